@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * Accounted time: every nanosecond of a traced thread is in exactly one bucket.
+ *
+ * The surprising part is concurrency. A uprobe program can be preempted between
+ * any two instructions, and the scheduler program then runs on the same thread's
+ * state. So an interval belongs to whoever moves `since` by compare-and-swap, and
+ * the accumulators are added to atomically: nothing is counted twice or lost.
+ */
+#ifndef INGERO_ACCOUNT_H
+#define INGERO_ACCOUNT_H
+
+#include "maps.bpf.h"
+
+static __always_inline __u32 running_bucket(const struct thread *t)
+{
+	if (t->reclaim)
+		return MEMORY_WAIT;
+	if (t->sync)
+		return GPU_WAIT;
+	return t->depth ? CUDA_CPU : HOST_CPU;
+}
+
+static __always_inline void add_time(struct thread *t, __u32 bucket, __u64 ns)
+{
+	if (bucket < BUCKETS)
+		__sync_fetch_and_add(&t->acc[bucket], ns);
+}
+
+/* Close the open interval at `now` into `bucket`. */
+static __always_inline void settle(struct thread *t, __u64 now, __u32 bucket)
+{
+	__u64 since = *(volatile __u64 *)&t->since;
+
+	if (now <= since)
+		return;
+	if (__sync_val_compare_and_swap(&t->since, since, now) == since)
+		add_time(t, bucket, now - since);
+}
+
+/* The first sight of a thread; `task` need not be the current one. */
+static __always_inline struct thread *
+new_thread(struct task_struct *task, __u64 now, __u32 state)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t) {
+		lose(LOSS_THREAD_STATE, 1);
+		return 0;
+	}
+	if (t->state)
+		return t;
+	t->pid = BPF_CORE_READ(task, tgid);
+	t->tid = BPF_CORE_READ(task, pid);
+	t->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	t->cgroup_id = task_cgroup(task);
+	t->gpu_id = -1;
+	t->syscall = -1;
+	t->first_ns = now;
+	t->since = now;
+	t->off_ns = now;
+	t->state = state;
+	return t;
+}
+
+#endif

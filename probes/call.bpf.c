@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * Every traced function of libcudart, libcuda and libnccl. The operation is data:
+ * the attach cookie is its number. Three attach shapes share this code; the loader
+ * picks the newest the kernel takes.
+ */
+#include "call.bpf.h"
+
+static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
+{
+	__u64 bytes;
+
+	if (info->bytes_arg == NO_ARG) {
+		*flags |= CALL_NO_BYTES;
+		return 0;
+	}
+	bytes = nth(f, info->bytes_arg);
+	if (info->bytes_by_arg != NO_ARG)
+		bytes *= nth(f, info->bytes_by_arg);
+	if (info->flags & OP_TYPED_COUNT) {
+		__u64 size = type_bytes(nth(f, info->dtype_arg) & 0xffffffff);
+		if (!size)
+			*flags |= CALL_NO_BYTES;
+		bytes *= size;
+	}
+	return bytes;
+}
+
+static __always_inline __u64 out_of(const struct op_info *info, const struct frame *f, bool ok, __u16 *flags)
+{
+	__u64 value = 0;
+
+	if (info->out_arg == NO_ARG || !ok) {
+		*flags |= CALL_NO_OUT;
+		return 0;
+	}
+	if (bpf_probe_read_user(&value, info->flags & OP_OUT32 ? 4 : 8,
+				(const void *)nth(f, info->out_arg))) {
+		*flags |= CALL_NO_OUT;
+		return 0;
+	}
+	return value;
+}
+
+/* Communicators, contexts and devices: what later calls of the process refer to. */
+static __noinline int learn_comms(const struct frame *f, const struct op_info *info, __u32 pid, __u64 out)
+{
+	struct handle_key key = {.pid = pid, .handle = out};
+	struct comm_value value = {.hash = f->id_hash, .rank = -1, .nranks = -1};
+
+	if (info->flags & OP_SPLIT_COMM) {
+		struct handle_key parent = {.pid = pid, .handle = nth(f, info->comm_arg)};
+		struct comm_value *p = bpf_map_lookup_elem(&comms, &parent);
+		if (!p)
+			return 0;
+		value.hash = mix(mix(p->hash, nth(f, 1) & 0xffffffff), __sync_fetch_and_add(&p->splits, 1));
+	}
+	if (info->nranks_arg != NO_ARG)
+		value.nranks = (__s32)nth(f, info->nranks_arg);
+	if (info->rank_arg != NO_ARG)
+		value.rank = (__s32)nth(f, info->rank_arg);
+	if (!(info->flags & OP_COMM_ARRAY))
+		return bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
+
+	value.hash = mix(mix(0xcbf29ce484222325ULL, pid), out);
+	for (int i = 0; i < 16; i++) {
+		if (i >= value.nranks)
+			break;
+		if (bpf_probe_read_user(&key.handle, 8, (const void *)(nth(f, info->out_arg) + 8 * i)))
+			break;
+		value.rank = i;
+		bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
+	}
+	return 0;
+}
+
+static __always_inline void learn(struct thread *t, const struct frame *f, const struct op_info *info, __u64 out)
+{
+	struct handle_key key = {.pid = t->pid};
+
+	if (info->flags & OP_SET_DEVICE)
+		t->gpu_id = (__s32)nth(f, info->device_arg);
+	if (info->flags & OP_NEW_CONTEXT) {
+		__s32 device = (__s32)nth(f, info->device_arg);
+		key.handle = out;
+		bpf_map_update_elem(&contexts, &key, &device, BPF_ANY);
+	}
+	if (info->flags & OP_SET_CONTEXT) {
+		__s32 *device;
+		key.handle = f->args[0];
+		device = bpf_map_lookup_elem(&contexts, &key);
+		if (device)
+			t->gpu_id = *device;
+	}
+	if (info->flags & OP_NEW_COMM)
+		learn_comms(f, info, t->pid, out);
+	if (info->flags & OP_FREE_COMM) {
+		key.handle = nth(f, info->comm_arg);
+		bpf_map_delete_elem(&comms, &key);
+	}
+}
+
+static __always_inline void name_comm(struct call *r, const struct op_info *info, const struct frame *f,
+				      __u64 out)
+{
+	struct handle_key key = {.pid = r->h.pid};
+	struct comm_value *comm;
+
+	key.handle = info->flags & OP_NEW_COMM ? out : nth(f, info->comm_arg);
+	comm = bpf_map_lookup_elem(&comms, &key);
+	if (!comm)
+		return;
+	r->comm_hash = comm->hash;
+	r->rank = comm->rank;
+	r->nranks = comm->nranks;
+	r->flags |= CALL_COMM_KNOWN;
+}
+
+/* Only calls with a record pay for reading the caller's memory. */
+static __always_inline __u64 stream_of(const struct uregs *regs, const struct op_info *info,
+				       const struct frame *f, __u16 *flags)
+{
+	__u64 value = 0, at;
+
+	if (info->stream_arg == NO_ARG) {
+		*flags |= CALL_NO_STREAM;
+		return 0;
+	}
+	if (info->stream_at != NO_ARG)
+		at = nth(f, info->stream_arg) + info->stream_at;
+	else if (info->stream_arg < ARG_REGISTERS || info->flags & OP_STACK_ARGS)
+		return nth(f, info->stream_arg);
+	else
+		at = arch_stack_arg_after(regs, info->stream_arg);
+	if (bpf_probe_read_user(&value, sizeof(value), (const void *)at))
+		*flags |= CALL_NO_STREAM;
+	return value;
+}
+
+static __always_inline void fill_call(struct call *r, struct thread *t, const struct frame *f,
+				      const struct uregs *regs, const struct op_info *info, __u64 now)
+{
+	r->h.cpu = bpf_get_smp_processor_id();
+	r->h.type = REC_CALL;
+	r->h.flags = t->flags;
+	r->h.pid = t->pid;
+	r->h.tid = t->tid;
+	r->h.start_ns = f->start_ns;
+	r->h.cgroup_id = t->cgroup_id;
+	bpf_get_current_comm(r->h.comm, sizeof(r->h.comm));
+	r->duration_ns = now - f->start_ns;
+	r->op = f->op;
+	r->depth = t->depth;
+	r->gpu_id = t->gpu_id;
+	for (int i = 0; i < 6; i++)
+		r->args[i] = f->args[i];
+	r->args[6] = 0;
+	r->args[7] = 0;
+	if (ARG_REGISTERS > 6 || info->flags & OP_STACK_ARGS) {
+		r->args[6] = f->args[6];
+		r->args[7] = f->args[7];
+	} else if (info->arguments > 6) {
+		bpf_probe_read_user(&r->args[6], 16, (const void *)arch_stack_arg_after(regs, 6));
+	}
+	r->caller_ip = arch_caller_ip(regs);
+	for (int i = 0; i < BUCKETS; i++)
+		r->split[i] = t->acc[i] - f->acc[i];
+}
+
+static __always_inline int call_return(void *ctx)
+{
+	const struct uregs *regs = ctx;
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct settings *set = get_settings();
+	struct op_key key = {};
+	struct op_info *info;
+	__u64 now, ns, bytes, out, seq = 0;
+	struct op_stats *s;
+	struct frame *f;
+	struct call *r;
+	__u32 why, weight, op, bucket;
+	__u16 flags;
+	__s64 ret;
+	bool failed;
+
+	if (!t || !set)
+		return 0;
+	now = bpf_ktime_get_ns();
+	bucket = running_bucket(t);
+	if (bucket >= BUCKETS)
+		return 0;
+	settle(t, now, bucket);
+	f = pop(t, arch_entry_sp(regs));
+	if (!f)
+		return 0;
+	op = f->op;
+	info = bpf_map_lookup_elem(&op_info, &op);
+	if (!info)
+		return 0;
+
+	ns = now - f->start_ns;
+	ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
+	failed = info->flags & OP_STATUS && ret != 0 && !(info->flags & OP_NOT_READY_OK && ret == 600);
+	flags = t->depth ? CALL_NESTED : 0;
+	bytes = bytes_of(info, f, &flags);
+	out = out_of(info, f, !failed, &flags);
+	if (!failed)
+		learn(t, f, info, out);
+	if (info->flags & OP_COLLECTIVE) {
+		struct handle_key comm_key = {.pid = t->pid, .handle = nth(f, info->comm_arg)};
+		struct comm_value *comm = bpf_map_lookup_elem(&comms, &comm_key);
+		if (!comm) {	/* attached after it was made: number its collectives all the same */
+			struct comm_value unknown = {.rank = -1, .nranks = -1};
+			bpf_map_update_elem(&comms, &comm_key, &unknown, BPF_NOEXIST);
+			comm = bpf_map_lookup_elem(&comms, &comm_key);
+		}
+		if (comm)
+			seq = __sync_fetch_and_add(&comm->seq, 1);
+	}
+
+	key.pid = t->pid;
+	key.op = op;
+	key.caller = info->flags & OP_CALLER ? caller_of(t, arch_caller_ip(regs), set->generation) : 0;
+	s = stats_of(&key);
+	if (!s) {
+		lose(LOSS_HISTOGRAM_FULL, 1);
+		return 0;
+	}
+	why = deserves(s, set, info->flags, failed, ns, now);
+	__sync_fetch_and_add(&s->count, 1);
+	__sync_fetch_and_add(&s->sum_ns, ns);
+	if (!(flags & CALL_NO_BYTES))
+		__sync_fetch_and_add(&s->bytes, bytes);
+	if (failed)
+		__sync_fetch_and_add(&s->errors, 1);
+	if (t->acc[bucket] - f->acc[bucket] == ns) {	/* never left its core: the usual case */
+		__sync_fetch_and_add(&s->split[bucket], ns);
+	} else {
+		for (int i = 0; i < BUCKETS; i++) {
+			__u64 part = t->acc[i] - f->acc[i];
+			if (part)
+				__sync_fetch_and_add(&s->split[i], part);
+		}
+	}
+	__sync_fetch_and_add(&s->slots[slot_of(ns) & (HIST_SLOTS - 1)], 1);
+	note_extremes(s, now >> WINDOW_BITS, ns);
+	s->norm_ns = s->count == 1 ? ns : s->norm_ns - s->norm_ns / 16 + ns / 16;
+	if (!why) {
+		__sync_fetch_and_add(&s->unsampled, 1);
+		return 0;
+	}
+
+	weight = 1;
+	if (why & (WHY_SAMPLE | WHY_ALL))
+		weight += __sync_lock_test_and_set(&s->unsampled, 0);
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r) {
+		lose(LOSS_RING_CALL, 1);
+		__sync_fetch_and_add(&s->dropped, 1);
+		__sync_fetch_and_add(&s->unsampled, weight);
+		return 0;
+	}
+	fill_call(r, t, f, regs, info, now);
+	r->stream = stream_of(regs, info, f, &flags);
+	r->flags = flags | (key.caller == 1 ? CALL_FROM_RUNTIME : key.caller == 2 ? CALL_DIRECT : 0);
+	r->why = why;
+	r->weight = weight;
+	r->ret = ret;
+	r->out = out;
+	r->bytes = bytes;
+	r->comm_hash = 0;
+	r->seq = seq;
+	r->rank = -1;
+	r->nranks = -1;
+	if (info->comm_arg != NO_ARG || info->flags & OP_NEW_COMM)
+		name_comm(r, info, f, out);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	__sync_fetch_and_add(&s->recorded, 1);
+	return 0;
+}
+
+/* 6.13+: one probe serves both ends; a non-zero result skips the return. */
+extern bool bpf_session_is_return(void) __ksym __weak;
+
+SEC("uprobe/session")
+int call_session(void *ctx)
+{
+	if (bpf_session_is_return())
+		return call_return(ctx);
+	return call_enter(ctx);
+}
+
+/* 6.6+: uprobe_multi, one link per end. */
+SEC("uprobe/multi_enter")
+int call_multi_enter(void *ctx)
+{
+	call_enter(ctx);
+	return 0;
+}
+
+SEC("uprobe/multi_return")
+int call_multi_return(void *ctx)
+{
+	return call_return(ctx);
+}
+
+/* 5.15+: one perf event per function and end. */
+SEC("uprobe/perf_enter")
+int call_perf_enter(void *ctx)
+{
+	call_enter(ctx);
+	return 0;
+}
+
+SEC("uretprobe/perf_return")
+int call_perf_return(void *ctx)
+{
+	return call_return(ctx);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

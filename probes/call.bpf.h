@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * Entry and return of a traced function: pairing, statistics, which calls get a
+ * record. Written once for every function and every attach shape; what differs
+ * between functions is data (struct op_info, filled from attach/probes.py).
+ */
+#ifndef INGERO_CALL_H
+#define INGERO_CALL_H
+
+#include "account.bpf.h"
+
+#define OPS 512
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OPS);
+	__type(key, __u32);
+	__type(value, struct op_info);
+} op_info SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct op_key);
+	__type(value, struct op_stats);
+} op_stats SEC(".maps");
+
+struct {			/* never written: what a new op_stats starts from */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct op_stats);
+} no_stats SEC(".maps");
+
+struct handle_key {
+	__u32 pid;
+	__u32 pad;
+	__u64 handle;
+};
+
+struct comm_value {
+	__u64 hash;
+	__u64 seq;
+	__u64 splits;
+	__s32 rank;
+	__s32 nranks;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct handle_key);
+	__type(value, struct comm_value);
+} comms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct handle_key);
+	__type(value, __s32);
+} contexts SEC(".maps");
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	return (hash ^ word) * 0x100000001b3ULL;
+}
+
+/* The 128-byte NCCL id as one number; Python computes the same. */
+static __noinline __u64 hash_id(__u64 address)
+{
+	__u64 words[16];
+	__u64 hash = 0xcbf29ce484222325ULL;
+
+	if (bpf_probe_read_user(words, sizeof(words), (const void *)address)) {
+		lose(LOSS_USER_READ, 1);
+		return 0;
+	}
+	for (int i = 0; i < 16; i++)
+		hash = mix(hash, words[i]);
+	return hash ? hash : 1;
+}
+
+/* ncclDataType_t: int8 uint8 int32 uint32 int64 uint64 f16 f32 f64 bf16 f8e4m3 f8e5m2 */
+static __always_inline __u64 type_bytes(__u64 type)
+{
+	switch (type) {
+	case 0: case 1: case 10: case 11: return 1;
+	case 6: case 9: return 2;
+	case 2: case 3: case 7: return 4;
+	case 4: case 5: case 8: return 8;
+	}
+	return 0;
+}
+
+static __always_inline __u64 nth(const struct frame *f, __u8 index)
+{
+	return index < 8 ? f->args[index & 7] : 0;
+}
+
+/* A process nobody announced makes its first traced call. */
+static __noinline int adopt_process(struct settings *s, __u32 pid, __u64 cgroup_id, __u64 start_ns)
+{
+	struct proc proc = {.flags = PROC_TARGET, .cgroup_id = cgroup_id, .start_ns = start_ns};
+	struct process *r;
+
+	if (!s || !s->trace_all || pid == s->agent_pid)
+		return -1;
+	if (bpf_map_update_elem(&procs, &pid, &proc, BPF_NOEXIST) == -7 /* E2BIG */) {
+		lose(LOSS_PROCESS_FULL, 1);
+		return -1;
+	}
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r) {
+		lose(LOSS_RING_PROCESS, 1);
+		return 0;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->h.type = REC_PROCESS;
+	r->h.pid = pid;
+	r->h.tid = (__u32)bpf_get_current_pid_tgid();
+	r->h.start_ns = bpf_ktime_get_ns();
+	r->h.cgroup_id = cgroup_id;
+	bpf_get_current_comm(r->h.comm, sizeof(r->h.comm));
+	r->event = PROCESS_SEEN;
+	r->process_start_ns = start_ns;
+	r->target = 1;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline struct thread *current_thread(struct task_struct *task, __u64 now)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	__u32 pid;
+
+	if (t)
+		return t;
+	pid = task->tgid;
+	if (!bpf_map_lookup_elem(&procs, &pid) &&
+	    adopt_process(get_settings(), pid, task_cgroup(task),
+			  BPF_CORE_READ(task, group_leader, start_boottime)))
+		return 0;
+	return new_thread(task, now, RUNNING);
+}
+
+/* A frame whose function was left without returning: longjmp, exception, or a
+ * stack that was thrown away. The stack grows down, so an entry above it tells. */
+static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
+{
+	for (int i = 0; i < FRAMES; i++) {
+		__u32 top = t->depth - 1;
+
+		if (top >= FRAMES)
+			return;
+		struct frame *f = &t->frames[top];
+		if (f->sp > sp || (f->sp == sp && f->op != op))
+			return;
+		t->sync = f->sync_before;
+		t->depth = top;
+		lose(LOSS_CALL_UNWOUND, 1);
+	}
+}
+
+/* Returns 0 when the return is wanted. */
+static __always_inline int call_enter(void *ctx)
+{
+	const struct uregs *regs = ctx;
+	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns();
+	struct thread *t = current_thread(task, now);
+	struct op_info *info = bpf_map_lookup_elem(&op_info, &op);
+	struct frame *f;
+	__u32 depth;
+
+	if (!t || !info)
+		return 1;
+	settle(t, now, running_bucket(t));
+	if (t->depth)
+		drop_unwound(t, arch_sp(regs), op);
+	depth = t->depth;
+	if (depth >= FRAMES) {
+		t->overflow++;
+		lose(LOSS_CALL_DEPTH, 1);
+		return 1;
+	}
+	f = &t->frames[depth];
+	f->op = op;
+	f->sp = arch_sp(regs);
+	arch_args(regs, f->args);
+	if (info->flags & OP_STACK_ARGS && ARG_REGISTERS == 6 &&
+	    bpf_probe_read_user(&f->args[6], 16, (const void *)arch_stack_arg(regs, 6)))
+		lose(LOSS_USER_READ, 1);
+	if (info->flags & OP_BY_VALUE_ID)
+		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
+	f->sync_before = t->sync;
+	for (int i = 0; i < BUCKETS; i++)
+		f->acc[i] = t->acc[i];
+	t->flags |= H_FEEDER;
+	if (info->flags & OP_SYNC)
+		t->sync++;
+	f->start_ns = now;
+	t->depth = depth + 1;
+	return 0;
+}
+
+/* The frame this return belongs to: the stack pointer tells. */
+static __always_inline struct frame *pop(struct thread *t, __u64 entry_sp)
+{
+	for (int i = 0; i < FRAMES; i++) {
+		__u32 top = t->depth - 1;
+
+		if (top >= FRAMES)
+			break;
+		struct frame *f = &t->frames[top];
+		/* Frames further out than this return belong to calls still running. */
+		if (f->sp > entry_sp)
+			break;
+		t->depth = top;
+		t->sync = f->sync_before;
+		if (f->sp == entry_sp)
+			return f;
+		lose(LOSS_CALL_UNWOUND, 1);
+	}
+	if (t->overflow)
+		t->overflow--;
+	else
+		lose(LOSS_RETURN_UNMATCHED, 1);
+	return 0;
+}
+
+/* The thread's own copy of its process's runtime ranges, renewed when procs changed:
+ * a look-up per call would cost more than all the rest of this. */
+static __noinline int renew_ranges(struct thread *t, __u32 generation)
+{
+	struct proc *proc;
+	__u32 pid;
+
+	if (!t)
+		return 0;
+	pid = t->pid;
+	proc = bpf_map_lookup_elem(&procs, &pid);
+	t->generation = generation;
+	t->proc_flags = proc ? proc->flags : 0;
+	for (int i = 0; i < RUNTIME_RANGES; i++) {
+		t->range[i].start = proc ? proc->range[i].start : 0;
+		t->range[i].end = proc ? proc->range[i].end : 0;
+	}
+	return 0;
+}
+
+static __always_inline __u16 caller_of(struct thread *t, __u64 ip, __u32 generation)
+{
+	if (t->generation != generation)
+		renew_ranges(t, generation);
+	for (int i = 0; i < RUNTIME_RANGES; i++)
+		if (ip >= t->range[i].start && ip < t->range[i].end)
+			return 1;
+	return t->proc_flags & PROC_RANGES ? 2 : 0;
+}
+
+static __always_inline __u32 slot_of(__u64 ns)
+{
+	__u32 msb = 0, slot;
+	__u64 v = ns;
+
+	if (ns < (1 << HIST_MIN_BITS))
+		return 0;
+	if (v >> 32) { msb += 32; v >>= 32; }
+	if (v >> 16) { msb += 16; v >>= 16; }
+	if (v >> 8) { msb += 8; v >>= 8; }
+	if (v >> 4) { msb += 4; v >>= 4; }
+	if (v >> 2) { msb += 2; v >>= 2; }
+	if (v >> 1) msb += 1;
+	slot = 1 + ((msb - HIST_MIN_BITS) << HIST_SUB_BITS) +
+	       ((ns >> (msb - HIST_SUB_BITS)) & ((1 << HIST_SUB_BITS) - 1));
+	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
+}
+
+static __always_inline struct op_stats *stats_of(const struct op_key *key)
+{
+	struct op_stats *s = bpf_map_lookup_elem(&op_stats, key);
+	__u32 zero = 0;
+	void *none;
+
+	if (s)
+		return s;
+	none = bpf_map_lookup_elem(&no_stats, &zero);
+	if (none)
+		bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&op_stats, key);
+}
+
+static __always_inline void note_extremes(struct op_stats *s, __u64 window, __u64 ns)
+{
+	struct extreme *e = &s->extreme[window & 1];
+
+	if (e->window != window) {
+		e->window = window;
+		e->min_ns = ns;
+		e->max_ns = ns;
+		return;
+	}
+	if (ns < e->min_ns)
+		e->min_ns = ns;
+	if (ns > e->max_ns)
+		e->max_ns = ns;
+}
+
+/* Calls that deserve a record: failed, rare, or slow against their own recent norm,
+ * within a budget per second; and one weighted sample per interval of the rest. */
+static __always_inline __u32 deserves(struct op_stats *s, const struct settings *set, __u32 flags,
+				      bool failed, __u64 ns, __u64 now)
+{
+	__u64 window = now >> WINDOW_BITS;
+	__u32 why = 0;
+
+	if (set->record_all)
+		return WHY_ALL | (failed ? WHY_ERROR : 0);
+	if (failed)
+		why |= WHY_ERROR;
+	if (flags & OP_RARE)
+		why |= WHY_RARE;
+	/* Four times the norm and 10 us above it: scheduling noise of a microsecond call is neither. */
+	if (s->count > 16 && ns > 4 * s->norm_ns && ns > s->norm_ns + 10000)
+		why |= WHY_SLOW;
+	if (flags & OP_QUIET)
+		why &= WHY_ERROR;
+	if (why) {
+		if (s->budget_window != window) {
+			s->budget_window = window;
+			s->budget_used = 0;
+		}
+		if (s->budget_used++ >= set->rare_per_second)
+			why = 0;
+	}
+	if (now - s->last_sample_ns >= set->sample_every_ns && !(flags & OP_QUIET)) {
+		s->last_sample_ns = now;
+		why |= WHY_SAMPLE;
+	}
+	return why;
+}
+
+#endif

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * The maps all probes share. Each object declares them; the loader makes them
+ * once and hands the same ones to every object (by name).
+ */
+#ifndef INGERO_MAPS_H
+#define INGERO_MAPS_H
+
+#include "kernel_compat.bpf.h"
+#include "wire.h"
+
+#define FRAMES 6	/* nested traced calls of a thread: graph > runtime > driver, NCCL > driver */
+
+/* One call in flight. */
+struct frame {
+	__u64 start_ns;
+	__u64 sp;		/* at entry: which return belongs to it */
+	__u64 args[8];
+	__u64 id_hash;
+	__u64 acc[BUCKETS];	/* the thread's accumulators at entry */
+	__u32 op;
+	__u32 sync_before;
+};
+
+enum thread_state { RUNNING = 1, RUNNABLE, BLOCKED };
+
+/* A traced thread. `since` to now is the open interval; whoever moves `since`
+ * owns the interval it closes (see settle()). */
+struct thread {
+	__u64 since;
+	__u64 first_ns;
+	__u64 acc[BUCKETS];
+	__u64 off_ns;		/* when it last left its core */
+	__u64 blocked_ns;	/* of the current off-CPU interval: blocked */
+	__u64 charged_ns;	/* run-queue wait charged to culprits up to here */
+	__u64 throttled_ns;
+	__u64 address;
+	__u64 sector;
+	__u64 process_start_ns;
+	__u64 cgroup_id;
+	__u32 pid;
+	__u32 tid;
+	__u32 state;
+	__u32 bucket;		/* of a BLOCKED interval */
+	__u32 poll;		/* 1: bucket is settled by the waker; 2: and seen open by the iterator */
+	__u32 throttled;
+	__u32 spanned_bucket;
+	__s32 syscall;
+	__u32 dev;
+	__u32 waker_pid;
+	__u32 waker_tid;
+	__u32 waker_kind;
+	char waker[16];
+	__u32 depth;
+	__u32 overflow;
+	__u32 sync;		/* > 0: inside a synchronising call */
+	__u32 reclaim;		/* > 0: inside reclaim or compaction */
+	__s32 gpu_id;
+	__u32 flags;		/* enum header_flag */
+	__u32 before_attach;
+	__u32 generation;	/* of the runtime ranges below */
+	__u32 proc_flags;
+	__u32 pad;
+	struct range range[RUNTIME_RANGES];
+	struct frame frames[FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 * 1024 * 1024);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct proc);
+} procs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOSSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SYSCALLS);
+	__type(key, __u32);
+	__type(value, __u8);
+} syscall_class SEC(".maps");
+
+/* What interrupt this CPU serves, kept by the entry and exit tracepoints (the
+ * kernel's own count is not visible to BPF on every build), and the block request
+ * it just completed. */
+struct irq_state {
+	__u32 softirq;		/* vector + 1 */
+	__u32 hardirq;
+	__u32 timer;
+	__u32 block;
+	__u32 dev;
+	__u32 pad;
+	__u64 sector;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct irq_state);
+} irq SEC(".maps");
+
+static __always_inline bool in_interrupt(const struct irq_state *i)
+{
+	return i->timer || i->softirq || i->hardirq;
+}
+
+static __always_inline void lose(__u32 reason, __u64 count)
+{
+	__u64 *counter = bpf_map_lookup_elem(&losses, &reason);
+
+	if (counter)
+		__sync_fetch_and_add(counter, count);
+}
+
+static __always_inline struct settings *get_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+static __always_inline void fill_header(struct header *h, __u16 type, const struct thread *t)
+{
+	h->type = type;
+	h->flags = t->flags;
+	h->cpu = bpf_get_smp_processor_id();
+	h->pid = t->pid;
+	h->tid = t->tid;
+	h->cgroup_id = t->cgroup_id;
+}
+
+#endif

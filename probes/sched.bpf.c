@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * The scheduler: when a traced thread loses its core and to whom, what it blocks
+ * in, who wakes it, and how long it then waits for a core.
+ *
+ * These programs run with the run-queue lock held: no user stacks, no long loops,
+ * and ring records without wake-up.
+ */
+#include "wait_kind.bpf.h"
+
+/* What ran on each core lately: culprits are found here when a waiter gets its
+ * core at last, so bystanders cost one store per switch. 32 slices reach back over
+ * a wait behind 32 others; time before that has no culprit. */
+#define SLICES 32
+
+struct slice {
+	__u64 start_ns;
+	__u64 end_ns;
+	__u32 pid;
+	__u32 pad;
+	char comm[16];
+};
+
+struct core_log {
+	__u64 head;
+	struct slice running;	/* end_ns unused: it runs still */
+	struct slice slices[SLICES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024);	/* cores; the loader sets the real number */
+	__type(key, __u32);
+	__type(value, struct core_log);
+} cores SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct culprit_key);
+	__type(value, struct who_value);
+} culprits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct waker_key);
+	__type(value, struct who_value);
+} wakers SEC(".maps");
+
+static __always_inline void charge(const struct culprit_key *key, const char *comm, __u64 ns)
+{
+	struct who_value *v = bpf_map_lookup_elem(&culprits, key);
+	struct who_value fresh = {.ns = ns, .count = 1};
+
+	if (v) {
+		__sync_fetch_and_add(&v->ns, ns);
+		__sync_fetch_and_add(&v->count, 1);
+		return;
+	}
+	__builtin_memcpy(fresh.comm, comm, sizeof(fresh.comm));
+	if (bpf_map_update_elem(&culprits, key, &fresh, BPF_NOEXIST))
+		lose(LOSS_CULPRIT_FULL, 1);
+}
+
+/* Charge the wait [from, to] on `cpu` to every task that ran there meanwhile. */
+static __noinline int charge_core(struct thread *t, __u32 cpu, __u64 from, __u64 to)
+{
+	struct core_log *log = bpf_map_lookup_elem(&cores, &cpu);
+	struct culprit_key key = {.bucket = RUNQUEUE};
+	__u64 head;
+
+	if (!log || !t)
+		return 0;
+	key.victim_pid = t->pid;
+	key.victim_tid = t->tid;
+	/* The running task's slice is open. Where the waiter itself just took the core
+	 * it has length zero. */
+	if (log->running.pid && log->running.start_ns < to) {
+		__u64 start = log->running.start_ns > from ? log->running.start_ns : from;
+		key.pid = log->running.pid;
+		charge(&key, log->running.comm, to - start);
+	}
+	head = log->head;
+	for (int i = 1; i <= SLICES; i++) {
+		struct slice *s = &log->slices[(head - i) & (SLICES - 1)];
+		__u64 start = s->start_ns > from ? s->start_ns : from;
+		__u64 end = s->end_ns < to ? s->end_ns : to;
+
+		if (s->end_ns <= from)
+			break;
+		if (end > start && s->pid) {
+			key.pid = s->pid;
+			charge(&key, s->comm, end - start);
+		}
+	}
+	return 0;
+}
+
+static __always_inline void charge_quota(struct thread *t, __u64 ns)
+{
+	struct culprit_key key = {.bucket = RUNQUEUE, .throttled = 1};
+	char nobody[16] = "[cpu quota]";
+
+	key.victim_pid = t->pid;
+	key.victim_tid = t->tid;
+	t->throttled_ns += ns;
+	charge(&key, nobody, ns);
+}
+
+static __always_inline void log_slice(struct task_struct *prev, struct task_struct *next, __u64 now)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct core_log *log = bpf_map_lookup_elem(&cores, &cpu);
+	struct slice *s;
+
+	if (!log)
+		return;
+	if (prev->pid) {
+		s = &log->slices[log->head & (SLICES - 1)];
+		s->start_ns = log->running.start_ns;
+		s->end_ns = now;
+		s->pid = prev->tgid;
+		__builtin_memcpy(s->comm, prev->comm, sizeof(s->comm));
+		log->head++;
+	}
+	log->running.start_ns = now;
+	log->running.pid = next->tgid;
+	__builtin_memcpy(log->running.comm, next->comm, sizeof(log->running.comm));
+}
+
+static __always_inline void record_wait(struct thread *t, struct task_struct *task, __u64 now)
+{
+	struct settings *set = get_settings();
+	struct wait *r;
+
+	if (!set || !(t->flags & H_FEEDER) || now - t->off_ns < set->wait_record_ns)
+		return;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r) {
+		lose(LOSS_RING_WAIT, 1);
+		return;
+	}
+	fill_header(&r->h, REC_WAIT, t);
+	__builtin_memcpy(r->h.comm, task->comm, sizeof(r->h.comm));
+	r->h.start_ns = t->off_ns;
+	r->duration_ns = now - t->off_ns;
+	r->runqueue_ns = r->duration_ns - t->blocked_ns;
+	r->bucket = t->blocked_ns ? t->bucket : RUNQUEUE;
+	r->waker_kind = t->blocked_ns ? t->waker_kind : WAKER_NONE;
+	r->waker_pid = t->blocked_ns ? t->waker_pid : 0;
+	r->waker_tid = t->blocked_ns ? t->waker_tid : 0;
+	r->syscall = t->blocked_ns ? t->syscall : -1;
+	r->op = t->depth && t->depth <= FRAMES ? t->frames[0].op : 0;
+	r->throttled = t->throttled;
+	r->dev = t->blocked_ns ? t->dev : 0;
+	r->sector = t->blocked_ns ? t->sector : 0;
+	r->address = t->blocked_ns ? t->address : 0;
+	__builtin_memcpy(r->waker, t->waker, sizeof(r->waker));
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline void leave_core(struct task_struct *task, bool preempt, __u32 state, __u64 now)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (!t)
+		return;
+	settle(t, now, running_bucket(t));
+	t->off_ns = now;
+	t->charged_ns = now;
+	t->blocked_ns = 0;
+	t->throttled = 0;
+	t->dev = 0;
+	t->before_attach = 0;
+	/* The low bits say what it sleeps as; above them are modifiers (freezable,
+	 * no-load). Preempted means runnable whatever it was about to do. */
+	if (preempt || !(state & 0x7f)) {
+		t->throttled = task_throttled(task);
+		t->state = RUNNABLE;
+		return;
+	}
+	if (state & (4 | 8)) {		/* stopped or traced: by a signal or a debugger */
+		t->bucket = UNEXPLAINED;
+		t->poll = 0;
+		t->syscall = -1;
+	} else {
+		classify_wait(t, task, true);
+	}
+	t->state = BLOCKED;
+}
+
+static __always_inline void take_core(struct task_struct *task, __u64 now)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	__u64 wait;
+
+	if (!t || t->state == RUNNING)
+		return;
+	if (t->state == BLOCKED) {	/* its wake-up came before we were attached */
+		settle(t, now, t->bucket);
+	} else {
+		wait = now - t->since;
+		settle(t, now, RUNQUEUE);
+		if (t->throttled)
+			charge_quota(t, wait);
+		else
+			charge_core(t, bpf_get_smp_processor_id(), t->charged_ns, now);
+	}
+	t->state = RUNNING;
+	record_wait(t, task, now);
+}
+
+static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	log_slice(prev, next, now);
+	leave_core(prev, preempt, state, now);
+	take_core(next, now);
+	return 0;
+}
+
+/* Since 5.18 (fa2c3254d7cf) the state comes as an argument, read before a wake-up
+ * on another core could change it; the second form serves older kernels. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
+{
+	return on_switch(preempt, prev, next, state);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(sched_switch_v517, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return on_switch(preempt, prev, next, task_state(prev));
+}
+
+/* Who wakes: the current task, or the interrupt that happens to sit on top of it. */
+static __always_inline __u32 waker_kind(const struct irq_state *i)
+{
+	if (!in_interrupt(i))
+		return WAKER_TASK;
+	if (i->timer)
+		return WAKER_IRQ_TIMER;
+	if (i->block)
+		return WAKER_IRQ_BLOCK;
+	switch (i->softirq) {
+	case 1 + 1: case 8 + 1: return WAKER_IRQ_TIMER;
+	case 2 + 1: case 3 + 1: return WAKER_IRQ_NET;
+	case 4 + 1: case 5 + 1: return WAKER_IRQ_BLOCK;
+	}
+	return WAKER_IRQ_OTHER;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *p)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct task_struct *current;
+	struct irq_state *i;
+	__u32 zero = 0;
+
+	if (!t)
+		return 0;
+	i = bpf_map_lookup_elem(&irq, &zero);
+	if (!i)
+		return 0;
+	t->waker_kind = waker_kind(i);
+	t->waker_pid = 0;
+	t->waker_tid = 0;
+	t->waker[0] = 0;
+	if (t->waker_kind == WAKER_IRQ_BLOCK) {
+		t->dev = i->dev;
+		t->sector = i->sector;
+	}
+	if (t->waker_kind != WAKER_TASK)
+		return 0;
+	current = bpf_get_current_task_btf();
+	if (!current->pid) {		/* the idle task wakes nobody by itself */
+		t->waker_kind = WAKER_IRQ_OTHER;
+		return 0;
+	}
+	t->waker_pid = current->tgid;
+	t->waker_tid = current->pid;
+	__builtin_memcpy(t->waker, current->comm, sizeof(t->waker));
+	return 0;
+}
+
+static __always_inline void count_waker(struct thread *t, __u64 ns)
+{
+	struct waker_key key = {.pid = t->pid, .tid = t->tid, .waker_pid = t->waker_pid,
+				.waker_tid = t->waker_tid, .kind = t->waker_kind, .bucket = t->bucket};
+	struct who_value *v = bpf_map_lookup_elem(&wakers, &key);
+	struct who_value fresh = {.ns = ns, .count = 1};
+
+	if (v) {
+		__sync_fetch_and_add(&v->ns, ns);
+		__sync_fetch_and_add(&v->count, 1);
+		return;
+	}
+	__builtin_memcpy(fresh.comm, t->waker, sizeof(fresh.comm));
+	if (bpf_map_update_elem(&wakers, &key, &fresh, BPF_NOEXIST))
+		lose(LOSS_WAKER_FULL, 1);
+}
+
+static __always_inline int on_wakeup(struct task_struct *p)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	__u64 now;
+
+	if (!t || t->state != BLOCKED)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (t->poll)
+		decide_poll(t);
+	t->blocked_ns = now - t->off_ns;
+	settle(t, now, t->bucket);
+	t->charged_ns = now;
+	t->throttled = task_throttled(p);
+	t->state = RUNNABLE;
+	count_waker(t, t->blocked_ns);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sched_wakeup, struct task_struct *p)
+{
+	return on_wakeup(p);
+}
+
+/* A new thread waits for its first core from here; process.bpf.c made its state. */
+SEC("tp_btf/sched_wakeup_new")
+int BPF_PROG(sched_wakeup_new, struct task_struct *p)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	__u64 now;
+
+	if (!t || t->state != RUNNABLE)
+		return 0;
+	now = bpf_ktime_get_ns();
+	t->first_ns = now;
+	t->since = now;
+	t->off_ns = now;
+	t->charged_ns = now;
+	return 0;
+}
+
+/* A waiter moves to another core: what it waited for so far ran on the old one. */
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	__u64 now;
+
+	if (!t || t->state != RUNNABLE || t->throttled)
+		return 0;
+	now = bpf_ktime_get_ns();
+	charge_core(t, task_cpu(p), t->charged_ns, now);
+	t->charged_ns = now;
+	return 0;
+}
+
+static __always_inline struct irq_state *irq_now(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&irq, &zero);
+}
+
+SEC("tp_btf/softirq_entry")
+int BPF_PROG(softirq_entry, unsigned int vector)
+{
+	struct irq_state *i = irq_now();
+
+	if (i) {
+		i->softirq = vector + 1;
+		i->block = 0;
+	}
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(softirq_exit, unsigned int vector)
+{
+	struct irq_state *i = irq_now();
+
+	if (i) {
+		i->softirq = 0;
+		i->block = 0;
+	}
+	return 0;
+}
+
+static __always_inline int hardirq_begin(void)
+{
+	struct irq_state *i = irq_now();
+
+	if (i) {
+		i->hardirq++;
+		i->block = 0;
+	}
+	return 0;
+}
+
+static __always_inline int hardirq_end(void)
+{
+	struct irq_state *i = irq_now();
+
+	if (i) {
+		if (i->hardirq)
+			i->hardirq--;
+		i->block = 0;
+	}
+	return 0;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(irq_handler_entry)
+{
+	return hardirq_begin();
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(irq_handler_exit)
+{
+	return hardirq_end();
+}
+
+#if defined(__TARGET_ARCH_x86)	/* interrupts between cores have tracepoints of their own */
+SEC("tp_btf/call_function_single_entry")
+int BPF_PROG(call_single_entry)
+{
+	return hardirq_begin();
+}
+
+SEC("tp_btf/call_function_single_exit")
+int BPF_PROG(call_single_exit)
+{
+	return hardirq_end();
+}
+
+SEC("tp_btf/irq_work_entry")
+int BPF_PROG(irq_work_entry)
+{
+	return hardirq_begin();
+}
+
+SEC("tp_btf/irq_work_exit")
+int BPF_PROG(irq_work_exit)
+{
+	return hardirq_end();
+}
+#endif
+
+SEC("tp_btf/hrtimer_expire_entry")
+int BPF_PROG(hrtimer_expire_entry, void *timer, void *now)
+{
+	struct irq_state *i = irq_now();
+
+	if (i)
+		i->timer = 1;
+	return 0;
+}
+
+SEC("tp_btf/hrtimer_expire_exit")
+int BPF_PROG(hrtimer_expire_exit, void *timer)
+{
+	struct irq_state *i = irq_now();
+
+	if (i)
+		i->timer = 0;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * All tasks, once a second: takes in threads of targets we have no state for yet
+ * (those that ran before we came) and reports every traced thread's accounting,
+ * its open interval included. Reading never changes the accounting.
+ */
+#include "wait_kind.bpf.h"
+
+struct seq_file;
+struct bpf_iter_meta { struct seq_file *seq; } CORE;
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} CORE;
+
+static __always_inline void take_in(struct task_struct *task, __u64 now)
+{
+	unsigned int state = task_state(task);
+	struct thread *t = new_thread(task, now, state & 0x7f ? BLOCKED : task->on_cpu ? RUNNING : RUNNABLE);
+
+	if (!t)
+		return;
+	t->before_attach = 1;
+	if (t->state == BLOCKED)
+		classify_wait(t, task, false);
+}
+
+/* The open interval must belong to the accumulators it is added to: read again
+ * until nothing moved between. */
+static __always_inline void copy_accounting(struct thread_totals *r, struct thread *t)
+{
+	for (int try = 0; try < 4; try++) {
+		__u64 since = *(volatile __u64 *)&t->since;
+		__u64 now = bpf_ktime_get_ns();
+		__u32 bucket;
+
+		for (int i = 0; i < BUCKETS; i++)
+			r->acc[i] = *(volatile __u64 *)&t->acc[i];
+		bucket = t->state == RUNNING ? running_bucket(t) : t->state == RUNNABLE ? RUNQUEUE : t->bucket;
+		r->now_ns = now;
+		r->open_ns = now > since ? now - since : 0;
+		r->open_bucket = bucket;
+		r->undecided = t->state == BLOCKED && t->poll;
+		if (since == *(volatile __u64 *)&t->since)
+			break;
+	}
+	for (int i = 0; i < BUCKETS; i++)	/* the verifier takes no variable index here */
+		if (r->open_bucket == i && !r->undecided)
+			r->acc[i] += r->open_ns;
+}
+
+SEC("iter/task")
+int each_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread_totals r = {};
+	struct pt_regs *regs;
+	struct thread *t;
+	__u32 pid;
+
+	if (!task || task->flags & PF_KTHREAD)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t) {
+		pid = task->tgid;
+		if (!bpf_map_lookup_elem(&procs, &pid))
+			return 0;
+		take_in(task, bpf_ktime_get_ns());
+		t = bpf_task_storage_get(&threads, task, 0, 0);
+		if (!t)
+			return 0;
+	}
+	t->cgroup_id = task_cgroup(task);
+	fill_header(&r.h, REC_THREAD, t);
+	__builtin_memcpy(r.h.comm, task->comm, sizeof(r.h.comm));
+	r.h.start_ns = t->first_ns;
+	copy_accounting(&r, t);
+	if (r.undecided)
+		t->poll = 2;
+	r.voluntary_switches = task->nvcsw;
+	r.involuntary_switches = task->nivcsw;
+	r.major_faults = task->maj_flt;
+	r.minor_faults = task->min_flt;
+	r.throttled_ns = t->throttled_ns;
+	r.process_start_ns = t->process_start_ns;
+	if (t->depth && t->depth <= FRAMES) {
+		r.call_start_ns = t->frames[0].start_ns;
+		r.call_op = t->frames[0].op;
+	}
+	r.spanned_bucket = t->spanned_bucket;
+	r.syscall = t->state == BLOCKED ? t->syscall : -1;
+	r.before_attach = t->before_attach;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	r.user_ip = regs_ip(regs);
+	r.user_sp = regs_sp(regs);
+	r.user_bp = regs_bp(regs);
+	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,271 @@
+"""The trace itself: start, a loop of ten milliseconds and one second, stop.
+
+Every 10 ms the ring is emptied and the kernel's news are heard; every second the
+counters are read into a Window, stored and shown. Nothing here touches one event.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ingero.agent.command import Command
+from ingero.agent.instance import InstanceLock
+from ingero.agent.scope import Scope
+from ingero.agent.targets import Targets
+from ingero.agent.windows import WindowReader
+from ingero.attach import cost, probes, shapes
+from ingero.attach.kernel import DEFAULT_RING_BYTES, KernelSide, Settings
+from ingero.attach.session import Session
+from ingero.clock import Clock
+from ingero.discover.host import has_btf, missing_capabilities
+from ingero.discover.preattach import preattach_candidates
+from ingero.errors import KernelError, PrivilegeError
+from ingero.model.layout import RecordType
+from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
+from ingero.model.options import TraceOptions
+from ingero.model.window import Window
+from ingero.native import _shim
+from ingero.serve.answers.live import LiveTotals
+from ingero.serve.answers.records import RecordStream
+from ingero.store.location import default_path
+from ingero.store.writer import Writer
+
+POLL_S = 0.01
+WINDOW_NS = 1_000_000_000
+NEEDED = ("BPF", "PERFMON", "SYS_PTRACE")
+
+
+def run(options: TraceOptions, surface: Surface) -> int:
+    """Trace until told to stop; the command's exit code where there is a command."""
+    require_privileges()
+    lock = InstanceLock()
+    try:
+        agent = Agent(options, surface)
+        try:
+            return agent.run()
+        finally:
+            agent.close()
+    finally:
+        lock.release()
+
+
+def require_privileges() -> None:
+    missing = [name for name in missing_capabilities() if name in NEEDED]
+    if missing:
+        names = ", ".join(f"CAP_{name}" for name in missing)
+        raise PrivilegeError(f"cannot trace: {names} missing", hint="Run it with sudo: sudo ingero trace")
+    if not has_btf():
+        raise KernelError(
+            "cannot trace: this kernel has no BTF (/sys/kernel/btf/vmlinux)",
+            hint="Use a kernel built with CONFIG_DEBUG_INFO_BTF=y; distributions' kernels are.",
+        )
+
+
+class Agent:
+    """One trace, from attach to detach."""
+
+    def __init__(self, options: TraceOptions, surface: Surface) -> None:
+        self._options = options
+        self._surface = surface
+        self._clock = Clock.now()
+        self._node = options.node or platform.node() or "localhost"
+        self._operations = probes.operations()
+        self._layers = {operation.number: operation.layer for operation in self._operations}
+        self._scope = Scope(options)
+        self._scope_check()
+        self._command = (
+            Command(options.command, options.command_stdout_to_stderr) if options.command else None
+        )
+        self._writer = self._open_writer()
+        self._kernel = KernelSide(
+            Settings(
+                trace_all=self._scope.everything,
+                record_all=options.record_all,
+                ring_bytes=options.ring_bytes or DEFAULT_RING_BYTES,
+                without=options.without,
+            )
+        )
+        self._totals = LiveTotals(self._operations, self._node)
+        self._stream = RecordStream(self._operations, self._clock, self._node)
+        self._started_ns = time.monotonic_ns()
+        self._session: Session | None = None
+        self._overhead = Overhead(budget_share=options.max_overhead_share)
+
+    def _scope_check(self) -> None:
+        self._scope.named()  # a wrong --pid is told before anything is attached
+
+    def _open_writer(self) -> Writer | None:
+        if not self._options.record:
+            return None
+        command = shlex.join(self._options.command) or " ".join(map(str, self._options.pids))
+        path = self._options.db or default_path()
+        return Writer(
+            path, self._node, self._clock, self._operations, self._options.max_db_bytes, command=command
+        )
+
+    # --- start ---------------------------------------------------------------------
+
+    def run(self) -> int:
+        self._attach()
+        self._surface.begin(self._view())
+        if self._command:
+            self._command.release()
+        code = self._loop()
+        self._last_window()
+        self._surface.end(self._view(), code)
+        return code
+
+    def _attach(self) -> None:
+        self._hit_cost = cost.measure()
+        shape = shapes.choose(self._kernel)
+        self._kernel.configure()
+        self._kernel.attach_host()
+        self._session = Session(shape, self._options.without, costly=self._options.costly)
+        self._targets = Targets(self._kernel, self._session, self._scope)
+        self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
+        self._reader = WindowReader(self._kernel)
+        if self._command:
+            self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
+            self._targets.announce(self._command.pid)
+        self._targets.find_all()
+
+    # --- loop -----------------------------------------------------------------------
+
+    def _loop(self) -> int:
+        deadline = self._deadline()
+        next_window = time.monotonic_ns() + WINDOW_NS
+        while True:
+            time.sleep(POLL_S)
+            self._hear()
+            now = time.monotonic_ns()
+            if now >= next_window:
+                self._show(self._one_window())
+                next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
+            code = self._ended(now, deadline)
+            if code is not None:
+                return code
+
+    def _deadline(self) -> int | None:
+        duration = self._options.duration_ns
+        return None if duration is None else time.monotonic_ns() + duration
+
+    def _ended(self, now: int, deadline: int | None) -> int | None:
+        if self._command:
+            code = self._command.exit_code()
+            if code is not None:
+                return code
+        if self._surface.stop_requested.is_set() or (deadline is not None and now >= deadline):
+            return self._command.stop() if self._command else 0
+        return None
+
+    def _hear(self) -> None:
+        """Empty the ring and follow what processes did."""
+        self._reader.ring.drain()
+        for pid, _, _, _, _, _, path in self._watch.read():
+            self._targets.on_mapping(pid, path)
+        events = self._reader.ring.take(RecordType.REC_PROCESS)
+        if len(events):
+            self._targets.on_events(events)
+
+    def _one_window(self) -> Window:
+        self._clock.observe()
+        window = self._reader.read()
+        window.processes, window.containers = self._targets.take_news()
+        self._targets.check_reach(window.operations, self._layers)
+        if self._writer:
+            self._writer.write(window)
+        gone = self._targets.take_gone()
+        if gone:
+            self._reader.operations.forget(gone)
+        self._totals.add(window)
+        self._overhead = self._measured_overhead(window)
+        return window
+
+    def _last_window(self) -> None:
+        self._hear()
+        window = self._reader.read()
+        self._reader.finish(window)
+        window.processes, window.containers = self._targets.take_news()
+        if self._writer:
+            self._writer.write(window)
+        self._totals.add(window)
+        if self._surface.wants_records:
+            self._surface.records(self._stream.lines(window))
+
+    # --- showing ----------------------------------------------------------------------
+
+    def _show(self, window: Window) -> None:
+        if self._surface.wants_records:
+            self._surface.records(self._stream.lines(window))
+        self._surface.update(self._view())
+
+    def _measured_overhead(self, window: Window) -> Overhead:
+        """What the probes cost the traced threads: hits times the calibrated cost of one."""
+        elapsed = window.end_ns - window.start_ns
+        feeding = window.threads[window.threads["feeder"]]
+        threads_ns = int(feeding["ns"].sum())
+        return replace(
+            self._overhead,
+            share=window.hits * self._hit_cost.ns / threads_ns if threads_ns else 0.0,
+            hits_per_s=window.hits * 1e9 / elapsed if elapsed else 0.0,
+            ns_per_hit=self._hit_cost.ns,
+            agent_cpu_share=window.agent_cpu_ns / elapsed if elapsed else 0.0,
+        )
+
+    def _view(self) -> LiveView:
+        now = time.monotonic_ns()
+        view = self._totals.view(self._clock.wall_ns(now), now - self._started_ns)
+        return replace(
+            view,
+            targets=tuple(self._target_lines()),
+            libraries=tuple(self._library_lines()),
+            probes=tuple(self._probe_lines()),
+            overhead=self._overhead,
+            database=self._database_status(),
+            warnings=tuple(self._targets.warnings.values()),
+        )
+
+    def _target_lines(self) -> Iterator[Target]:
+        for pid, target in sorted(self._targets.live.items()):
+            yield Target(pid, target.process.comm, target.process.cmdline)
+
+    def _library_lines(self) -> Iterator[Library]:
+        assert self._session is not None
+        for file, attached in self._session.files.items():
+            users = sum(file in target.files for target in self._targets.live.values())
+            yield Library(attached.path, attached.kind, users)
+
+    def _probe_lines(self) -> Iterator[ProbeSource]:
+        assert self._session is not None
+        counts = self._session.counts()
+        left_out = [why for each in self._session.files.values() for why in (*each.costly, *each.refused)]
+        for source in ("runtime", "driver", "graph", "nccl"):
+            yield ProbeSource(source, counts[source])
+        if left_out:
+            yield ProbeSource("left out", 0, len(left_out), left_out[0])
+        for source, state in self._kernel.sources.items():
+            yield ProbeSource(source, state.attached, len(state.refused), "; ".join(state.refused))
+
+    def _database_status(self) -> DatabaseStatus:
+        if self._writer is None:
+            return DatabaseStatus()
+        path = self._writer.path
+        size = sum(
+            each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists()
+        )
+        return DatabaseStatus(str(path), size, self._writer.status)
+
+    def close(self) -> None:
+        """Take everything off; nothing stays in the kernel."""
+        if self._command:
+            self._command.stop()
+        if self._session:
+            self._session.close()
+        self._kernel.close()
+        if self._writer:
+            self._writer.close()

@@ -1,0 +1,238 @@
+"""Who is traced and which library files carry probes because of it.
+
+Processes come from a look at /proc at the start, from the kernel (fork, exec, a
+first traced call) and from new executable mappings; they go when the kernel says
+so. A library file is attached when the first target maps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ingero.agent.scope import Scope
+from ingero.attach.kernel import KernelSide
+from ingero.attach.session import File, Session
+from ingero.discover import processes
+from ingero.discover.libraries import Library, LibraryFinder, kind_of
+from ingero.errors import AttachError
+from ingero.model import layout
+from ingero.model.layout import ProcessEvent, ProcFlag
+from ingero.model.window import Container, Process, Records
+
+RUNTIME_RANGES = 4
+# Calls at the runtime without one at the driver, after which it is not taken to lead there.
+UNREACHED_CALLS = 10
+
+
+@dataclass(slots=True)
+class Target:
+    """A traced process."""
+
+    process: Process
+    files: dict[File, Library] = field(default_factory=dict)
+    runtime_calls: int = 0
+    driver_calls: int = 0
+
+    @property
+    def has_driver(self) -> bool:
+        return any(library.kind == "driver" for library in self.files.values())
+
+
+class Targets:
+    """The traced processes, and what changed since the last window."""
+
+    def __init__(self, kernel: KernelSide, session: Session, scope: Scope) -> None:
+        self._kernel = kernel
+        self._session = session
+        self._scope = scope
+        self._finder = LibraryFinder()
+        self._mounts = processes.cgroup_mounts()
+        self.live: dict[int, Target] = {}
+        self.gone: set[int] = set()  # pids that ended since the last window
+        self.warnings: dict[str, str] = {}
+        self._new_processes: dict[int, Process] = {}
+        self._new_containers: dict[int, Container] = {}
+        self._known_containers: set[int] = set()
+
+    # --- finding -------------------------------------------------------------
+
+    def find_all(self) -> None:
+        """Look at every process there is."""
+        if self._scope.fixed:
+            for pid in self._scope.named():
+                self.announce(pid)
+        else:
+            for pid in processes.list_pids():
+                self.examine(pid)
+        self._kernel.read_threads()
+
+    def announce(self, pid: int) -> None:
+        """Trace this process whatever it maps."""
+        self._adopt(pid)
+        self.examine(pid)
+
+    def examine(self, pid: int) -> None:
+        """Look at a process's libraries; a user of CUDA that is in scope becomes a target."""
+        target = self.live.get(pid)
+        if target is None and self._scope.fixed:
+            return
+        libraries = self._finder.libraries_of(pid)
+        if not libraries and target is None:
+            return
+        if target is None:
+            found = processes.read_process_and_container(pid, self._mounts)
+            if found is None or not self._scope.admits(*found):
+                return
+            target = self._adopt(pid)
+            for child in processes.descendants(pid):
+                if child not in self.live:
+                    self._adopt(child)
+        if target is not None:
+            self._attach(target, libraries)
+
+    def _adopt(self, pid: int) -> Target | None:
+        found = processes.read_process_and_container(pid, self._mounts)
+        if found is None:
+            return None
+        process, container = found
+        target = self.live.get(pid)
+        if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
+            target = Target(process)
+            self.live[pid] = target
+        else:
+            target.process = replace(process, start_ns=target.process.start_ns)
+        self._write_proc(target)
+        self._note(target.process, container)
+        return target
+
+    def _note(self, process: Process, container: Container | None = None) -> None:
+        self._new_processes[process.pid] = process
+        if container and container.cgroup_id not in self._known_containers:
+            self._known_containers.add(container.cgroup_id)
+            self._new_containers[container.cgroup_id] = container
+
+    # --- attaching ------------------------------------------------------------
+
+    def _attach(self, target: Target, libraries: list[Library]) -> None:
+        before = dict(target.files)
+        target.files = {library.file: library for library in libraries}
+        for library in libraries:
+            self._attach_file(library, hot=not target.has_driver)
+        if target.has_driver:
+            self._drop_redundant(target)
+        if target.files != before:
+            self._write_proc(target)
+
+    def _attach_file(self, library: Library, hot: bool) -> None:
+        hot = hot and library.kind in ("runtime", "static")
+        try:
+            self._session.attach(library.file, library.path_for_kernel, library.path, library.kind, hot)
+        except AttachError as error:
+            self.warnings[library.path] = error.message
+
+    def attach_ahead(self, libraries: list[Library]) -> None:
+        """Files a command about to start is likely to load."""
+        reaches_driver = any(library.kind == "driver" for library in libraries)
+        for library in libraries:
+            self._attach_file(library, hot=not reaches_driver)
+
+    def _drop_redundant(self, target: Target) -> None:
+        """Hot runtime probes go where every user of the file reaches a probed driver."""
+        for file, library in target.files.items():
+            attached = self._session.files.get(file)
+            if library.kind != "runtime" or attached is None or not attached.hot_links:
+                continue
+            users = [other for other in self.live.values() if file in other.files]
+            if all(user.has_driver for user in users):
+                self._session.hot_off(file)
+
+    def _write_proc(self, target: Target) -> None:
+        """Tell the kernel side: a target, and where its runtimes lie."""
+        proc = np.zeros(1, layout.PROC)
+        ranges = [r for each in target.files.values() if each.kind == "runtime" for r in each.ranges]
+        static = any(each.kind == "static" for each in target.files.values())
+        proc["flags"] = int(ProcFlag.PROC_TARGET)
+        if target.has_driver and not static and len(ranges) <= RUNTIME_RANGES:
+            proc["flags"] |= int(ProcFlag.PROC_RANGES)
+        proc["cgroup_id"] = target.process.cgroup_id
+        proc["start_ns"] = target.process.start_ns
+        for index, (start, end) in enumerate(ranges[:RUNTIME_RANGES]):
+            proc["range"][0][index] = (start, end)
+        self._kernel.write_proc(target.process.pid, proc)
+
+    def check_reach(self, operations: Records, layers: dict[int, str]) -> None:
+        """Runtime calls that never reach a probed driver are probed at the runtime after all."""
+        for row in operations:
+            target = self.live.get(int(row["pid"]))
+            if target is None:
+                continue
+            layer = layers.get(int(row["op"]))
+            if layer == "driver":
+                target.driver_calls += int(row["count"])
+            elif layer == "runtime":
+                target.runtime_calls += int(row["count"])
+        for target in self.live.values():
+            if target.runtime_calls >= UNREACHED_CALLS and not target.driver_calls and target.has_driver:
+                for library in target.files.values():
+                    self._attach_file(library, hot=True)
+
+    # --- the kernel's news -------------------------------------------------------
+
+    def on_mapping(self, pid: int, path: str) -> None:
+        """A file was mapped for execution."""
+        if kind_of(path) is not None and (pid in self.live or not self._scope.fixed):
+            self.examine(pid)
+
+    def on_events(self, events: Records) -> None:
+        """Fork, exec, exit, first calls."""
+        for record in events:
+            pid, event = int(record["h"]["pid"]), int(record["event"])
+            if event == ProcessEvent.PROCESS_EXIT:
+                self._end(pid, record)
+            elif event == ProcessEvent.PROCESS_FORK:
+                self._born(pid, record)
+            elif record["target"]:  # exec of a target, or a first call nobody announced
+                self.announce(pid)
+            elif not self._scope.fixed:
+                self.examine(pid)
+
+    def _born(self, pid: int, record: np.void) -> None:
+        """A child may be gone before /proc is read: what the kernel said must do then."""
+        header = record["h"]
+        parent = self.live.get(int(record["parent_pid"]))
+        if self._adopt(pid) is None:
+            process = Process(
+                pid=pid,
+                start_ns=int(record["process_start_ns"]),
+                comm=processes.printable(bytes(header["comm"])),
+                cmdline=parent.process.cmdline if parent else "",
+                cgroup_id=int(header["cgroup_id"]),
+                uid=parent.process.uid if parent else None,
+                parent_pid=int(record["parent_pid"]),
+            )
+            self.live[pid] = Target(process)
+            self._note(process)
+        if parent:
+            self.live[pid].files = dict(parent.files)
+
+    def _end(self, pid: int, record: np.void) -> None:
+        target = self.live.pop(pid, None)
+        if target is None:
+            return
+        self.gone.add(pid)
+        ended = replace(
+            target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
+        )
+        self._note(ended)
+
+    def take_news(self) -> tuple[list[Process], list[Container]]:
+        """Processes and containers that are new or changed since the last window."""
+        news = list(self._new_processes.values()), list(self._new_containers.values())
+        self._new_processes, self._new_containers = {}, {}
+        return news
+
+    def take_gone(self) -> set[int]:
+        gone, self.gone = self.gone, set()
+        return gone

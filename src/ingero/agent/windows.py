@@ -1,0 +1,114 @@
+"""One second of the kernel side, read together into a Window."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ingero.attach.kernel import KernelSide
+from ingero.capture import people
+from ingero.capture.losses import LossBook
+from ingero.capture.operations import OperationBook
+from ingero.capture.ring import RingReader
+from ingero.capture.threads import ThreadBook
+from ingero.discover.host import SystemSampler
+from ingero.model import layout
+from ingero.model.layout import HeaderFlag, RecordType
+from ingero.model.window import Records, Window
+
+LONG_NS = 1_000_000_000
+UNKNOWN_RECORD = "record_unknown"
+
+
+class WindowReader:
+    """Turns the kernel side's counters and records into windows."""
+
+    def __init__(self, kernel: KernelSide) -> None:
+        self._kernel = kernel
+        self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
+        self.operations = OperationBook(kernel.maps["op_stats"], kernel.cpus)
+        self._threads = ThreadBook()
+        self._culprits = people.culprits(kernel.maps["culprits"])
+        self._wakers = people.wakers(kernel.maps["wakers"])
+        self._losses = LossBook(kernel.maps["losses"], kernel.cpus)
+        self._system = SystemSampler()
+        self._start_ns = time.monotonic_ns()
+        self._cpu_ns = time.process_time_ns()
+        self._unknown = 0
+
+    def read(self) -> Window:
+        """Everything since the last call."""
+        start_ns = self._start_ns
+        totals = self._kernel.read_threads()
+        self.ring.drain()
+        dead = self.ring.take(RecordType.REC_THREAD)
+        operations = self.operations.read(start_ns)
+        end_ns = time.monotonic_ns()
+        window = Window(
+            start_ns,
+            end_ns,
+            calls=self.ring.take(RecordType.REC_CALL),
+            waits=self.ring.take(RecordType.REC_WAIT),
+            blocks=self.ring.take(RecordType.REC_BLOCK),
+            tcp=self.ring.take(RecordType.REC_TCP),
+            ooms=self.ring.take(RecordType.REC_OOM),
+            xids=self.ring.take(RecordType.REC_XID),
+            operations=operations,
+            threads=self._threads.update(_in_order(totals, dead), start_ns),
+            culprits=self._culprits.read(),
+            wakers=self._wakers.read(),
+            in_flight=_long_ones(totals),
+            losses=self._take_losses(),
+            system=self._system.sample(),
+            hits=int(operations["count"].sum()),
+        )
+        _join_waiters(window)
+        self._start_ns = end_ns
+        cpu_ns = time.process_time_ns()
+        window.agent_cpu_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
+        return window
+
+    def finish(self, window: Window) -> None:
+        """The last window also tells the polls that are still open."""
+        window.threads = np.concatenate([window.threads, self._threads.finish()])
+
+    def _take_losses(self) -> dict[str, int]:
+        losses = self._losses.read()
+        unknown = self.ring.unknown - self._unknown
+        if unknown:
+            losses[UNKNOWN_RECORD] = unknown
+            self._unknown = self.ring.unknown
+        return losses
+
+
+def _in_order(totals: Records, dead: Records) -> Records:
+    """A thread's last word comes after its earlier ones, and is not followed by them."""
+    if not len(dead):
+        return totals
+    gone = set(zip(dead["h"]["tid"].tolist(), dead["h"]["start_ns"].tolist(), strict=True))
+    keys = zip(totals["h"]["tid"].tolist(), totals["h"]["start_ns"].tolist(), strict=True)
+    alive = np.array([key not in gone for key in keys], bool)
+    return np.concatenate([totals[alive], dead]) if len(totals) else dead
+
+
+def _long_ones(totals: Records) -> Records:
+    """Calls in flight, and waits that began before we came, for a second or longer."""
+    if not len(totals):
+        return np.zeros(0, layout.THREAD_TOTALS)
+    started = totals["call_start_ns"]
+    in_call = (started > 0) & (totals["now_ns"] - started >= LONG_NS)
+    feeder = (totals["h"]["flags"] & HeaderFlag.H_FEEDER) > 0
+    waiting = (totals["before_attach"] > 0) & (totals["open_ns"] >= LONG_NS)
+    chosen: Records = totals[in_call | waiting | (feeder & (totals["open_ns"] >= LONG_NS))]
+    return chosen
+
+
+def _join_waiters(window: Window) -> None:
+    """Whose wait a block request's completion ended."""
+    waits = window.waits[window.waits["dev"] > 0]
+    for wait in waits:
+        match = (window.blocks["dev"] == wait["dev"]) & (window.blocks["sector"] == wait["sector"])
+        for index in np.flatnonzero(match):
+            window.blocks[index]["waiter_pid"] = wait["h"]["pid"]
+            window.blocks[index]["waiter_tid"] = wait["h"]["tid"]

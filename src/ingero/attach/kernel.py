@@ -1,0 +1,245 @@
+"""The kernel side, loaded: BPF objects that share their maps, and the host probes.
+
+Each object is loaded by itself, so that a kernel without one tracepoint loses one
+source and says so. Maps of the same name are one map. Everything is held by
+descriptors of this process: when it ends, however it ends, the kernel cleans up.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.attach import probes, syscalls
+from ingero.errors import KernelError, PrivilegeError
+from ingero.model import layout
+from ingero.native import _shim
+
+DEFAULT_RING_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPlan:
+    """How one object is loaded."""
+
+    name: str
+    source: str
+    required: bool = False
+    # program refused by this kernel -> the one to load in its place
+    alternatives: dict[str, str] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+
+
+HOST_PLANS: tuple[ObjectPlan, ...] = (
+    ObjectPlan(
+        "sched",
+        "sched",
+        required=True,
+        alternatives={"sched_switch": "sched_switch_v517"},
+        optional=frozenset({"call_single_entry", "call_single_exit", "irq_work_entry", "irq_work_exit"}),
+    ),
+    ObjectPlan("process", "sched", required=True),
+    ObjectPlan("tasks", "sched", required=True),
+    ObjectPlan(
+        "memory",
+        "memory",
+        optional=frozenset(
+            {"memcg_reclaim_begin", "memcg_reclaim_end", "compaction_begin", "compaction_end"}
+        ),
+    ),
+    ObjectPlan("oom", "memory", alternatives={"mark_victim": "mark_victim_v67"}),
+    ObjectPlan("block_io", "block"),
+    ObjectPlan("tcp", "tcp"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the kernel side is told once."""
+
+    trace_all: bool = True
+    record_all: bool = False
+    ring_bytes: int = DEFAULT_RING_BYTES
+    rare_per_second: int = 2000
+    sample_every_ns: int = 20_000_000
+    wait_record_ns: int = 1_000_000
+    without: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class SourceState:
+    """Probes of one source: how many are on, and why others are not."""
+
+    attached: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+def possible_cpus() -> int:
+    last = Path("/sys/devices/system/cpu/possible").read_text().strip().split(",")[-1]
+    return int(last.split("-")[-1]) + 1
+
+
+def object_path(name: str) -> str:
+    machine = platform.machine()
+    path = resources.files("ingero.native").joinpath("bpf", f"{name}.{machine}.bpf.o")
+    if not path.is_file():
+        raise KernelError(
+            f"no probes for this processor ({machine})", hint="ingero has probes for x86_64 and aarch64."
+        )
+    return str(path)
+
+
+def explain_refusal(error: OSError, what: str) -> KernelError | PrivilegeError:
+    """The kernel's refusal in words a user can act on."""
+    if error.errno in (errno.EPERM, errno.EACCES) and os.geteuid() != 0:
+        return PrivilegeError(
+            f"cannot load {what}: not permitted (needs CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE)",
+            hint="Run it with sudo: sudo ingero trace",
+        )
+    lines = [line for line in (error.strerror or "").splitlines()[1:] if line.strip()]
+    detail = lines[-3].strip() if len(lines) >= 3 else os.strerror(error.errno or 0)
+    return KernelError(
+        f"the kernel refused {what}: {os.strerror(error.errno or 0)} ({detail[:200]})",
+        hint="ingero needs Linux 5.15 or later with BTF; `ingero check` tells what is missing.",
+    )
+
+
+class KernelSide:
+    """Loaded objects, shared maps, attached host probes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.maps: dict[str, int] = {}
+        self.cpus = possible_cpus()
+        self.sources: dict[str, SourceState] = {}
+        self._objects: list[_shim.Object] = []
+        self._links: list[int] = []
+        self._tasks_link = -1
+        self._generation = 1
+
+    def load(
+        self, name: str, off: frozenset[str] = frozenset(), types: dict[str, int] | None = None
+    ) -> _shim.Object:
+        """Load one object with the shared maps; OSError where the kernel refuses it."""
+        loaded = _shim.Object(object_path(name))
+        for program in off:
+            loaded.autoload(program, False)
+        for program, number in (types or {}).items():
+            loaded.attach_type(program, number)
+        self._share_maps(loaded)
+        loaded.load()
+        for map_name, *_ in loaded.maps():
+            if "." not in map_name and map_name not in self.maps:
+                self.maps[map_name] = loaded.map_fd(map_name)
+        self._objects.append(loaded)
+        return loaded
+
+    def _share_maps(self, loaded: _shim.Object) -> None:
+        for name, *_ in loaded.maps():
+            if name in self.maps:
+                loaded.reuse(name, self.maps[name])
+            elif name == "ring":
+                loaded.resize(name, self.settings.ring_bytes)
+            elif name == "cores":
+                loaded.resize(name, self.cpus)
+
+    def configure(self) -> None:
+        """Fill the tables the programs read."""
+        machine = platform.machine()
+        self._write_settings()
+        self._fill("op_info", probes.kernel_table(machine))
+        self._fill("syscall_class", syscalls.wait_classes(machine))
+
+    def _write_settings(self) -> None:
+        settings = np.zeros(1, layout.SETTINGS)
+        settings["agent_pid"] = os.getpid()
+        settings["trace_all"] = self.settings.trace_all
+        settings["record_all"] = self.settings.record_all
+        settings["rare_per_second"] = self.settings.rare_per_second
+        settings["sample_every_ns"] = self.settings.sample_every_ns
+        settings["wait_record_ns"] = self.settings.wait_record_ns
+        settings["generation"] = self._generation
+        self._fill("settings", settings)
+
+    def write_proc(self, pid: int, proc: NDArray[np.void]) -> None:
+        """Make a process a target, or change what is known of it."""
+        _shim.map_update(self.maps["procs"], pid.to_bytes(4, "little"), proc.tobytes())
+        self._generation += 1
+        self._write_settings()
+
+    def _fill(self, map_name: str, table: NDArray[Any]) -> None:
+        for index in range(len(table)):
+            _shim.map_update(
+                self.maps[map_name], index.to_bytes(4, "little"), table[index : index + 1].tobytes()
+            )
+
+    def attach_host(self) -> None:
+        """Attach scheduler, memory, block and network probes; optional ones may be missing."""
+        for plan in HOST_PLANS:
+            if plan.source in self.settings.without and not plan.required:
+                continue
+            state = self.sources.setdefault(plan.source, SourceState())
+            try:
+                self._attach_plan(plan, state)
+            except OSError as error:
+                refusal = explain_refusal(error, f"the {plan.name} probes")
+                if plan.required:
+                    raise refusal from error
+                state.refused.append(refusal.message)
+
+    def _attach_plan(self, plan: ObjectPlan, state: SourceState) -> None:
+        loaded, off = self._load_plan(plan)
+        for program in loaded.programs():
+            if program in off:
+                continue
+            link = loaded.attach(program)
+            if program == "each_task":
+                self._tasks_link = link
+            self._links.append(link)
+            state.attached += 1
+
+    def _load_plan(self, plan: ObjectPlan) -> tuple[_shim.Object, frozenset[str]]:
+        """Newest shape first; a refused program gives way to its older form, if it has one."""
+        off = frozenset(plan.alternatives.values())
+        while True:
+            try:
+                return self.load(plan.name, off), off
+            except OSError as error:
+                match = re.search(r"prog '(\w+)'", error.strerror or "")
+                program = match.group(1) if match else ""
+                if program in plan.alternatives and program not in off:
+                    off = (off | {program}) - {plan.alternatives[program]}
+                elif program in plan.optional and program not in off:
+                    off |= {program}
+                else:
+                    raise
+
+    def read_threads(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        """Every traced thread's accounting; takes in threads not seen before."""
+        if self._tasks_link < 0:
+            return np.zeros(0, layout.THREAD_TOTALS)
+        fd = _shim.iterate(self._tasks_link)
+        try:
+            chunks = []
+            while chunk := os.read(fd, 1 << 18):
+                chunks.append(chunk)
+        finally:
+            os.close(fd)
+        return np.frombuffer(b"".join(chunks), layout.THREAD_TOTALS)
+
+    def close(self) -> None:
+        for link in self._links:
+            os.close(link)
+        self._links.clear()
+        self._tasks_link = -1
+        self._objects.clear()
+        self.maps.clear()

@@ -1,0 +1,137 @@
+"""Probes on and off: which functions of which library files are attached.
+
+A file is attached once however many processes map it. Runtime functions that only
+pass on to the driver (hot rows) form a group of their own, so that they can be
+taken off where the driver is probed and put on where it is not reached.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ingero.attach.probes import BY_NAME, Row
+from ingero.attach.shapes import Point, Shape, detach
+from ingero.errors import AttachError, FileFormatError
+from ingero.native import elf
+from ingero.native.instructions import probe_site
+
+File = tuple[int, int]
+
+PREFIXES = {"runtime": ("cuda",), "driver": ("cu",), "nccl": ("nccl",), "static": ("cuda", "nccl")}
+
+
+@dataclass(slots=True)
+class Attached:
+    """One library file with probes on it."""
+
+    path: str
+    kind: str
+    points: list[tuple[Point, Row]]
+    hot_points: list[tuple[Point, Row]]
+    links: list[int] = field(default_factory=list)
+    hot_links: list[int] = field(default_factory=list)
+    costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
+    refused: list[str] = field(default_factory=list)
+
+    def counts(self) -> Counter[str]:
+        """Functions probed, by source."""
+        on = self.points + (self.hot_points if self.hot_links else [])
+        return Counter(row.layer for _, row in on)
+
+
+class Session:
+    """All attached library files."""
+
+    def __init__(self, shape: Shape, without: frozenset[str] = frozenset(), costly: bool = False) -> None:
+        self._shape = shape
+        self._without = without
+        self._allow_costly = costly
+        self.files: dict[File, Attached] = {}
+        self.failed: dict[File, str] = {}
+
+    @property
+    def shape_name(self) -> str:
+        return self._shape.name
+
+    def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
+        """Put probes on a file; done already is fine."""
+        known = self.files.get(file)
+        if known is None:
+            known = self._plan(path_for_kernel, path, kind)
+            if known.points:
+                known.links = self._link(path_for_kernel, path, known.points)
+            self.files[file] = known
+            self.failed.pop(file, None)
+        if hot_runtime:
+            self.hot_on(file, path_for_kernel)
+        return known
+
+    def hot_on(self, file: File, path_for_kernel: str) -> None:
+        known = self.files[file]
+        if known.hot_points and not known.hot_links:
+            known.hot_links = self._link(path_for_kernel, known.path, known.hot_points)
+
+    def hot_off(self, file: File) -> None:
+        known = self.files[file]
+        detach(known.hot_links)
+        known.hot_links = []
+
+    def _link(self, path_for_kernel: str, path: str, points: list[tuple[Point, Row]]) -> list[int]:
+        try:
+            return self._shape.attach(path_for_kernel, [point for point, _ in points])
+        except OSError as error:
+            why = (error.strerror or "").splitlines()[0]
+            raise AttachError(
+                f"cannot attach {len(points)} functions of {path}: {why} (errno {error.errno})",
+                hint="`ingero check` shows what this kernel allows.",
+            ) from error
+
+    def _plan(self, path_for_kernel: str, path: str, kind: str) -> Attached:
+        """Look up the functions of the table in the file and choose where each probe sits."""
+        planned = Attached(path, kind, [], [])
+        try:
+            with elf.ElfFile(path_for_kernel) as file:
+                found = elf.find_in(file.functions, self._names(kind))
+                seen: set[int] = set()
+                for name, symbol in found.items():
+                    number, row = BY_NAME[name]
+                    if symbol.offset in seen or row.layer in self._without:
+                        continue
+                    seen.add(symbol.offset)
+                    self._place(planned, file, symbol, number, row)
+        except FileFormatError as error:
+            raise AttachError(f"cannot attach to {path}: {error.message}", hint=error.hint) from error
+        return planned
+
+    @staticmethod
+    def _names(kind: str) -> Iterable[str]:
+        prefixes = PREFIXES[kind]
+        if kind == "driver":
+            return [name for name in BY_NAME if name.startswith("cu") and not name.startswith("cuda")]
+        return [name for name in BY_NAME if name.startswith(prefixes)]
+
+    def _place(self, planned: Attached, file: elf.ElfFile, symbol: elf.Symbol, number: int, row: Row) -> None:
+        site = probe_site(file.read(symbol.offset, min(32, max(symbol.size, 16))), file.machine)
+        if site.refused:
+            planned.refused.append(f"{symbol.name}: {site.reason}")
+            return
+        # A single step costs 12-21 us: nothing for an allocation, ruin for a launch.
+        if not site.cheap and row.hot and not self._allow_costly:
+            planned.costly.append(f"{symbol.name}: {site.reason}")
+            return
+        point = Point(symbol.offset + site.offset, number)
+        split_off = row.hot and row.layer == "runtime"
+        (planned.hot_points if split_off else planned.points).append((point, row))
+
+    def counts(self) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for attached in self.files.values():
+            total += attached.counts()
+        return total
+
+    def close(self) -> None:
+        links = [fd for each in self.files.values() for fd in (*each.links, *each.hot_links)]
+        detach(links)
+        self.files.clear()

@@ -1,0 +1,124 @@
+"""Where each thread's time went, per window, from the kernel's accumulators.
+
+The surprising part is a poll that spans windows: what it waited for is known only
+when it wakes, so its time is held back and then written into the windows it covered.
+Per window the buckets of a thread sum to the time it existed in that window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ingero.model.layout import Bucket, HeaderFlag
+from ingero.model.window import BUCKETS, THREAD_TIME, Records
+
+COUNTS = ("voluntary_switches", "involuntary_switches", "major_faults", "minor_faults", "throttled_ns")
+
+
+@dataclass(slots=True)
+class Known:
+    """The last reading of a thread, and the polls not yet told."""
+
+    acc: list[int]
+    counts: dict[str, int]
+    now_ns: int
+    pid: int
+    comm: bytes
+    feeder: bool
+    pending: list[tuple[int, int]] = field(default_factory=list)  # (window, ns)
+
+
+class ThreadBook:
+    """Remembers the last reading of every thread and tells the difference."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Known] = {}
+
+    def update(self, totals: Records, window_ns: int) -> Records:
+        """Rows for the window that began at window_ns, and late ones for windows before it."""
+        rows: list[tuple[object, ...]] = []
+        names = totals.dtype.names
+        assert names is not None
+        for record in totals:
+            rows.extend(self._rows(record, window_ns))
+        return np.array(rows, THREAD_TIME) if rows else np.zeros(0, THREAD_TIME)
+
+    def _rows(self, record: np.void, window_ns: int) -> list[tuple[object, ...]]:
+        header = record["h"]
+        tid, start_ns = int(header["tid"]), int(header["start_ns"])
+        now_ns = int(record["now_ns"])
+        acc = [int(value) for value in record["acc"]]
+        counts = {name: int(record[name]) for name in COUNTS}
+        known = self._known.get((tid, start_ns))
+        if known is None:
+            known = self._first_sight(record, start_ns, counts)
+            self._known[tid, start_ns] = known
+        known.feeder = known.feeder or bool(header["flags"] & HeaderFlag.H_FEEDER)
+        known.comm = bytes(header["comm"])
+        change = [after - before for after, before in zip(acc, known.acc, strict=True)]
+        rows = self._told(known, record, change, tid)
+        if record["undecided"]:
+            known.pending.append((window_ns, min(int(record["open_ns"]), now_ns - known.now_ns)))
+        delta = [counts[name] - known.counts[name] for name in COUNTS]
+        if any(change) or any(delta):
+            rows.append(self._row(window_ns, known, tid, change, delta))
+        known.acc, known.counts, known.now_ns = acc, counts, now_ns
+        if record["dead"]:
+            del self._known[tid, start_ns]
+        return rows
+
+    @staticmethod
+    def _first_sight(record: np.void, start_ns: int, counts: dict[str, int]) -> Known:
+        header = record["h"]
+        # Switches and faults of the time before we came are not this recording's.
+        before = dict(counts) if record["before_attach"] else dict.fromkeys(COUNTS, 0)
+        before["throttled_ns"] = 0
+        return Known([0] * BUCKETS, before, start_ns, int(header["pid"]), bytes(header["comm"]), False)
+
+    def _told(self, known: Known, record: np.void, change: list[int], tid: int) -> list[tuple[object, ...]]:
+        """A poll held back has ended: move its time into the windows it covered."""
+        if not known.pending:
+            return []
+        still_open = record["undecided"] and int(record["open_ns"]) >= int(record["now_ns"]) - known.now_ns
+        if still_open:
+            return []
+        bucket = int(record["spanned_bucket"])
+        rows = []
+        for window_ns, held in known.pending:
+            ns = min(held, change[bucket])
+            change[bucket] -= ns
+            late = [0] * BUCKETS
+            late[bucket] = ns
+            rows.append(self._row(window_ns, known, tid, late, [0] * len(COUNTS)))
+        known.pending.clear()
+        return rows
+
+    @staticmethod
+    def _row(window_ns: int, known: Known, tid: int, ns: list[int], counts: list[int]) -> tuple[object, ...]:
+        by_name = dict(zip(COUNTS, counts, strict=True))
+        return (
+            window_ns,
+            known.pid,
+            tid,
+            known.comm,
+            known.feeder,
+            [max(value, 0) for value in ns],
+            by_name["throttled_ns"],
+            by_name["voluntary_switches"],
+            by_name["involuntary_switches"],
+            by_name["major_faults"],
+            by_name["minor_faults"],
+        )
+
+    def finish(self) -> Records:
+        """Polls still open when tracing ends: nothing came, so they slept."""
+        rows = []
+        for (tid, _), known in self._known.items():
+            for window_ns, held in known.pending:
+                late = [0] * BUCKETS
+                late[Bucket.SLEEP] = held
+                rows.append(self._row(window_ns, known, tid, late, [0] * len(COUNTS)))
+            known.pending.clear()
+        return np.array(rows, THREAD_TIME) if rows else np.zeros(0, THREAD_TIME)

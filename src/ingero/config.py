@@ -1,0 +1,359 @@
+"""ingero.yaml: every key, its meaning, its variable and its default, in one place.
+
+A mistake is reported with its line: the file is composed into YAML nodes, which
+know where they stand, and the path msgspec complains about is looked up there.
+Words are YAML 1.2 ones: `off` is text, only true and false are booleans.
+Flags override variables, variables the file, the file the defaults below; flags
+are not known here. No key holds a secret.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+import yaml
+from msgspec import Meta
+
+from ingero import units
+from ingero.errors import ConfigError, IngeroError, UsageError
+
+FILE_NAME = "ingero.yaml"
+MAX_FILE_BYTES = 1 << 20
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def _key(description: str, variable: str, check: str = "") -> Meta:
+    return Meta(description=description, extra={"variable": variable, "check": check})
+
+
+class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Unknown keys are mistakes."""
+
+
+class Agent(_Section, frozen=True):
+    """How a trace runs and what it keeps."""
+
+    node: Annotated[
+        str | None,
+        _key("Name of this machine in every record; its host name if not set.", "INGERO_NODE", "node"),
+    ] = None
+    max_overhead: Annotated[
+        str | int | float,
+        _key(
+            "Most that tracing may cost a traced thread: a percentage, or `off`.",
+            "INGERO_MAX_OVERHEAD",
+            "overhead",
+        ),
+    ] = "2%"
+    record: Annotated[bool, _key("Write a database.", "INGERO_RECORD")] = True
+    record_all: Annotated[
+        bool, _key("Record every call, not only those that matter.", "INGERO_RECORD_ALL")
+    ] = False
+    max_db: Annotated[
+        str | int, _key("Size the database is kept under; `0` is no limit.", "INGERO_MAX_DB", "size")
+    ] = "10g"
+    stack: Annotated[bool, _key("Record who made slow calls.", "INGERO_STACK")] = True
+
+
+class Trace(_Section, frozen=True):
+    """What `ingero trace` looks at unless flags say otherwise."""
+
+    pid: Annotated[
+        list[Annotated[int, Meta(ge=1)]],
+        _key("Processes, with their descendants; all CUDA processes if empty.", "INGERO_PID"),
+    ] = msgspec.field(default_factory=list)
+    user: Annotated[str | None, _key("Only processes of this user, by name or number.", "INGERO_USER")] = None
+    container: Annotated[
+        str | None, _key("Only this container, by id or the beginning of one.", "INGERO_CONTAINER")
+    ] = None
+    duration: Annotated[
+        str | int | None,
+        _key("Stop after this time; runs until stopped if not set.", "INGERO_DURATION", "duration"),
+    ] = None
+
+
+class Log(_Section, frozen=True):
+    """The agent's own messages."""
+
+    level: Annotated[
+        LogLevel,
+        _key("Least serious message shown: `debug`, `info`, `warning` or `error`.", "INGERO_LOG_LEVEL"),
+    ] = "warning"
+    file: Annotated[
+        str | None, _key("Append messages to this file instead of standard error.", "INGERO_LOG_FILE")
+    ] = None
+
+
+class Query(_Section, frozen=True):
+    """Bounds on `ingero query`."""
+
+    limit: Annotated[int, Meta(ge=1), _key("Most rows an answer has.", "INGERO_QUERY_LIMIT")] = 10_000
+    timeout: Annotated[
+        str | int, _key("Longest a statement may run.", "INGERO_QUERY_TIMEOUT", "duration")
+    ] = "30s"
+
+
+class Fleet(_Section, frozen=True):
+    """The other machines."""
+
+    nodes: Annotated[list[str], _key("Their addresses, `HOST:PORT`.", "INGERO_FLEET_NODES", "addresses")] = (
+        msgspec.field(default_factory=list)
+    )
+
+
+class Config(_Section, frozen=True):
+    """The whole file."""
+
+    agent: Agent = Agent()
+    trace: Trace = Trace()
+    log: Log = Log()
+    query: Query = Query()
+    fleet: Fleet = Fleet()
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One key, as documented."""
+
+    section: str
+    name: str
+    description: str
+    variable: str
+    check: str
+    default: Any
+
+
+def keys() -> list[Key]:
+    """Every key there is, in file order."""
+    found = []
+    for section in msgspec.structs.fields(Config):
+        hints = get_type_hints(section.type, include_extras=True)
+        for item in msgspec.structs.fields(section.type):
+            meta = next(m for m in get_args(hints[item.name])[1:] if m.description)
+            default = item.default_factory() if item.default is msgspec.NODEFAULT else item.default
+            extra = meta.extra
+            found.append(
+                Key(section.name, item.name, meta.description, extra["variable"], extra["check"], default)
+            )
+    return found
+
+
+def parse_overhead(text: str) -> float | None:
+    """`2%` as a share of one; None for `off`."""
+    if text.strip().lower() == "off":
+        return None
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", text)
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"not a percentage: {units.clean(text)!r}", hint="Write 2%, 0.5% or off.")
+    return share
+
+
+def check_node(text: str) -> str:
+    """A node's name; a colon would make `node:id` ambiguous."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", text):
+        raise UsageError(
+            f"not a node name: {units.clean(text)!r}",
+            hint="Use letters, digits, dots, dashes and underscores.",
+        )
+    return text
+
+
+def _check_addresses(nodes: list[str]) -> None:
+    for node in nodes:
+        if not re.fullmatch(r"(https?://)?(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+)(:\d{1,5})?", node):
+            raise UsageError(f"not an address: {units.clean(node)!r}", hint="Write HOST:PORT.")
+
+
+CHECKS: dict[str, Any] = {
+    "": lambda value: value,
+    "node": lambda value: check_node(value) if value is not None else None,
+    "overhead": lambda value: parse_overhead(str(value)),
+    "size": lambda value: units.parse_size(str(value)),
+    "duration": lambda value: units.parse_duration(str(value)) if value is not None else None,
+    "addresses": _check_addresses,
+}
+
+
+def load(named: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration in force: defaults, then the file, then the variables."""
+    environ = os.environ if environ is None else environ
+    path = find(named, environ)
+    config = parse(path.read_bytes(), str(path)) if path is not None else Config()
+    return with_variables(config, environ)
+
+
+def find(named: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The file to read: the one named, else the first that exists and may be trusted."""
+    if named is None and environ.get("INGERO_CONFIG"):
+        named = Path(environ["INGERO_CONFIG"])
+    if named is not None:
+        return _readable(named)
+    found = next((path for path in _places(environ) if path.is_file()), None)
+    if found is None:
+        return None
+    _refuse_foreign(found, environ)
+    return _readable(found)
+
+
+def _places(environ: Mapping[str, str]) -> list[Path]:
+    home = Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or "/") / ".config")
+    return [Path(FILE_NAME), home / "ingero" / FILE_NAME, Path("/etc/ingero") / FILE_NAME]
+
+
+def _readable(path: Path) -> Path:
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        hint = "Check the path given with --config or INGERO_CONFIG."
+        raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
+    if size > MAX_FILE_BYTES:
+        raise ConfigError(f"{path} is larger than 1 MiB", hint="This is no configuration file.")
+    return path
+
+
+def _refuse_foreign(path: Path, environ: Mapping[str, str]) -> None:
+    # As root, a file that somebody else left in a directory would choose where we write.
+    if os.geteuid() != 0:
+        return
+    info = path.stat()
+    owners = {0} | ({int(environ["SUDO_UID"])} if environ.get("SUDO_UID", "").isdigit() else set())
+    if info.st_uid not in owners or info.st_mode & 0o022:
+        raise ConfigError(
+            f"{path} can be written by others, and we run as root",
+            hint=f"Pass --config {path} if it is meant, or fix it with chown and chmod 644.",
+        )
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 words, no aliases (a few lines of them can stand for gigabytes), no key twice."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", mark)
+        return super().compose_node(parent, index)
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, f"{key.value} is given twice", key.start_mark)
+            seen.add(str(key.value))
+        return node
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+
+
+def parse(text: bytes, name: str) -> Config:
+    """The configuration in `text`; `name` stands in messages."""
+    node, value = _compose(text, name)
+    try:
+        config = msgspec.convert(value if value is not None else {}, Config)
+    except msgspec.ValidationError as error:
+        raise _located(str(error), node, name) from error
+    _check_values(config, lambda key: f"{name}, line {_line(node, [key.section, key.name])}")
+    return config
+
+
+def _compose(text: bytes, name: str) -> tuple[Any, Any]:
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        return node, loader.construct_document(node) if node is not None else None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(
+            f"{name}{where}: {units.clean(str(error.problem))}", hint="Fix the YAML."
+        ) from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{name}: not YAML: {units.clean(str(error))}", hint="Fix the YAML.") from error
+
+
+def _located(complaint: str, node: Any, name: str) -> ConfigError:
+    what, _, where = complaint.partition(" - at `")
+    path = re.findall(r"[A-Za-z_]\w*|\d+", where)
+    unknown = re.search(r"unknown field `(.*)`", what)
+    if unknown:
+        return _unknown_key(unknown[1], path, node, name)
+    dotted = ".".join(path) or "the file"
+    what = what[:1].lower() + what[1:].replace("`", "")
+    hint = (
+        "Write true or false." if "Expected `bool`" in complaint else "docs/configuration.md lists every key."
+    )
+    return ConfigError(f"{name}, line {_line(node, path)}: {dotted}: {what}", hint=hint)
+
+
+def _unknown_key(key: str, path: list[str], node: Any, name: str) -> ConfigError:
+    import difflib
+
+    struct = type(getattr(Config(), path[0])) if path else Config
+    close = difflib.get_close_matches(key, struct.__struct_fields__, 1, 0.5)
+    dotted = units.clean(".".join([*path, key]))
+    hint = f"Did you mean {close[0]}?" if close else f"Known here: {', '.join(struct.__struct_fields__)}."
+    return ConfigError(f"{name}, line {_line(node, [*path, key])}: unknown key {dotted}", hint=hint)
+
+
+def _line(node: Any, path: list[str]) -> int:
+    """The line of the innermost part of `path` that is in the file."""
+    line = node.start_mark.line + 1 if node is not None else 1
+    for part in path:
+        if isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+            line = node.start_mark.line + 1
+            continue
+        pair = next(
+            (p for p in getattr(node, "value", ()) if isinstance(p, tuple) and p[0].value == part), None
+        )
+        if pair is None:
+            return int(line)
+        line, node = pair[0].start_mark.line + 1, pair[1]
+    return int(line)
+
+
+def _check_values(config: Config, where: Any) -> None:
+    for key in keys():
+        value = getattr(getattr(config, key.section), key.name)
+        try:
+            CHECKS[key.check](value)
+        except IngeroError as error:
+            raise ConfigError(
+                f"{where(key)}: {key.section}.{key.name}: {error.message}", hint=error.hint
+            ) from error
+
+
+def with_variables(config: Config, environ: Mapping[str, str]) -> Config:
+    """`config` with the INGERO_* variables on top; an empty one counts as not set."""
+    changed: dict[str, Any] = msgspec.to_builtins(config)
+    given = {key.variable: key for key in keys() if environ.get(key.variable)}
+    for variable, key in given.items():
+        text = environ[variable]
+        value: Any = text.split(",") if isinstance(key.default, list) else text
+        try:
+            changed[key.section] = changed[key.section] | {key.name: value}
+            config = msgspec.convert(changed, Config, strict=False)
+            CHECKS[key.check](getattr(getattr(config, key.section), key.name))
+        except msgspec.ValidationError as error:
+            what = str(error).partition(" - at ")[0].replace("`", "")
+            raise ConfigError(
+                f"{variable}: {what[:1].lower()}{what[1:]}", hint=f"{key.description}"
+            ) from error
+        except IngeroError as error:
+            raise ConfigError(f"{variable}: {error.message}", hint=error.hint) from error
+    return config

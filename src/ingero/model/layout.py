@@ -1,0 +1,427 @@
+"""Layouts and numbers shared with probes/wire.h. Written by `make layout`; do not edit."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+
+class Bucket(IntEnum):
+    CUDA_CPU = 0
+    HOST_CPU = 1
+    RUNQUEUE = 2
+    GPU_WAIT = 3
+    DISK_WAIT = 4
+    MEMORY_WAIT = 5
+    LOCK_WAIT = 6
+    PEER_WAIT = 7
+    NET_WAIT = 8
+    SLEEP = 9
+    UNEXPLAINED = 10
+    BUCKETS = 11
+
+
+class RecordType(IntEnum):
+    REC_CALL = 1
+    REC_WAIT = 2
+    REC_PROCESS = 3
+    REC_THREAD = 4
+    REC_BLOCK = 5
+    REC_TCP = 6
+    REC_OOM = 7
+    REC_XID = 8
+
+
+class Loss(IntEnum):
+    LOSS_RING_CALL = 0
+    LOSS_RING_WAIT = 1
+    LOSS_RING_PROCESS = 2
+    LOSS_RING_THREAD = 3
+    LOSS_RING_OTHER = 4
+    LOSS_HISTOGRAM_FULL = 5
+    LOSS_THREAD_STATE = 6
+    LOSS_CALL_DEPTH = 7
+    LOSS_CALL_UNWOUND = 8
+    LOSS_RETURN_UNMATCHED = 9
+    LOSS_PROCESS_FULL = 10
+    LOSS_CULPRIT_FULL = 11
+    LOSS_WAKER_FULL = 12
+    LOSS_BLOCK_FULL = 13
+    LOSS_USER_READ = 14
+    LOSS_COMM_FULL = 15
+    LOSSES = 16
+
+
+class HeaderFlag(IntFlag):
+    H_FEEDER = 1
+    H_BYSTANDER = 2
+
+
+class Why(IntFlag):
+    WHY_ALL = 1
+    WHY_RARE = 2
+    WHY_SLOW = 4
+    WHY_ERROR = 8
+    WHY_SAMPLE = 16
+
+
+class CallFlag(IntFlag):
+    CALL_NESTED = 1
+    CALL_FROM_RUNTIME = 2
+    CALL_DIRECT = 4
+    CALL_NO_BYTES = 8
+    CALL_NO_OUT = 16
+    CALL_NO_STREAM = 32
+    CALL_COMM_KNOWN = 64
+
+
+class WakerKind(IntEnum):
+    WAKER_NONE = 0
+    WAKER_TASK = 1
+    WAKER_IRQ_TIMER = 2
+    WAKER_IRQ_BLOCK = 3
+    WAKER_IRQ_NET = 4
+    WAKER_IRQ_OTHER = 5
+
+
+class ProcessEvent(IntEnum):
+    PROCESS_FORK = 1
+    PROCESS_EXEC = 2
+    PROCESS_EXIT = 3
+    PROCESS_SEEN = 4
+
+
+class OpFlag(IntFlag):
+    OP_SYNC = 1
+    OP_RARE = 2
+    OP_STATUS = 4
+    OP_SET_DEVICE = 8
+    OP_SET_CONTEXT = 16
+    OP_NEW_CONTEXT = 32
+    OP_NEW_COMM = 64
+    OP_COLLECTIVE = 128
+    OP_QUIET = 256
+    OP_NOT_READY_OK = 512
+    OP_BY_VALUE_ID = 1024
+    OP_TYPED_COUNT = 2048
+    OP_OUT32 = 4096
+    OP_FREE_COMM = 8192
+    OP_CALLER = 16384
+    OP_COMM_ARRAY = 32768
+    OP_STACK_ARGS = 131072
+    OP_SPLIT_COMM = 65536
+
+
+class WaitClass(IntEnum):
+    WAIT_UNKNOWN = 0
+    WAIT_FUTEX = 1
+    WAIT_POLL = 2
+    WAIT_SLEEP = 3
+    WAIT_FD = 4
+    WAIT_FILE = 5
+    WAIT_WRITEBACK = 6
+    WAIT_CHILD = 7
+    WAIT_PEER = 8
+
+
+class ProcFlag(IntFlag):
+    PROC_TARGET = 1
+    PROC_RANGES = 2
+
+
+def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
+    names, formats, offsets = zip(*fields, strict=True)
+    return np.dtype(
+        {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": size}
+    )
+
+
+HEADER = _dtype(
+    48,
+    [
+        ("type", "<u2", 0),
+        ("flags", "<u2", 2),
+        ("cpu", "<u4", 4),
+        ("pid", "<u4", 8),
+        ("tid", "<u4", 12),
+        ("start_ns", "<u8", 16),
+        ("cgroup_id", "<u8", 24),
+        ("comm", "S16", 32),
+    ],
+)
+
+CALL = _dtype(
+    288,
+    [
+        ("h", HEADER, 0),
+        ("duration_ns", "<u8", 48),
+        ("op", "<u2", 56),
+        ("flags", "<u2", 58),
+        ("why", "<u2", 60),
+        ("depth", "<u2", 62),
+        ("weight", "<u4", 64),
+        ("gpu_id", "<i4", 68),
+        ("ret", "<i8", 72),
+        ("args", ("<u8", (8,)), 80),
+        ("stream", "<u8", 144),
+        ("out", "<u8", 152),
+        ("bytes", "<u8", 160),
+        ("caller_ip", "<u8", 168),
+        ("split", ("<u8", (11,)), 176),
+        ("comm_hash", "<u8", 264),
+        ("seq", "<u8", 272),
+        ("rank", "<i4", 280),
+        ("nranks", "<i4", 284),
+    ],
+)
+
+WAIT = _dtype(
+    120,
+    [
+        ("h", HEADER, 0),
+        ("duration_ns", "<u8", 48),
+        ("runqueue_ns", "<u8", 56),
+        ("bucket", "<u2", 64),
+        ("waker_kind", "<u2", 66),
+        ("syscall", "<i4", 68),
+        ("waker_pid", "<u4", 72),
+        ("waker_tid", "<u4", 76),
+        ("op", "<u2", 80),
+        ("throttled", "<u2", 82),
+        ("dev", "<u4", 84),
+        ("sector", "<u8", 88),
+        ("address", "<u8", 96),
+        ("waker", "S16", 104),
+    ],
+)
+
+PROCESS = _dtype(
+    72,
+    [
+        ("h", HEADER, 0),
+        ("event", "<u4", 48),
+        ("parent_pid", "<u4", 52),
+        ("process_start_ns", "<u8", 56),
+        ("exit_code", "<i4", 64),
+        ("target", "<u4", 68),
+    ],
+)
+
+THREAD_TOTALS = _dtype(
+    248,
+    [
+        ("h", HEADER, 0),
+        ("now_ns", "<u8", 48),
+        ("acc", ("<u8", (11,)), 56),
+        ("open_ns", "<u8", 144),
+        ("voluntary_switches", "<u8", 152),
+        ("involuntary_switches", "<u8", 160),
+        ("major_faults", "<u8", 168),
+        ("minor_faults", "<u8", 176),
+        ("throttled_ns", "<u8", 184),
+        ("process_start_ns", "<u8", 192),
+        ("call_start_ns", "<u8", 200),
+        ("user_ip", "<u8", 208),
+        ("user_sp", "<u8", 216),
+        ("user_bp", "<u8", 224),
+        ("open_bucket", "<u2", 232),
+        ("undecided", "<u2", 234),
+        ("spanned_bucket", "<u2", 236),
+        ("call_op", "<u2", 238),
+        ("syscall", "<i4", 240),
+        ("before_attach", "<u2", 244),
+        ("dead", "<u2", 246),
+    ],
+)
+
+BLOCK = _dtype(
+    96,
+    [
+        ("h", HEADER, 0),
+        ("duration_ns", "<u8", 48),
+        ("queued_ns", "<u8", 56),
+        ("sector", "<u8", 64),
+        ("bytes", "<u4", 72),
+        ("dev", "<u4", 76),
+        ("error", "<i4", 80),
+        ("write", "<u4", 84),
+        ("waiter_pid", "<u4", 88),
+        ("waiter_tid", "<u4", 92),
+    ],
+)
+
+TCP = _dtype(
+    104,
+    [
+        ("h", HEADER, 0),
+        ("inode", "<u8", 48),
+        ("family", "<u4", 56),
+        ("sport", "<u2", 60),
+        ("dport", "<u2", 62),
+        ("saddr", ("<u1", (16,)), 64),
+        ("daddr", ("<u1", (16,)), 80),
+        ("state", "<u4", 96),
+        ("uid", "<u4", 100),
+    ],
+)
+
+OOM = _dtype(
+    64,
+    [
+        ("h", HEADER, 0),
+        ("total_vm_pages", "<u8", 48),
+        ("anon_rss_pages", "<u8", 56),
+    ],
+)
+
+XID = _dtype(
+    216,
+    [
+        ("h", HEADER, 0),
+        ("code", "<u8", 48),
+        ("device", "S32", 56),
+        ("message", "S128", 88),
+    ],
+)
+
+OP_KEY = _dtype(
+    8,
+    [
+        ("pid", "<u4", 0),
+        ("op", "<u2", 4),
+        ("caller", "<u2", 6),
+    ],
+)
+
+EXTREME = _dtype(
+    24,
+    [
+        ("window", "<u8", 0),
+        ("min_ns", "<u8", 8),
+        ("max_ns", "<u8", 16),
+    ],
+)
+
+OP_STATS = _dtype(
+    1248,
+    [
+        ("count", "<u8", 0),
+        ("sum_ns", "<u8", 8),
+        ("bytes", "<u8", 16),
+        ("errors", "<u8", 24),
+        ("recorded", "<u8", 32),
+        ("dropped", "<u8", 40),
+        ("split", ("<u8", (11,)), 48),
+        ("extreme", (EXTREME, (2,)), 136),
+        ("norm_ns", "<u8", 184),
+        ("budget_window", "<u8", 192),
+        ("budget_used", "<u8", 200),
+        ("last_sample_ns", "<u8", 208),
+        ("unsampled", "<u8", 216),
+        ("slots", ("<u4", (256,)), 224),
+    ],
+)
+
+CULPRIT_KEY = _dtype(
+    16,
+    [
+        ("victim_pid", "<u4", 0),
+        ("victim_tid", "<u4", 4),
+        ("pid", "<u4", 8),
+        ("bucket", "<u2", 12),
+        ("throttled", "<u2", 14),
+    ],
+)
+
+WAKER_KEY = _dtype(
+    20,
+    [
+        ("pid", "<u4", 0),
+        ("tid", "<u4", 4),
+        ("waker_pid", "<u4", 8),
+        ("waker_tid", "<u4", 12),
+        ("kind", "<u2", 16),
+        ("bucket", "<u2", 18),
+    ],
+)
+
+WHO_VALUE = _dtype(
+    32,
+    [
+        ("ns", "<u8", 0),
+        ("count", "<u8", 8),
+        ("comm", "S16", 16),
+    ],
+)
+
+IO_KEY = _dtype(
+    8,
+    [
+        ("pid", "<u4", 0),
+        ("write", "<u4", 4),
+    ],
+)
+
+IO_VALUE = _dtype(
+    48,
+    [
+        ("count", "<u8", 0),
+        ("bytes", "<u8", 8),
+        ("ns", "<u8", 16),
+        ("max_ns", "<u8", 24),
+        ("comm", "S16", 32),
+    ],
+)
+
+OP_INFO = _dtype(
+    16,
+    [
+        ("flags", "<u4", 0),
+        ("bytes_arg", "<u1", 4),
+        ("bytes_by_arg", "<u1", 5),
+        ("dtype_arg", "<u1", 6),
+        ("stream_arg", "<u1", 7),
+        ("stream_at", "<u1", 8),
+        ("out_arg", "<u1", 9),
+        ("comm_arg", "<u1", 10),
+        ("rank_arg", "<u1", 11),
+        ("nranks_arg", "<u1", 12),
+        ("device_arg", "<u1", 13),
+        ("id_arg", "<u1", 14),
+        ("arguments", "<u1", 15),
+    ],
+)
+
+RANGE = _dtype(
+    16,
+    [
+        ("start", "<u8", 0),
+        ("end", "<u8", 8),
+    ],
+)
+
+PROC = _dtype(
+    88,
+    [
+        ("flags", "<u4", 0),
+        ("ranges", "<u4", 4),
+        ("cgroup_id", "<u8", 8),
+        ("start_ns", "<u8", 16),
+        ("range", (RANGE, (4,)), 24),
+    ],
+)
+
+SETTINGS = _dtype(
+    40,
+    [
+        ("agent_pid", "<u4", 0),
+        ("trace_all", "<u4", 4),
+        ("record_all", "<u4", 8),
+        ("rare_per_second", "<u4", 12),
+        ("generation", "<u4", 16),
+        ("pad", "<u4", 20),
+        ("sample_every_ns", "<u8", 24),
+        ("wait_record_ns", "<u8", 32),
+    ],
+)

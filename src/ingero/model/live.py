@@ -1,0 +1,207 @@
+"""What the live view shows: plain values, one LiveView a second, and who takes them.
+
+Nothing here is formatted; the terminal application, the plain tables and the
+JSON stream all render the same values. This is not where they are computed
+(serve/answers/live.py). Instants are Unix-epoch nanoseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+LAYERS = ("runtime", "driver", "graph", "nccl")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A process being traced."""
+
+    pid: int
+    comm: str
+    cmdline: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library file probes sit on."""
+
+    path: str
+    kind: str  # runtime, driver, nccl
+    processes: int = 0
+
+
+@dataclass(frozen=True)
+class ProbeSource:
+    """The probes of one source: how many are on, and why others are not."""
+
+    source: str  # runtime, driver, graph, nccl, sched, memory, block, tcp, xid ...
+    attached: int
+    refused: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SystemLine:
+    """The machine now; None where the kernel does not tell."""
+
+    cpu_share: float | None = None
+    memory_share: float | None = None
+    memory_available_bytes: int | None = None
+    load1: float | None = None
+    cores: int | None = None
+    swap_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class OperationRow:
+    """What one operation did since the start; percentiles None where nothing was timed."""
+
+    layer: str
+    op: str
+    count: int
+    p50_ns: int | None
+    p95_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+    wall_share: float | None  # of the threads' wall time
+    errors: int = 0
+    bytes: int | None = None
+    exact: bool = True
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostRow:
+    """Time the feeding threads spent in one bucket, and the long waits in it."""
+
+    bucket: str
+    ns: int
+    share: float
+    waits: int = 0  # recorded ones: a millisecond or longer
+    p50_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+    max_ns: int | None = None
+    who: tuple[str, ...] = ()  # culprits or wakers, worst first
+
+
+@dataclass(frozen=True)
+class ThreadRow:
+    """Where one thread's time went."""
+
+    tid: int
+    comm: str
+    feeder: bool
+    wall_ns: int
+    time_ns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    """Where the time of a process's feeding threads went; time_ns sums to threads_ns."""
+
+    pid: int
+    comm: str
+    wall_ns: int
+    threads_ns: int
+    time_ns: Mapping[str, int]
+    threads: tuple[ThreadRow, ...] = ()
+    operations: tuple[OperationRow, ...] = ()
+    culprits: tuple[tuple[str, int], ...] = ()  # (name and pid, ns of core taken)
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A call entered and not returned from for a second or longer."""
+
+    pid: int
+    tid: int
+    comm: str
+    op: str
+    duration_ns: int
+    bucket: str = ""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What tracing costs the traced threads; None until it is known."""
+
+    share: float | None = None
+    budget_share: float | None = None  # None: no limit
+    hits_per_s: float | None = None
+    ns_per_hit: float | None = None
+    agent_cpu_share: float | None = None
+    actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DatabaseStatus:
+    """The recording; path is None with --no-record, problem is empty while it works."""
+
+    path: str | None = None
+    size_bytes: int | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class FindingLine:
+    """A finding in one line."""
+
+    severity: str
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True)
+class LiveView:
+    """Everything the live view shows at one moment."""
+
+    now_ns: int
+    elapsed_ns: int
+    node: str = ""
+    targets: tuple[Target, ...] = ()
+    libraries: tuple[Library, ...] = ()
+    probes: tuple[ProbeSource, ...] = ()
+    system: SystemLine | None = None
+    operations: tuple[OperationRow, ...] = ()
+    host: tuple[HostRow, ...] = ()
+    processes: tuple[ProcessRow, ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+    events: int = 0
+    events_per_s: float = 0.0
+    losses: Mapping[str, int] = field(default_factory=dict)
+    lost_share: float = 0.0
+    overhead: Overhead = Overhead()
+    database: DatabaseStatus = DatabaseStatus()
+    findings: tuple[FindingLine, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def layer(self, name: str) -> tuple[OperationRow, ...]:
+        return tuple(row for row in self.operations if row.layer == name)
+
+
+class Surface(Protocol):
+    """Where a trace is shown. Calls come from one thread, in order; none of them blocks for long.
+
+    Whoever runs the trace watches `stop_requested` (set by a signal, by q in the
+    live view, by a reader that went away) and installs no signal handlers itself.
+    """
+
+    stop_requested: threading.Event
+    wants_records: bool
+
+    def run(self, work: Callable[[], int]) -> int:
+        """Run `work`, which calls the methods below, and return its exit code."""
+        ...
+
+    def begin(self, view: LiveView) -> None: ...
+
+    def update(self, view: LiveView) -> None: ...
+
+    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
+
+    def end(self, view: LiveView, exit_code: int) -> None: ...

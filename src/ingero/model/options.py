@@ -1,0 +1,37 @@
+"""What a trace was asked to do: every flag, variable and configuration key, resolved.
+
+Values are parsed (bytes, nanoseconds, shares) and checked for sense here and now;
+whether a process or container exists is for discovery to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_MAX_DB_BYTES = 10 * 1024**3
+DEFAULT_OVERHEAD_SHARE = 0.02
+SOURCES = ("runtime", "driver", "graph", "nccl", "sched", "memory", "block", "tcp", "xid", "gpu")
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """One run of `ingero trace`."""
+
+    pids: tuple[int, ...] = ()  # empty: every CUDA process
+    user: str | None = None
+    container: str | None = None
+    cgroup: Path | None = None
+    duration_ns: int | None = None  # None: until stopped
+    command: tuple[str, ...] = ()
+    command_stdout_to_stderr: bool = False  # stdout is ours alone: --json
+    record: bool = True
+    record_all: bool = False
+    db: Path | None = None  # None: the default path
+    max_db_bytes: int = DEFAULT_MAX_DB_BYTES  # 0: no limit
+    stack: bool = True
+    max_overhead_share: float | None = DEFAULT_OVERHEAD_SHARE  # None: off
+    node: str | None = None  # None: the host's name
+    without: frozenset[str] = frozenset()
+    ring_bytes: int | None = None  # None: the probes' own default
+    costly: bool = False  # also probe hot functions the kernel must single-step

@@ -1,0 +1,160 @@
+"""One second of what happened, as it travels from capture to store and to the screen.
+
+Arrays of records, never an object per event. Instants are CLOCK_MONOTONIC
+nanoseconds; only ingero.clock knows wall time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model import layout
+from ingero.model.layout import Bucket
+
+BUCKETS = int(Bucket.BUCKETS)
+BUCKET_NAMES: tuple[str, ...] = tuple(b.name.lower() for b in Bucket if b is not Bucket.BUCKETS)
+
+Records = NDArray[np.void]
+
+# What one process did with one operation within the window.
+OPERATION = np.dtype(
+    [
+        ("pid", "<u4"),
+        ("op", "<u2"),
+        ("caller", "<u2"),  # 0 unknown, 1 runtime, 2 direct
+        ("count", "<u8"),
+        ("sum_ns", "<u8"),
+        ("min_ns", "<u8"),  # 0 with max_ns 0: not known
+        ("max_ns", "<u8"),
+        ("bytes", "<u8"),
+        ("errors", "<u8"),
+        ("recorded", "<u8"),
+        ("dropped", "<u8"),
+        ("split", "<u8", (BUCKETS,)),
+        ("slots", "<u4", (256,)),
+    ]
+)
+
+# Where one thread's time went within the window.
+THREAD_TIME = np.dtype(
+    [
+        ("window_ns", "<u8"),  # start of the window it belongs to; a poll is told when it ends
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("comm", "S16"),
+        ("feeder", "?"),
+        ("ns", "<u8", (BUCKETS,)),
+        ("throttled_ns", "<u8"),
+        ("voluntary_switches", "<u8"),
+        ("involuntary_switches", "<u8"),
+        ("major_faults", "<u8"),
+        ("minor_faults", "<u8"),
+    ]
+)
+
+# Who took a core from a victim (bucket runqueue), within the window.
+CULPRIT = np.dtype(
+    [
+        ("victim_pid", "<u4"),
+        ("victim_tid", "<u4"),
+        ("pid", "<u4"),
+        ("bucket", "<u2"),
+        ("throttled", "<u2"),  # 1: a CPU quota, nobody's fault; pid is 0 then
+        ("comm", "S16"),
+        ("ns", "<u8"),
+        ("count", "<u8"),
+    ]
+)
+
+# Who ended a thread's waits, within the window.
+WAKER = np.dtype(
+    [
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("waker_pid", "<u4"),
+        ("waker_tid", "<u4"),
+        ("kind", "<u2"),  # layout.WakerKind
+        ("bucket", "<u2"),
+        ("comm", "S16"),
+        ("ns", "<u8"),
+        ("count", "<u8"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process as users know it. (node, pid, start_ns) is its identity: PIDs are reused."""
+
+    pid: int
+    start_ns: int  # CLOCK_BOOTTIME nanoseconds, as /proc/PID/stat and the kernel have it
+    comm: str
+    cmdline: str
+    cgroup_id: int
+    uid: int | None
+    parent_pid: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    end_ns: int | None = None  # monotonic; None while it runs
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a cgroup id stands for."""
+
+    cgroup_id: int
+    cgroup_path: str
+    container_id: str | None = None
+    runtime: str | None = None
+    pod: str | None = None
+    namespace: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemSample:
+    """The machine at one moment; None where the kernel does not tell."""
+
+    cpu_share: float | None
+    memory_share: float | None
+    memory_available_bytes: int | None
+    load1: float | None
+    cores: int
+    swap_bytes: int | None
+    psi_cpu_some: float | None = None
+    psi_memory_some: float | None = None
+    psi_io_some: float | None = None
+
+
+def empty(dtype: np.dtype[np.void]) -> Records:
+    return np.zeros(0, dtype)
+
+
+@dataclass(slots=True)
+class Window:
+    """Everything learnt between start_ns and end_ns (monotonic)."""
+
+    start_ns: int
+    end_ns: int
+    calls: Records = field(default_factory=lambda: empty(layout.CALL))
+    waits: Records = field(default_factory=lambda: empty(layout.WAIT))
+    blocks: Records = field(default_factory=lambda: empty(layout.BLOCK))
+    tcp: Records = field(default_factory=lambda: empty(layout.TCP))
+    ooms: Records = field(default_factory=lambda: empty(layout.OOM))
+    xids: Records = field(default_factory=lambda: empty(layout.XID))
+    operations: Records = field(default_factory=lambda: empty(OPERATION))
+    threads: Records = field(default_factory=lambda: empty(THREAD_TIME))
+    culprits: Records = field(default_factory=lambda: empty(CULPRIT))
+    wakers: Records = field(default_factory=lambda: empty(WAKER))
+    in_flight: Records = field(default_factory=lambda: empty(layout.THREAD_TOTALS))
+    losses: dict[str, int] = field(default_factory=dict)
+    processes: list[Process] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
+    system: SystemSample | None = None
+    hits: int = 0  # probe hits in the window, for the agent's own overhead
+    agent_cpu_ns: int = 0

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef INGERO_SHIM_H
+#define INGERO_SHIM_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+int add_ring_type(PyObject *module);		/* _ring.c: BPF ring buffer into arrays */
+int add_mapping_watch_type(PyObject *module);	/* _mappings.c: libraries as they are mapped */
+
+#endif

@@ -1,0 +1,419 @@
+"""ELF64 little-endian files: function symbols with their file offsets, build id, segments, soname.
+
+Tables are read with pread rather than mapped: a mapped file that its owner truncates
+kills the reader with SIGBUS, and the files read here belong to the traced processes.
+Every size and offset is taken for hostile until it fits the file; what cannot be
+understood is a FileFormatError. Not a debugger: no DWARF, no 32-bit, no relocation.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.errors import FileFormatError
+
+EM_X86_64 = 62
+EM_AARCH64 = 183
+
+# A claimed size is believed up to here: room for millions of symbols, far from what hurts the agent.
+MAX_TABLE_BYTES = 256 << 20
+MAX_HEADER_TABLE_BYTES = 16 << 20
+MAX_NAME_BYTES = 4096
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
+_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 7, 8, 11, 0x6FFFFFFF
+_DT_STRTAB, _DT_STRSZ, _DT_SONAME = 5, 10, 14
+_STT_OBJECT, _STT_FUNC = 1, 2
+_VERSION_HIDDEN = 0x8000
+
+_SEGMENT = np.dtype(
+    {
+        "names": ["type", "flags", "offset", "vaddr", "paddr", "filesz", "memsz", "align"],
+        "formats": ["<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u8", "<u8"],
+    }
+)
+_SECTION = np.dtype(
+    {
+        "names": ["name", "type", "flags", "addr", "offset", "size", "link", "info", "align", "entsize"],
+        "formats": ["<u4", "<u4", "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u8", "<u8"],
+    }
+)
+_SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_DYNAMIC = np.dtype([("tag", "<i8"), ("value", "<u8")])
+
+Integers = NDArray[Any]
+Source = str | os.PathLike[str] | int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A function: `offset` is where its first byte lies in the file, which is what uprobes take."""
+
+    name: str
+    value: int
+    size: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A PT_LOAD program header."""
+
+    offset: int
+    vaddr: int
+    file_bytes: int
+    memory_bytes: int
+    executable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section header with its name."""
+
+    name: str
+    type: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Defined symbols sorted by address: parallel arrays, names decoded only when asked for."""
+
+    values: Integers
+    sizes: Integers
+    offsets: Integers
+    names: Integers  # where each name starts in `strings`
+    hidden: NDArray[np.bool_]  # not the default version of its name
+    strings: bytes
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def name(self, index: int) -> str:
+        return _string_at(self.strings, int(self.names[index])).decode("utf-8", "replace").partition("@")[0]
+
+    def symbol(self, index: int) -> Symbol:
+        size, offset = int(self.sizes[index]), int(self.offsets[index])
+        return Symbol(self.name(index), int(self.values[index]), size, offset)
+
+    def covering(self, value: int) -> Symbol | None:
+        """The symbol whose bytes include this virtual address of the file."""
+        index = int(np.searchsorted(self.values, np.uint64(value), side="right")) - 1
+        if index < 0 or value >= int(self.values[index]) + max(int(self.sizes[index]), 1):
+            return None
+        return self.symbol(index)
+
+
+class ElfFile:
+    """An open ELF file; a descriptor passed in stays the caller's."""
+
+    def __init__(self, source: Source) -> None:
+        self._owned = not isinstance(source, int)
+        self.label = f"file descriptor {source}" if isinstance(source, int) else os.fspath(source)
+        self.fd = source if isinstance(source, int) else _open_regular(source)
+        try:
+            self._read_header()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._owned and self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    def __enter__(self) -> ElfFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wrong(self, why: str) -> FileFormatError:
+        return FileFormatError(
+            f"cannot read {self.label!r} as ELF: {why}",
+            hint="The file may be damaged or not a 64-bit Linux library; its functions are not traced.",
+        )
+
+    def read(self, offset: int, size: int, limit_bytes: int = MAX_TABLE_BYTES) -> bytes:
+        """Exactly `size` bytes at `offset`, or FileFormatError."""
+        if size > limit_bytes:
+            raise self._wrong(f"a table of {size} bytes is past the limit of {limit_bytes}")
+        if size == 0:
+            return b""
+        if size < 0 or offset + size > self.file_bytes:
+            raise self._wrong(f"{size} bytes at {offset} lie outside the file")
+        try:
+            data = os.pread(self.fd, size, offset)
+        except OSError as error:
+            raise self._wrong(os.strerror(error.errno or 0)) from error
+        if len(data) != size:
+            raise self._wrong("the file became shorter while being read")
+        return data
+
+    def _read_header(self) -> None:
+        try:
+            status = os.fstat(self.fd)
+        except OSError as error:
+            raise self._wrong(os.strerror(error.errno or 0)) from error
+        if not stat.S_ISREG(status.st_mode):
+            raise self._wrong("not a regular file")
+        self.file_bytes = status.st_size
+        if self.file_bytes < _HEADER.size:
+            raise self._wrong("too short")
+        fields = _HEADER.unpack(self.read(0, _HEADER.size))
+        ident, self.type, self.machine = fields[:3]
+        if ident[:4] != b"\x7fELF":
+            raise self._wrong("no ELF magic")
+        if ident[4:6] != b"\x02\x01":
+            raise self._wrong("not 64-bit little-endian")
+        self._phoff, self._shoff = fields[5:7]
+        self._phentsize, self._phnum, self._shentsize, self._shnum, self._shstrndx = fields[9:14]
+
+    def _table(self, offset: int, count: int, entry_bytes: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+        if count == 0 or offset == 0:
+            return np.zeros(0, dtype)
+        if entry_bytes != dtype.itemsize:
+            raise self._wrong(f"entries of {entry_bytes} bytes instead of {dtype.itemsize}")
+        data = self.read(offset, count * entry_bytes, MAX_HEADER_TABLE_BYTES)
+        return np.frombuffer(data, dtype)
+
+    @cached_property
+    def _section_headers(self) -> NDArray[np.void]:
+        count = self._shnum
+        if count == 0 and self._shoff:  # more than 0xff00 sections: the first header holds the count
+            count = int(self._table(self._shoff, 1, self._shentsize, _SECTION)["size"][0])
+        return self._table(self._shoff, count, self._shentsize, _SECTION)
+
+    @cached_property
+    def _program_headers(self) -> NDArray[np.void]:
+        count = self._phnum
+        if count == 0xFFFF and len(self._section_headers):
+            count = int(self._section_headers["info"][0])
+        return self._table(self._phoff, count, self._phentsize, _SEGMENT)
+
+    @cached_property
+    def segments(self) -> list[Segment]:
+        """PT_LOAD segments in file order."""
+        loads = self._program_headers[self._program_headers["type"] == _PT_LOAD]
+        fields = loads[["offset", "vaddr", "filesz", "memsz", "flags"]].tolist()
+        return [Segment(o, v, f, m, bool(flags & _PF_X)) for o, v, f, m, flags in fields]
+
+    @cached_property
+    def sections(self) -> list[Section]:
+        headers = self._section_headers
+        index = self._shstrndx
+        if index == 0xFFFF and len(headers):
+            index = int(headers["link"][0])
+        names = self._section_bytes(index) if 0 < index < len(headers) else b""
+        rows = headers[["name", "type", "addr", "offset", "size", "link", "entsize"]].tolist()
+        return [Section(_string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
+
+    def _section_bytes(self, index: int) -> bytes:
+        if index >= len(self._section_headers):
+            raise self._wrong(f"no section {index}")
+        header = self._section_headers[index]
+        if header["type"] == _SHT_NOBITS:
+            return b""
+        return self.read(int(header["offset"]), int(header["size"]))
+
+    def offset_of(self, value: int) -> int | None:
+        """Where a virtual address of the file lies in it; None when no segment holds it."""
+        for segment in self.segments:
+            if segment.vaddr <= value < segment.vaddr + segment.file_bytes:
+                return value - segment.vaddr + segment.offset
+        return None
+
+    @cached_property
+    def build_id(self) -> str | None:
+        """The GNU build id in hexadecimal."""
+        notes = self._program_headers[self._program_headers["type"] == _PT_NOTE]
+        places = notes[["offset", "filesz"]].tolist()
+        headers = self._section_headers
+        places += headers[headers["type"] == _SHT_NOTE][["offset", "size"]].tolist()
+        for offset, size in places[:64]:
+            with suppress(FileFormatError):
+                found = _build_id_in(self.read(offset, min(size, 1 << 16)))
+                if found:
+                    return found
+        return None
+
+    @cached_property
+    def soname(self) -> str | None:
+        for offset, size in self._program_headers[self._program_headers["type"] == _PT_DYNAMIC][
+            ["offset", "filesz"]
+        ].tolist():
+            entries = self._table(offset, size // _DYNAMIC.itemsize, _DYNAMIC.itemsize, _DYNAMIC)
+            tags = dict(zip(entries["tag"].tolist(), entries["value"].tolist(), strict=True))
+            start = self.offset_of(tags.get(_DT_STRTAB, 0))
+            at, limit = tags.get(_DT_SONAME), tags.get(_DT_STRSZ, 0)
+            if at is not None and start is not None and at < limit:
+                name = self.read(start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at))
+                return _string_at(name, 0).decode("utf-8", "replace")
+        return None
+
+    @cached_property
+    def functions(self) -> Symbols:
+        """Defined functions of .dynsym and .symtab that lie in an executable segment."""
+        return self._symbols(_STT_FUNC)
+
+    @cached_property
+    def objects(self) -> Symbols:
+        """Defined variables of .dynsym and .symtab that have bytes in the file."""
+        return self._symbols(_STT_OBJECT)
+
+    def _symbols(self, kind: int) -> Symbols:
+        headers = self._section_headers
+        wanted = np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))
+        return _merged([self._symbols_of(int(index), kind) for index in np.flatnonzero(wanted)[:4]])
+
+    def _symbols_of(self, index: int, kind: int) -> Symbols:
+        header = self._section_headers[index]
+        if header["entsize"] != _SYMBOL.itemsize:
+            raise self._wrong("a symbol table with entries of the wrong size")
+        size = int(header["size"]) // _SYMBOL.itemsize * _SYMBOL.itemsize
+        symbols = np.frombuffer(self.read(int(header["offset"]), size), _SYMBOL)
+        strings = self._section_bytes(int(header["link"]))
+        hidden = self._hidden_versions(index, len(symbols))
+        keep = (symbols["info"] & 15 == kind) & (symbols["shndx"] != 0) & (symbols["name"] != 0)
+        keep &= symbols["name"] < len(strings)
+        offsets, inside = self._file_offsets(symbols["value"], executable=kind == _STT_FUNC)
+        keep &= inside
+        kept = symbols[keep]
+        names = kept["name"].astype(np.int64)
+        return Symbols(kept["value"], kept["size"], offsets[keep], names, hidden[keep], strings)
+
+    def _hidden_versions(self, table: int, count: int) -> NDArray[np.bool_]:
+        headers = self._section_headers
+        for index in np.flatnonzero((headers["type"] == _SHT_VERSYM) & (headers["link"] == table))[:1]:
+            data = self._section_bytes(int(index))
+            versions = np.frombuffer(data, "<u2", count=len(data) // 2)
+            if len(versions) >= count:
+                return np.asarray((versions[:count] & _VERSION_HIDDEN) != 0, bool)
+        return np.zeros(count, bool)
+
+    def _file_offsets(self, values: Integers, executable: bool) -> tuple[Integers, NDArray[np.bool_]]:
+        offsets, inside = np.zeros(len(values), np.uint64), np.zeros(len(values), bool)
+        for segment in self.segments[:64]:
+            end = segment.vaddr + min(segment.file_bytes, self.file_bytes)
+            fits = segment.offset + segment.file_bytes <= self.file_bytes and end < 1 << 63
+            if executable > segment.executable or not fits:
+                continue
+            within = (values >= np.uint64(segment.vaddr)) & (values < np.uint64(end))
+            offsets[within] = values[within] - np.uint64(segment.vaddr) + np.uint64(segment.offset)
+            inside |= within
+        return offsets, inside
+
+
+def find_symbols(source: Source, names: Iterable[str]) -> dict[str, Symbol]:
+    """The named functions the file defines; of several versions of a name, the default one.
+
+    Aliases (two names, one offset) are all listed: whoever attaches looks at `offset`.
+    """
+    with ElfFile(source) as elf:
+        return find_in(elf.functions, names)
+
+
+def find_in(symbols: Symbols, names: Iterable[str]) -> dict[str, Symbol]:
+    """The same on a table already read."""
+    wanted = {name.encode(): name for name in names if name}
+    found: dict[str, Symbol] = {}
+    default: set[str] = set()
+    for index in _candidates(symbols, wanted).tolist():
+        raw = _string_at(symbols.strings, int(symbols.names[index]))
+        base, at, version = raw.partition(b"@")
+        name = wanted.get(base)
+        if name is None or name in default:
+            continue
+        found[name] = symbols.symbol(index)
+        if not symbols.hidden[index] and (not at or version.startswith(b"@")):
+            default.add(name)
+    return found
+
+
+def _candidates(symbols: Symbols, wanted: Iterable[bytes]) -> Integers:
+    """Rows whose first eight bytes fit a wanted name: NumPy drops the rest before Python looks."""
+    if not len(symbols):
+        return np.zeros(0, np.int64)
+    keys: dict[int, set[int]] = {}
+    for name in wanted:
+        for ended in (name + b"\0", name + b"@"):
+            length = min(len(ended), 8)
+            keys.setdefault(length, set()).add(int.from_bytes(ended[:length], "little"))
+    padded = symbols.strings + b"\0" * 8
+    windows: Integers = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
+    heads = windows[symbols.names]
+    fits = np.zeros(len(heads), bool)
+    for length, values in keys.items():
+        mask = np.uint64((1 << 8 * length) - 1)
+        fits |= np.isin(heads & mask, np.fromiter(values, np.uint64, len(values)))
+    return np.flatnonzero(fits)
+
+
+def _merged(parts: list[Symbols]) -> Symbols:
+    shifts = np.cumsum([0] + [len(part.strings) + 1 for part in parts])
+    # dtype given: concatenating nothing must still yield integers
+    joined = {
+        field: np.concatenate([np.zeros(0, np.uint64), *(getattr(part, field) for part in parts)])
+        for field in ("values", "sizes", "offsets")
+    }
+    names = np.concatenate(
+        [np.zeros(0, np.int64), *(part.names + at for part, at in zip(parts, shifts, strict=False))]
+    )
+    hidden = np.concatenate([np.zeros(0, bool), *(part.hidden for part in parts)])
+    order = np.argsort(joined["values"], kind="stable")
+    strings = b"".join(part.strings + b"\0" for part in parts)
+    values, sizes, offsets = (joined[field][order] for field in ("values", "sizes", "offsets"))
+    return Symbols(values, sizes, offsets, names[order], hidden[order], strings)
+
+
+def _string_at(strings: bytes, start: int) -> bytes:
+    end = strings.find(b"\0", start, start + MAX_NAME_BYTES)
+    return strings[start : end if end >= 0 else start + MAX_NAME_BYTES]
+
+
+def _build_id_in(notes: bytes) -> str | None:
+    at = 0
+    while at + 12 <= len(notes):
+        name_bytes, value_bytes, kind = struct.unpack_from("<III", notes, at)
+        value_at = at + 12 + (name_bytes + 3 & ~3)
+        name = notes[at + 12 : at + 12 + min(name_bytes, 8)]
+        if kind == 3 and name == b"GNU\0" and 0 < value_bytes <= 64:
+            return notes[value_at : value_at + value_bytes].hex() or None
+        at = value_at + (value_bytes + 3 & ~3)
+    return None
+
+
+def _open_regular(path: str | os.PathLike[str]) -> int:
+    """Opens without blocking on a FIFO and without waking a device: looks before it opens."""
+    where = os.fspath(path)
+    try:
+        handle = os.open(where, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise FileFormatError(f"cannot read {where!r} as ELF: not a regular file")
+            return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise FileFormatError(f"cannot open {where!r}: {why}") from error

@@ -1,0 +1,226 @@
+"""Per-operation statistics: how often, how long, how much of the wall time.
+
+Counts and sums are exact; percentiles come from merged histograms and are off by
+at most one slot (an eighth). Whole minutes are read from the roll-up, the edges
+and what is not rolled up yet from the seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.errors import StoreError, UsageError
+from ingero.model import histogram
+from ingero.serve.answers.window import TimeRange
+from ingero.store.reader import Reader
+from ingero.units import MINUTE
+
+SHARES = (0.50, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which processes and operations; None means all."""
+
+    pid: int | None = None
+    op: str | None = None
+    container: str | None = None  # id, or its beginning of at least four characters
+    pod: str | None = None
+    namespace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStats:
+    """One operation over the range; per process where asked for."""
+
+    layer: str
+    op: str
+    pids: tuple[int, ...]
+    count: int
+    exact: bool
+    count_error: int
+    p50_ns: int | None
+    p95_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+    sum_ns: int
+    wall_share: float | None  # time inside it by recorded wall time; above 1 with several threads
+    bytes: int | None
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsAnswer:
+    from_ns: int
+    to_ns: int
+    recorded_ns: int  # how much of the range was recorded
+    operations: list[OperationStats]  # most time first
+
+
+_COLUMNS = "process_id, op_id, pid, count, exact, count_error, sum_ns, max_ns, bytes, errors, slots"
+
+
+def operation_stats(
+    reader: Reader, wanted: TimeRange, filters: Filters | None = None, per_process: bool = False
+) -> OperationsAnswer:
+    """Statistics of every operation in the range, the one with most time first."""
+    filters = filters or Filters()
+    where, parameters = _conditions(reader, filters)
+    rows = _rows(reader, wanted, where, parameters)
+    recorded_ns = _recorded_ns(reader, wanted)
+    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    found = _merged(rows, names, per_process, recorded_ns, reader)
+    return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded_ns, found)
+
+
+def _rows(
+    reader: Reader, wanted: TimeRange, where: str, parameters: tuple[Any, ...]
+) -> list[tuple[Any, ...]]:
+    oldest = reader.rows("SELECT MIN(start_ns) FROM operation_second")[0][0]
+    from_ns, to_ns = wanted.from_ns, wanted.to_ns
+    if oldest is None or from_ns < oldest:  # the seconds are gone: answer in whole minutes
+        from_ns = from_ns // MINUTE * MINUTE
+    first = -(-from_ns // MINUTE) * MINUTE
+    last = max(first, to_ns // MINUTE * MINUTE)
+    if oldest is not None and oldest // MINUTE * MINUTE > from_ns:
+        first = from_ns
+    rolled = "id <= (SELECT rolled_id FROM node WHERE node.id = node_id)"
+    seconds = f"SELECT {_COLUMNS} FROM operation_second WHERE start_ns >= ? AND start_ns < ?{where}"
+    minutes = f"SELECT {_COLUMNS} FROM operation_minute WHERE start_ns >= ? AND start_ns < ?{where}"
+    if to_ns <= first:
+        return reader.rows(seconds, (from_ns, to_ns, *parameters))
+    return [
+        *reader.rows(f"{seconds} AND {rolled}", (from_ns, first, *parameters)),
+        *reader.rows(minutes, (first, last, *parameters)),
+        *reader.rows(f"{seconds} AND {rolled}", (last, to_ns, *parameters)),
+        *reader.rows(f"{seconds} AND NOT {rolled}", (from_ns, to_ns, *parameters)),
+    ]
+
+
+def _conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
+    parts: list[str] = []
+    parameters: list[Any] = []
+    if filters.pid is not None:
+        parts.append("pid = ?")
+        parameters.append(filters.pid)
+    if filters.op is not None:
+        parts.append("op_id IN (SELECT id FROM op WHERE name = ?)")
+        parameters.append(_known_op(reader, filters.op))
+    place, place_parameters = _place(filters)
+    if place:
+        parts.append(
+            "process_id IN (SELECT p.id FROM process p JOIN container c"
+            f" ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id WHERE {place})"
+        )
+        parameters.extend(place_parameters)
+    return "".join(f" AND {part}" for part in parts), tuple(parameters)
+
+
+def _place(filters: Filters) -> tuple[str, list[str]]:
+    parts: list[str] = []
+    parameters: list[str] = []
+    if filters.container is not None:
+        if len(filters.container) < 4:
+            raise UsageError(
+                f"the container id {filters.container!r} is too short", hint="Give at least four characters."
+            )
+        parts.append("substr(c.container_id, 1, ?) = ?")
+        parameters.extend([str(len(filters.container)), filters.container])
+    for column, value in (("pod", filters.pod), ("namespace", filters.namespace)):
+        if value is not None:
+            parts.append(f"c.{column} = ?")
+            parameters.append(value)
+    return " AND ".join(parts), parameters
+
+
+def _known_op(reader: Reader, op: str) -> str:
+    names: list[str] = [row[0] for row in reader.rows("SELECT name FROM op")]
+    if op in names:
+        return op
+    alike = next((name for name in names if name.lower() == op.lower()), None)
+    if alike is None:
+        raise UsageError(
+            f"there is no operation {op!r} in this recording", hint="See `ingero query` without --op."
+        )
+    return alike
+
+
+def _recorded_ns(reader: Reader, wanted: TimeRange) -> int:
+    spans = sorted(
+        (max(r.started_ns, wanted.from_ns), min(r.last_ns, wanted.to_ns)) for r in reader.recordings()
+    )
+    total, reached = 0, 0
+    for start, end in spans:  # several nodes may have recorded the same time
+        start = max(start, reached)
+        if end > start:
+            total, reached = total + end - start, end
+    return total
+
+
+def _merged(
+    rows: list[tuple[Any, ...]],
+    names: dict[int, tuple[str, str]],
+    per_process: bool,
+    recorded_ns: int,
+    reader: Reader,
+) -> list[OperationStats]:
+    groups: dict[tuple[Any, ...], int] = {}
+    members: list[list[tuple[Any, ...]]] = []
+    group_of = np.empty(len(rows), np.int64)
+    for at, row in enumerate(rows):
+        key = (row[1], row[0]) if per_process else (row[1],)
+        number = groups.setdefault(key, len(members))
+        if number == len(members):
+            members.append([])
+        members[number].append(row)
+        group_of[at] = number
+    slots = _slots([row[10] for row in rows], group_of, len(members), reader)
+    found = [
+        _stats(names.get(key[0], ("", "?")), members[number], slots[number], recorded_ns)
+        for key, number in groups.items()
+    ]
+    return sorted(found, key=lambda each: (-each.sum_ns, each.layer, each.op, each.pids))
+
+
+def _slots(blobs: list[bytes], group_of: NDArray[np.int64], count: int, reader: Reader) -> NDArray[np.uint64]:
+    try:
+        return histogram.merge(blobs, group_of, count)
+    except (ValueError, TypeError, IndexError) as error:
+        raise StoreError(
+            f"{reader.path} holds a broken histogram: {error}", hint="The file is damaged."
+        ) from error
+
+
+def _stats(
+    name: tuple[str, str], members: list[tuple[Any, ...]], slots: NDArray[np.uint64], recorded_ns: int
+) -> OperationStats:
+    _, _, pids, counts, exact, error, sums, highs, sizes, errors, _ = zip(*members, strict=True)
+    max_ns = max(_known(highs), default=None)
+    p50, p95, p99 = histogram.percentiles(slots, SHARES, max_ns=max_ns)
+    known_sizes = list(_known(sizes))
+    sum_ns = sum(sums)
+    return OperationStats(
+        layer=name[0],
+        op=name[1],
+        pids=tuple(sorted(set(pids))),
+        count=sum(counts),
+        exact=all(exact),
+        count_error=sum(error),
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        max_ns=max_ns,
+        sum_ns=sum_ns,
+        wall_share=sum_ns / recorded_ns if recorded_ns else None,
+        bytes=sum(known_sizes) if known_sizes else None,
+        errors=sum(errors),
+    )
+
+
+def _known(values: Iterable[int | None]) -> Iterable[int]:
+    return (value for value in values if value is not None)

@@ -1,0 +1,109 @@
+"""What `ingero query` asks: statistics by operation, or somebody's SQL.
+
+Opens the database, asks and closes it. Rows of SQL are objects by column name; a
+name that comes twice gets a number, so that no value is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
+from ingero.serve.answers.sql import Limits, answer_sql
+from ingero.serve.answers.window import time_range
+from ingero.store.location import default_path
+from ingero.store.reader import Reader
+
+
+class WindowAnswer(msgspec.Struct, frozen=True):
+    """From and to, Unix-epoch nanoseconds."""
+
+    from_ns: int
+    to_ns: int
+
+
+class LossAnswer(msgspec.Struct, frozen=True):
+    """What is missing, and when it went missing."""
+
+    reason: str
+    count: int
+    from_ns: int
+    to_ns: int
+
+
+class StatisticsAnswer(msgspec.Struct, frozen=True):
+    """Operations within the window, the one with most time first."""
+
+    window: WindowAnswer
+    counted_from: str  # now, last-record, recording, given
+    recorded_ns: int
+    operations: list[OperationStats]
+    losses: list[LossAnswer]
+
+
+class SqlAnswer(msgspec.Struct, frozen=True):
+    """Rows of a statement; truncated when there were more than the limit."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Range:
+    """The time asked about, as written."""
+
+    since: str | None = None
+    start: str | None = None
+    end: str | None = None
+
+
+def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int) -> StatisticsAnswer:
+    """Per-operation statistics; at most `limit` operations."""
+    with Reader(db or default_path()) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        found = operation_stats(reader, when, filters)
+        return StatisticsAnswer(
+            WindowAnswer(found.from_ns, found.to_ns),
+            when.anchor,
+            found.recorded_ns,
+            found.operations[:limit],
+            _losses(reader, found.from_ns, found.to_ns),
+        )
+
+
+def _losses(reader: Reader, from_ns: int, to_ns: int) -> list[LossAnswer]:
+    rows = reader.rows(
+        "SELECT reason, SUM(count), MIN(start_ns), MAX(end_ns) FROM losses"
+        " WHERE end_ns > ? AND start_ns < ? GROUP BY reason ORDER BY 2 DESC",
+        (from_ns, to_ns),
+    )
+    return [LossAnswer(str(reason), int(count), int(first), int(last)) for reason, count, first, last in rows]
+
+
+def ask_sql(db: Path | None, sql: str, limits: Limits) -> SqlAnswer:
+    """One reading statement."""
+    with Reader(db or default_path()) as reader:
+        found = answer_sql(reader, sql, limits)
+    columns = distinct(found.columns)
+    rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in found.rows]
+    return SqlAnswer(columns, rows, found.truncated)
+
+
+def distinct(columns: list[str]) -> list[str]:
+    """`op, op` as `op, op_2`."""
+    found: list[str] = []
+    for column in columns:
+        name, number = column, 2
+        while name in found:
+            name, number = f"{column}_{number}", number + 1
+        found.append(name)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.hex() if isinstance(value, bytes) else value

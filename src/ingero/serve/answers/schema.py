@@ -1,0 +1,288 @@
+"""What every view and column means, in one place.
+
+`ingero query --schema`, docs/schema.md and the assistants' tools show this; a test
+holds it against the real database. The tables behind the views are not described:
+they may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingero.model.window import BUCKET_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDoc:
+    name: str
+    about: str
+    columns: dict[str, str]
+
+
+NOTES = (
+    "COUNT(*) over events, cuda_events, calls and nccl_events counts stored rows; SUM(weight) counts calls,"
+    " because a row may stand for several that were not stored one by one.",
+    "Counts in operations are the calls made, exact unless exact is 0.",
+    "Instants ending in _ns, and events.timestamp, are Unix-epoch nanoseconds; durations are nanoseconds.",
+    "Unknown is NULL, never 0.",
+    "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases.",
+    "Buckets of accounted time: " + " ".join((*BUCKET_NAMES, "lost")) + ".",
+)
+
+_ID = "The row's name, node:number."
+_NODE = "The machine it happened on."
+_PID = "The process."
+_TID = "The thread."
+_CGROUP = "The process's cgroup; joins containers.cgroup_id."
+_BUCKET_START = "Start of the interval, usually one second long."
+_CALL = {
+    "id": _ID,
+    "node": _NODE,
+    "timestamp_ns": "When the call began.",
+    "pid": _PID,
+    "tid": _TID,
+    "gpu_id": "The thread's device at that time, as CUDA numbers it.",
+    "layer": "runtime, driver or graph (in calls also nccl): where the probe sat.",
+    "op": "The function called, as the library spells it.",
+    "caller": "runtime when a CUDA runtime made this driver call, direct when the program did.",
+    "kernel_name": "The kernel launched.",
+    "duration_ns": "From entry to return.",
+    "bytes": "Bytes copied, set or allocated.",
+    "direction": "HtoD, DtoH, DtoD or HtoH, for copies that tell.",
+    "stream": "The stream's handle; 0 is the default stream.",
+    "ret": "What the call returned; 0 is success.",
+    "cgroup_id": _CGROUP,
+    "stack_hash": "Where it was called from; joins stacks.stack_hash.",
+    "weight": "How many calls this row stands for.",
+}
+
+VIEWS: tuple[ViewDoc, ...] = (
+    ViewDoc(
+        "events",
+        "Everything that happened and was stored as a row of its own, of all sources.",
+        {
+            "id": _ID,
+            "node": _NODE,
+            "timestamp": "When it began, Unix-epoch nanoseconds.",
+            "pid": _PID,
+            "tid": _TID,
+            "comm": "The thread's command name.",
+            "source": "1 CUDA runtime, 3 host, 4 CUDA driver, 5 block I/O, 6 TCP, 7 socket,"
+            " 8 CUDA graph, 9 NCCL.",
+            "op": "The function, or for the host the bucket waited in, fork, exec, exit, oom_kill, xid;"
+            " read, write, discard, flush; retransmit.",
+            "duration": "How long it took, nanoseconds.",
+            "gpu_id": "The thread's device at that time.",
+            "arg0": "Calls: bytes where known, else the first argument; waits: the waker's PID;"
+            " block I/O: the sector; xid: the code; TCP: the local port; oom_kill: pages mapped;"
+            " fork and exit: the parent.",
+            "arg1": "Calls: the second argument; waits: the system call's number; block I/O: bytes;"
+            " TCP: the remote port; oom_kill: anonymous pages held.",
+            "ret_code": "What the call returned; exit: the exit code; block I/O: the error.",
+            "stack_hash": "Where it was called from; joins stacks.stack_hash.",
+            "cgroup_id": _CGROUP,
+            "rank": "The process's rank in its job.",
+            "local_rank": "The process's rank on this machine.",
+            "world_size": "How many ranks the job has.",
+            "weight": "How many calls this row stands for.",
+        },
+    ),
+    ViewDoc(
+        "cuda_events", "Calls of the CUDA runtime, driver and graph functions, nested ones included.", _CALL
+    ),
+    ViewDoc(
+        "calls",
+        "One row per call the application made, NCCL included; calls made inside another are left out.",
+        _CALL,
+    ),
+    ViewDoc(
+        "nccl_events",
+        "Calls of NCCL functions.",
+        {
+            "id": _ID,
+            "node": _NODE,
+            "timestamp_ns": "When the call began: the rank's arrival.",
+            "pid": _PID,
+            "tid": _TID,
+            "op": "The function called.",
+            "comm_hash": "Names the communicator, the same on all its ranks (16 hexadecimal digits).",
+            "seq": "Number of the collective on its communicator, from 0.",
+            "rank": "The caller's rank in the communicator.",
+            "nranks": "How many ranks the communicator has.",
+            "bytes": "Elements times the size of their type.",
+            "datatype": "The element type, such as float16 or bfloat16.",
+            "reduce_op": "sum, prod, max, min or avg; NULL for operations of the program's own.",
+            "peer": "The other rank of a send or receive.",
+            "duration_ns": "From entry to return; collectives usually return before they are done.",
+            "wait_ns": "The last rank's arrival minus this one's; NULL unless all ranks were seen.",
+            "cgroup_id": _CGROUP,
+        },
+    ),
+    ViewDoc(
+        "containers",
+        "What a cgroup stands for.",
+        {
+            "cgroup_id": "The cgroup's number on its node.",
+            "node": _NODE,
+            "container_id": "The container's full id.",
+            "runtime": "containerd, cri-o, docker or podman.",
+            "pod": "The Kubernetes pod.",
+            "namespace": "The Kubernetes namespace.",
+            "job": "The batch system's job, such as a Slurm job and step.",
+        },
+    ),
+    ViewDoc(
+        "operations",
+        "Every call counted: one row per process, operation and interval.",
+        {
+            "node": _NODE,
+            "pid": _PID,
+            "layer": "runtime, driver, graph or nccl.",
+            "op": "The function called.",
+            "caller": "runtime or direct, for driver calls where it is known.",
+            "bucket_start_ns": _BUCKET_START,
+            "count": "Calls made.",
+            "exact": "1 when count is exact, 0 when it was estimated.",
+            "count_error": "How far an estimated count may be off.",
+            "sum_ns": "Time inside these calls, added up.",
+            "min_ns": "The shortest call.",
+            "max_ns": "The longest call.",
+            "p50_ns": "Half of the calls were shorter; within one eighth.",
+            "p95_ns": "95 % of the calls were shorter; within one eighth.",
+            "p99_ns": "99 % of the calls were shorter; within one eighth.",
+            "bytes": "Bytes moved or allocated by all of them.",
+        },
+    ),
+    ViewDoc(
+        "thread_time",
+        "Where each watched thread's wall time went: the buckets of one thread and interval add up to it.",
+        {
+            "node": _NODE,
+            "pid": _PID,
+            "tid": _TID,
+            "comm": "The thread's command name.",
+            "bucket_start_ns": _BUCKET_START,
+            "bucket": "What the time was spent on.",
+            "ns": "How much.",
+        },
+    ),
+    ViewDoc(
+        "call_time",
+        "How the duration of each stored call divides.",
+        {
+            "id": "The call, as in events and cuda_events.",
+            "bucket": "What the time was spent on.",
+            "ns": "How much.",
+        },
+    ),
+    ViewDoc(
+        "culprits",
+        "Who ran while a watched thread waited for a core.",
+        {
+            "node": _NODE,
+            "victim_pid": "The process that waited.",
+            "victim_tid": "The thread that waited.",
+            "pid": "Who ran on that core meanwhile; NULL for a CPU quota.",
+            "comm": "Its command name, or [cpu quota].",
+            "bucket": "What the victim's time counted as.",
+            "bucket_start_ns": _BUCKET_START,
+            "ns": "How long the victim waited for it.",
+            "count": "How many times.",
+        },
+    ),
+    ViewDoc(
+        "wakers",
+        "Who ended a watched thread's waits.",
+        {
+            "node": _NODE,
+            "pid": "The process that waited.",
+            "tid": "The thread that waited.",
+            "waker_pid": "Who woke it; NULL for an interrupt.",
+            "waker_tid": "The thread that woke it.",
+            "waker": "Its command name, or irq:timer, irq:block, irq:net, irq:other.",
+            "bucket_start_ns": _BUCKET_START,
+            "ns": "How long the waits were that it ended.",
+            "count": "How many.",
+        },
+    ),
+    ViewDoc(
+        "findings",
+        "Problems found.",
+        {
+            "id": _ID,
+            "node": _NODE,
+            "kind": "The detector's name, such as cpu-contention.",
+            "severity": "CRITICAL, HIGH, MEDIUM or LOW.",
+            "title": "One line for people.",
+            "first_ns": "When it was first seen.",
+            "last_ns": "When it was last seen.",
+            "confidence": "How sure we are, 0 to 1.",
+            "pid": "The process that suffers.",
+            "tid": "The thread that suffers.",
+            "op": "The operation that became slow.",
+            "excess_ns": "Time lost against the usual.",
+            "wall_share": "Share of the wall time lost.",
+            "explained_share": "Share of the excess its causes explain.",
+            "source_file": "The Python file it comes from.",
+            "source_line": "The line in it.",
+            "source_function": "The function in it.",
+            "json": "The whole finding, as explain --json prints it.",
+        },
+    ),
+    ViewDoc(
+        "losses",
+        "What is missing, by reason.",
+        {
+            "node": _NODE,
+            "start_ns": "From when.",
+            "end_ns": "Until when.",
+            "reason": "Why, such as ring_call (ring full) or store_backlog (database not writable).",
+            "count": "How many records.",
+        },
+    ),
+    ViewDoc(
+        "processes",
+        "The processes seen; a PID may appear several times, with different starts.",
+        {
+            "node": _NODE,
+            "pid": _PID,
+            "start_ns": "When it started.",
+            "end_ns": "When it ended; NULL while it runs or if nobody saw.",
+            "comm": "Its command name.",
+            "cmdline": "Its command line.",
+            "cgroup_id": _CGROUP,
+            "rank": "Its rank in its job.",
+            "local_rank": "Its rank on this machine.",
+            "world_size": "How many ranks the job has.",
+            "uid": "The user it runs as.",
+        },
+    ),
+    ViewDoc(
+        "stacks",
+        "Where calls come from: one row per frame.",
+        {
+            "stack_hash": "Names the stack.",
+            "depth": "0 is the innermost frame.",
+            "kind": "python or native.",
+            "function": "The function.",
+            "file": "The source file.",
+            "line": "The line being executed.",
+            "module": "The library or Python module.",
+        },
+    ),
+)
+
+
+def schema_markdown() -> str:
+    """The contents of docs/schema.md."""
+    lines = [
+        "# What can be queried",
+        "",
+        "Views of a recording, for `ingero query` and the `sqlite3` shell.",
+        "",
+    ]
+    lines += [f"- {note}" for note in NOTES]
+    for view in VIEWS:
+        lines += ["", f"## {view.name}", "", view.about, "", "| column | meaning |", "|---|---|"]
+        lines += [f"| `{name}` | {meaning} |" for name, meaning in view.columns.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,13 @@
+"""Columns and rows of somebody's SQL, run under guard."""
+
+from __future__ import annotations
+
+from ingero.store.guard import Limits, Rows, run
+from ingero.store.reader import Reader
+
+__all__ = ["Limits", "Rows", "answer_sql"]
+
+
+def answer_sql(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
+    """One reading statement; raises UsageError for bad SQL and StoreError for what takes too long."""
+    return run(reader, sql, limits)

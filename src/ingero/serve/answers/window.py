@@ -1,0 +1,95 @@
+"""Which time a question is about.
+
+`--since` counts back from now while the recording runs, and from its last record
+once it has ended: asking about the last five minutes of yesterday's run gives
+them. A recording that was killed has no end of its own; it counts as ended when
+nothing came for ten seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from ingero.errors import StoreError, UsageError
+from ingero.store.reader import Reader, RecordingInfo
+from ingero.units import SECOND, clean, parse_duration
+
+SILENCE_NS = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """From and to, Unix-epoch nanoseconds, to excluded."""
+
+    from_ns: int
+    to_ns: int
+    anchor: str  # now, last-record, recording, given: what the range was counted from
+
+    @property
+    def length_ns(self) -> int:
+        return self.to_ns - self.from_ns
+
+
+def parse_instant(text: str) -> int:
+    """Unix-epoch nanoseconds of `2026-03-01T02:15`, `2026-03-01 02:15:30+01:00` or a number of seconds."""
+    text = text.strip()
+    try:
+        if text.replace(".", "", 1).isdecimal():
+            return _number(text)
+        return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+    except (ValueError, OverflowError) as error:
+        raise UsageError(
+            f"cannot read the time {clean(text, 40)!r}",
+            hint="Write it like 2026-03-01T02:15:00 (local time), with an offset, or as Unix seconds.",
+        ) from error
+
+
+def _number(text: str) -> int:
+    number = float(text)
+    if number >= 2**63:
+        raise OverflowError(text)
+    return round(number * SECOND) if number < 1e15 else int(float(text) if "." in text else text)
+
+
+def ended(recording: RecordingInfo, now_ns: int) -> bool:
+    return recording.ended_ns is not None or now_ns - recording.last_ns > SILENCE_NS
+
+
+def time_range(
+    reader: Reader,
+    since: str | None = None,
+    start: str | None = None,
+    end: str | None = None,
+    now_ns: int | None = None,
+) -> TimeRange:
+    """The range meant; without any it is the whole last recording."""
+    if since is not None and (start is not None or end is not None):
+        raise UsageError("--since and --from/--to exclude each other", hint="Give one of them.")
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    last = _last_recording(reader)
+    live = not ended(last, now_ns)
+    until_ns = max(now_ns, last.last_ns + 1) if live else last.last_ns + 1
+    if since is not None:
+        return TimeRange(until_ns - parse_duration(since), until_ns, "now" if live else "last-record")
+    if start is None and end is None:
+        return TimeRange(last.started_ns, until_ns, "recording")
+    return _given(last, until_ns, start, end)
+
+
+def _given(last: RecordingInfo, until_ns: int, start: str | None, end: str | None) -> TimeRange:
+    from_ns = last.started_ns if start is None else parse_instant(start)
+    to_ns = until_ns if end is None else parse_instant(end)
+    if from_ns >= to_ns:
+        raise UsageError(
+            "--from is not before --to", hint="Swap them, or leave --to out for the end of the recording."
+        )
+    return TimeRange(from_ns, to_ns, "given")
+
+
+def _last_recording(reader: Reader) -> RecordingInfo:
+    recordings = reader.recordings()
+    if not recordings:
+        raise StoreError(f"{reader.path} holds no recording", hint="Record one with `sudo ingero trace`.")
+    return max(recordings, key=lambda each: each.last_ns)

@@ -1,0 +1,77 @@
+"""`ingero check`: one line per thing that tracing needs, with what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ingero.serve.cli.options import as_json, configured, database
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.model.checks import Check
+
+ICONS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+EPILOG = """\b
+Examples:
+  sudo ingero check
+  ingero check --json --exit-code
+  ingero check --support-bundle bundle.tar.gz
+"""
+
+
+@click.command(epilog=EPILOG)
+@as_json
+@click.option("--exit-code", is_flag=True, help="Exit with 1 when a check failed.")
+@click.option(
+    "--support-bundle", type=click.Path(path_type=Path), metavar="FILE", help="Also write a .tar.gz to send."
+)
+@database
+@configured
+def check(
+    config: Config,  # noqa: ARG001
+    as_json: bool,
+    exit_code: bool,
+    support_bundle: Path | None,
+    db: Path | None,
+) -> int:
+    """Say whether this machine can be traced, and what to do if not."""
+    from ingero.serve.answers.checks import get_checks
+
+    answer = get_checks(db)
+    if as_json:
+        from ingero.serve.cli.output import to_json
+
+        click.echo(to_json(answer))
+    else:
+        _print(answer.checks)
+    if support_bundle is not None:
+        from ingero.serve.answers.checks import write_support_bundle
+
+        write_support_bundle(support_bundle, answer)
+        click.echo(f"Wrote {support_bundle}", err=True)
+    return 1 if exit_code and not answer.ok else 0
+
+
+def _print(checks: list[Check]) -> None:
+    from rich.text import Text
+
+    from ingero.serve import terminal
+    from ingero.serve.cli import tables
+
+    console = tables.console(sys.stdout)
+    width = max((len(terminal.clean(check.name)) for check in checks), default=0)
+    for item in checks:
+        icon, style = ICONS[item.status]
+        line = Text(f"  {icon} ", style).append(f"{terminal.clean(item.name):{width}}  ", "default")
+        console.print(line.append(terminal.clean(item.value, 300), "default"), soft_wrap=True)
+        if item.advice and item.status != "ok":
+            console.print(
+                Text(f"    {'':{width}}  → {terminal.clean(item.advice, 500)}", style), soft_wrap=True
+            )
+    failed = sum(item.status == "failed" for item in checks)
+    warned = sum(item.status == "warning" for item in checks)
+    console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warned} warnings"))

@@ -1,0 +1,147 @@
+"""The `ingero` command: finds the sub-command, and prints what went wrong, once.
+
+A sub-command's module is imported when it runs; `--help` reads the table below
+and imports nothing else. Exit codes: 0 fine, 1 a failure, 2 wrong usage,
+3 findings (with --exit-code). An exception that is no IngeroError is a bug of
+ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+from click.exceptions import NoArgsIsHelpError, NoSuchCommand
+
+from ingero import __version__
+from ingero.errors import IngeroError
+
+INTERRUPTED = 130
+
+
+class Lazy(NamedTuple):
+    """Where a command is, and its line in the list of commands."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Lazy] = {
+    "check": Lazy("ingero.serve.cli.check", "Say whether this machine can be traced, and what to do if not."),
+    "trace": Lazy("ingero.serve.cli.trace", "Trace GPU jobs live and record them."),
+    "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
+    "demo": Lazy("ingero.serve.cli.demo", "Show a made-up job in trouble; needs no GPU and no privileges."),
+    "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
+    "version": Lazy("ingero.serve.cli.version", "Print the version."),
+    "completion": Lazy("ingero.serve.cli.completion", "Print the completion script of a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """Sub-commands by name; the function is called like its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name].module)
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in COMMANDS.items()])
+
+
+EPILOG = """\b
+Examples:
+  ingero check                    can this machine be traced?
+  sudo ingero trace               every CUDA process, live
+  ingero query --since 5m         what the calls cost
+  ingero demo                     see it without a GPU
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="ingero %(version)s")
+def ingero() -> None:
+    """Says why a GPU job is slow."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        return _run(args)
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+
+
+def _run(args: Sequence[str] | None) -> int:
+    try:
+        code = ingero.main(args=args, prog_name="ingero", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.UsageError as error:
+        return _say(_sentence(error), _usage_hint(error), error.exit_code)
+    except click.ClickException as error:
+        return _say(error.format_message(), "", error.exit_code)
+    except IngeroError as error:
+        return _say(error.message, error.hint, error.exit_code)
+
+
+def _say(message: str, hint: str, code: int) -> int:
+    click.echo(f"error: {_printable(message)}", err=True)
+    if hint:
+        click.echo(f"hint: {_printable(hint)}", err=True)
+    return code
+
+
+def _printable(text: str) -> str:
+    # A message may quote a traced process; units.clean is not imported before it is needed.
+    from ingero import units
+
+    return "\n  ".join(units.clean(line, limit=2000) for line in text.splitlines())
+
+
+def _sentence(error: click.UsageError) -> str:
+    # The guess at what was meant is the hint's.
+    text = error.message if getattr(error, "possibilities", None) else error.format_message()
+    text = " ".join(text.split()).rstrip(".")
+    return text[:1].lower() + text[1:]
+
+
+def _usage_hint(error: click.UsageError) -> str:
+    meant = getattr(error, "possibilities", None) or []
+    if isinstance(error, NoSuchCommand):
+        import difflib
+
+        meant = difflib.get_close_matches(error.command_name, COMMANDS)
+    if meant:
+        return f"Did you mean {' or '.join(meant)}?"
+    return f"See {error.ctx.command_path if error.ctx else 'ingero'} --help."
+
+
+def _forget_stdout() -> None:
+    # The reader went away; the interpreter's own flush at exit must not complain either.
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())

@@ -1,0 +1,63 @@
+"""Options that several commands share, and what they lead to.
+
+Every command takes --config, --log-level and --log-file through `configured`,
+which hands it the configuration in force. A flag that was not given is None, so
+that the configuration's value can stand behind it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+T = TypeVar("T")
+Function = Callable[..., Any]
+LEVELS = ["debug", "info", "warning", "error"]
+
+
+def configured(function: Function) -> Function:
+    """Give a command the shared options; it is called with `config`."""
+
+    @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file.")
+    @click.option("--log-level", type=click.Choice(LEVELS), help="Least serious message to show.")
+    @click.option("--log-file", type=click.Path(path_type=Path), help="Append messages to this file.")
+    @functools.wraps(function)
+    def wrapper(config_path: Path | None, log_level: str | None, log_file: Path | None, **rest: Any) -> Any:
+        from ingero import config as configuration
+        from ingero.serve.cli import log
+
+        config = configuration.load(config_path)
+        file = log_file or (Path(config.log.file) if config.log.file else None)
+        log.start(log_level or config.log.level, file)
+        return function(config=config, **rest)
+
+    return wrapper
+
+
+def database(function: Function) -> Function:
+    """-d/--db; None means INGERO_DB or the default path."""
+    option = click.option(
+        "-d",
+        "--db",
+        type=click.Path(path_type=Path),
+        help="Database; else INGERO_DB, else ~/.ingero/ingero.db.",
+    )
+    return option(function)
+
+
+def as_json(function: Function) -> Function:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def given(flag: T | None, otherwise: T) -> T:
+    """The flag's value, or what stands behind it."""
+    return otherwise if flag is None else flag
+
+
+def split_commas(values: tuple[str, ...]) -> list[str]:
+    """`1,2` given once and `1`, `2` given twice are the same."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]

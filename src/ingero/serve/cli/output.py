@@ -1,0 +1,86 @@
+"""Answers written out: JSON, CSV, Parquet and plain columns.
+
+Strings may come from traced processes or from somebody else's database. JSON has
+escapes for everything that could steer a terminal, so they are used; plain
+columns and CSV on a terminal are cleaned.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from ingero import units
+from ingero.errors import UsageError
+
+# msgspec escapes C0; C1, direction marks and line separators pass through it.
+_UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+CELL_LIMIT = 200
+
+Row = Mapping[str, Any]
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON, harmless to a terminal."""
+    text = msgspec.json.encode(value).decode()
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
+    writer = csv.writer(out, lineterminator="\n")
+    tidy = units.clean if out.isatty() else str
+    writer.writerow([tidy(column) for column in columns])
+    for row in rows:
+        values = (row[column] for column in columns)
+        writer.writerow([tidy(value) if isinstance(value, str) else value for value in values])
+
+
+def write_columns(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:
+    """Aligned columns under a line of dashes; numbers to the right."""
+    names = [units.clean(column, CELL_LIMIT) for column in columns]
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    numeric = [
+        bool(rows) and all(isinstance(row[column], int | float | None) for row in rows) for column in columns
+    ]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    out.write(_line(names, widths, numeric))
+    out.write(_line(["-" * width for width in widths], widths, numeric))
+    for row in cells:
+        out.write(_line(row, widths, numeric))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
+    aligned = (
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, numeric, strict=True)
+    )
+    return "  ".join(aligned).rstrip() + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+    return units.clean(str(value), CELL_LIMIT)
+
+
+def write_parquet(columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """To standard output, which must not be a terminal."""
+    if sys.stdout.isatty():
+        raise UsageError(
+            "Parquet is not for a terminal", hint="Write it to a file: ingero query ... > out.parquet"
+        )
+    by_column = {column: [row[column] for row in rows] for column in columns}
+    try:
+        import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        from pyarrow import parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError as error:
+        hint = "Install it with pip install pyarrow, or use --format csv."
+        raise UsageError("writing Parquet needs pyarrow, which is not installed", hint=hint) from error
+    parquet.write_table(pyarrow.table(by_column), sys.stdout.buffer)

@@ -1,0 +1,169 @@
+"""`ingero query`: per-operation statistics of a recording, or one SELECT."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingero.errors import UsageError
+from ingero.serve.cli.options import as_json, configured, database, given
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
+    from ingero.serve.answers.schemas import ViewsAnswer
+
+EPILOG = """\b
+Examples:
+  ingero query                                the last recording, by operation
+  ingero query --since 5m --pid 4821
+  ingero query "SELECT op, count(*), avg(duration) FROM events GROUP BY op"
+  ingero query --format csv "SELECT * FROM culprits" > culprits.csv
+  ingero query --schema                       tables and columns
+"""
+FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("sql", required=False)
+@click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--to", "end", metavar="T", help="Only up to this time.")
+@click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@click.option("--op", metavar="NAME", help="Only this operation.")
+@click.option("--container", metavar="ID", help="Only this container.")
+@click.option("--pod", metavar="NAME", help="Only this pod.")
+@click.option("--namespace", metavar="NAME", help="Only this namespace.")
+@click.option("--limit", type=click.IntRange(1), help="Most rows to print.  [10000]")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"
+)
+@as_json
+@click.option("--schema", is_flag=True, help="Describe tables and columns.")
+@database
+@configured
+def query(
+    sql: str | None, form: str | None, as_json: bool, schema: bool, config: Config, **flags: Any
+) -> int:
+    """Ask a recording: statistics, or any SELECT.
+
+    Without SQL, the operations of the last recording and what they cost. SQL is one
+    reading statement; nothing can be changed.
+    """
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
+    form = "json" if as_json else form or "table"
+    if schema:
+        _print_schema(form)
+    elif sql is None:
+        _print_statistics(_statistics(config, flags), form)
+    else:
+        _print_rows(_rows(sql, config, flags), form)
+    return 0
+
+
+def _statistics(config: Config, flags: dict[str, Any]) -> StatisticsAnswer:
+    from ingero.serve.answers.operations import Filters
+    from ingero.serve.answers.query import Range, ask_statistics
+
+    filters = Filters(flags["pid"], flags["op"], flags["container"], flags["pod"], flags["namespace"])
+    wanted = Range(flags["since"], flags["start"], flags["end"])
+    return ask_statistics(flags["db"], wanted, filters, given(flags["limit"], config.query.limit))
+
+
+def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
+    from ingero import units
+    from ingero.serve.answers.query import ask_sql
+    from ingero.serve.answers.sql import Limits
+
+    chosen = next((name for name in FILTERS if flags[name] is not None), None)
+    if chosen is not None:
+        flag = {"start": "from", "end": "to"}.get(chosen, chosen)
+        raise UsageError(f"--{flag} is for statistics, not for SQL", hint="Write it as WHERE.")
+    seconds = units.parse_duration(str(config.query.timeout)) / units.SECOND
+    limits = Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
+    return ask_sql(flags["db"], sql, limits)
+
+
+def _print_rows(answer: SqlAnswer, form: str) -> None:
+    from ingero.serve.cli import output
+
+    if form == "json":
+        click.echo(output.to_json(answer))
+        return
+    if form == "csv":
+        output.write_csv(answer.columns, answer.rows, sys.stdout)
+    elif form == "parquet":
+        output.write_parquet(answer.columns, answer.rows)
+    else:
+        output.write_columns(answer.columns, answer.rows, sys.stdout)
+    if answer.truncated:
+        click.echo(f"Only the first {len(answer.rows):,} rows; --limit allows more.", err=True)
+
+
+def _print_statistics(answer: StatisticsAnswer, form: str) -> None:
+    if form == "table":
+        _print_tables(answer)
+        return
+    from ingero.serve.cli import output
+
+    if form == "json":
+        click.echo(output.to_json(answer))
+        return
+    import msgspec
+
+    changed = ({"pids": " ".join(map(str, row.pids)), "exact": int(row.exact)} for row in answer.operations)
+    rows = [msgspec.to_builtins(row) | more for row, more in zip(answer.operations, changed, strict=True)]
+    if form == "csv":
+        output.write_csv(_columns(), rows, sys.stdout)
+    else:
+        output.write_parquet(_columns(), rows)
+
+
+def _columns() -> list[str]:
+    from dataclasses import fields
+
+    from ingero.serve.answers.operations import OperationStats
+
+    return [field.name for field in fields(OperationStats)]
+
+
+def _print_tables(answer: StatisticsAnswer) -> None:
+    from ingero.serve.cli import statistics, tables
+
+    console = tables.console(sys.stdout)
+    for part in statistics.parts(answer):
+        console.print(part)
+
+
+def _print_schema(form: str) -> None:
+    from ingero.serve.answers.schemas import get_views
+    from ingero.serve.cli import output
+
+    answer = get_views()
+    if form == "json":
+        click.echo(output.to_json(answer))
+        return
+    rows = [
+        {"view": view.name, "column": column, "meaning": meaning}
+        for view in answer.views
+        for column, meaning in view.columns.items()
+    ]
+    if form == "csv":
+        output.write_csv(["view", "column", "meaning"], rows, sys.stdout)
+    elif form == "parquet":
+        output.write_parquet(["view", "column", "meaning"], rows)
+    else:
+        _print_views(answer)
+
+
+def _print_views(answer: ViewsAnswer) -> None:
+    for view in answer.views:
+        click.echo(f"{view.name}: {view.about}")
+        for column, meaning in view.columns.items():
+            click.echo(f"  {column:16} {meaning}")
+        click.echo()
+    for note in answer.notes:
+        click.echo(note)

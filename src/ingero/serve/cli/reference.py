@@ -1,0 +1,117 @@
+"""The pages docs/configuration.md and docs/commands.md, written from the code.
+
+`python -m ingero.serve.cli.reference docs` writes them; a test holds them against
+what this module would write.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ingero import config
+from ingero.serve.cli.main import COMMANDS, ingero
+
+WRITTEN_BY = "<!-- Written by `python -m ingero.serve.cli.reference docs`; do not edit. -->"
+
+CONFIGURATION = """\
+# Configuration
+
+{written_by}
+
+The first of these files that exists is read: the one named with `--config`, the one named in
+`INGERO_CONFIG`, `./ingero.yaml`, `~/.config/ingero/ingero.yaml`, `/etc/ingero/ingero.yaml`.
+A flag overrides a variable, a variable overrides the file, the file overrides the default.
+A mistake is reported with its line; a key that is not listed here is a mistake. Booleans are
+`true` and `false`. No key holds a secret. As root, a file that others can write is read only when
+it is named.
+
+Durations: `90s 5m 5min 1h 2d 1w 3d12h`. Sizes: `500m 10g`.
+
+Two variables have no key: `INGERO_DB`, the database every command uses unless `-d` names one, and
+`INGERO_CONFIG`. `NO_COLOR` switches colours off.
+"""
+
+COMMANDS_PAGE = """\
+# Commands
+
+{written_by}
+
+Only `trace` needs privileges. Results go to standard output; messages and progress go to standard
+error. An error is one line, `error: what failed`, and mostly a second one, `hint: what to do`.
+
+| exit code | meaning |
+|---|---|
+| 0 | fine |
+| 1 | a failure |
+| 2 | wrong usage, or a mistake in the configuration |
+| 3 | with `--exit-code`: findings exist |
+| 130 | interrupted |
+
+`trace -- COMMAND` passes the command's own exit code on.
+
+`-d` is `--db` on every command that has a database: the path given, else `INGERO_DB`, else
+`~/.ingero/ingero.db` of whoever called `sudo`. `ingero schema --json` describes what `--json` prints.
+"""
+
+
+def pages() -> dict[str, str]:
+    """Every page by file name."""
+    return {"configuration.md": configuration_page(), "commands.md": commands_page()}
+
+
+def configuration_page() -> str:
+    parts = [CONFIGURATION.format(written_by=WRITTEN_BY)]
+    keys = config.keys()
+    for section in config.Config.__struct_fields__:
+        about = type(getattr(config.Config(), section)).__doc__
+        parts.append(
+            f"\n## {section}\n\n{about}\n\n| key | variable | default | meaning |\n|---|---|---|---|\n"
+        )
+        rows = (key for key in keys if key.section == section)
+        parts += [
+            f"| `{k.name}` | `{k.variable}` | {_default(k.default)} | {k.description} |\n" for k in rows
+        ]
+    return "".join([*parts, "\n## Example\n\n```yaml\n", *_example(keys), "```\n"])
+
+
+def _default(value: Any) -> str:
+    if value is None or value == []:
+        return "not set"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _example(keys: list[config.Key]) -> Iterator[str]:
+    examples = {"node": "gpu-node-01", "nodes": "[gpu-node-01:8080, gpu-node-02:8080]", "duration": "1h"}
+    examples |= {"pid": "[4821]", "user": "alice", "container": "3f2a9c41d7be", "file": "/var/log/ingero.log"}
+    section = ""
+    for key in keys:
+        if key.section != section:
+            section = key.section
+            yield f"{section}:\n"
+        value = examples.get(key.name) or _default(key.default).strip("`")
+        yield f"  {key.name}: {value}\n"
+
+
+def commands_page() -> str:
+    parts = [COMMANDS_PAGE.format(written_by=WRITTEN_BY)]
+    context = click.Context(ingero, info_name="ingero", terminal_width=100, **ingero.context_settings)
+    for name in COMMANDS:
+        command = ingero.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, context, name, terminal_width=100)
+        parts.append(f"\n## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+    return "".join(parts)
+
+
+def main(folder: str) -> None:
+    for name, text in pages().items():
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

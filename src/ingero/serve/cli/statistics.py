@@ -1,0 +1,55 @@
+"""Per-operation statistics as tables: what `ingero query` prints without SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from ingero import units
+from ingero.model.live import LAYERS
+from ingero.serve import terminal
+from ingero.serve.answers.operations import OperationStats
+from ingero.serve.answers.query import StatisticsAnswer
+from ingero.serve.cli import tables
+
+COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
+COUNTED_FROM = {
+    "now": "counted back from now",
+    "last-record": "counted back from the last record",
+    "recording": "the whole last recording",
+    "given": "as given",
+}
+
+
+def parts(answer: StatisticsAnswer) -> list[Any]:
+    """What to print, top down."""
+    window = answer.window
+    about = f"{_time(window.from_ns)} to {_time(window.to_ns)}, {COUNTED_FROM[answer.counted_from]}"
+    found: list[Any] = [Text(f"{about}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
+    for layer in sorted({row.layer for row in answer.operations}, key=_layer_order):
+        rows = [row for row in answer.operations if row.layer == layer]
+        found.append(tables.title(layer, sum(row.count for row in rows)))
+        found += [tables.boxed(COLUMNS, map(_cells, rows)), Text()]
+    if not answer.operations:
+        found.append(Text("No call was recorded in that time."))
+    for loss in answer.losses:
+        found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
+    return [tables.indented(part) for part in found]
+
+
+def _layer_order(layer: str) -> tuple[int, str]:
+    return (LAYERS.index(layer) if layer in LAYERS else len(LAYERS), layer)
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _cells(row: OperationStats) -> list[Text]:
+    count = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
+    times = map(units.format_ns, (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns, row.sum_ns))
+    cells = (count, *times, units.format_share(row.wall_share), units.format_bytes(row.bytes))
+    errors = units.format_count(row.errors) if row.errors else ""
+    return [Text(terminal.clean(row.op)), *map(Text, cells), Text(errors, "red")]

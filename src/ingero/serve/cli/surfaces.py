@@ -1,0 +1,117 @@
+"""Where a trace is shown: plain tables, lines of JSON, nothing, or the live view.
+
+Every surface runs the trace it is given through `run`. Only the live view needs
+the main thread for itself (serve/tui/surface.py); the others run the trace in it.
+A reader that goes away ends the trace, it does not break it.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from ingero.model.live import LiveView
+from ingero.serve.cli import output, tables
+
+PLAIN_EVERY_NS = 5_000_000_000
+LOG_EVERY_NS = 10_000_000_000
+
+
+class QuietSurface:
+    """Shows nothing."""
+
+    wants_records = False
+
+    def __init__(self) -> None:
+        self.stop_requested = threading.Event()
+
+    def run(self, work: Callable[[], int]) -> int:
+        return work()
+
+    def begin(self, view: LiveView) -> None: ...
+
+    def update(self, view: LiveView) -> None: ...
+
+    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
+
+    def end(self, view: LiveView, exit_code: int) -> None: ...
+
+
+class PlainSurface(QuietSurface):
+    """Tables now and then on a terminal; else a line now and then, and tables at the end."""
+
+    def __init__(self, out: TextIO, *, every_ns: int | None = None, updates: bool = True) -> None:
+        super().__init__()
+        self.console = tables.console(out)
+        self._updates = updates
+        self._every_ns = every_ns or (PLAIN_EVERY_NS if self.console.is_terminal else LOG_EVERY_NS)
+        self._due_ns = 0
+
+    def begin(self, view: LiveView) -> None:
+        self._due_ns = view.elapsed_ns + self._every_ns
+        if self._updates:
+            self._print(tables.header(view))
+
+    def update(self, view: LiveView) -> None:
+        if not self._updates or view.elapsed_ns < self._due_ns:
+            return
+        self._due_ns = view.elapsed_ns + self._every_ns
+        if self.console.is_terminal:
+            self._print(tables.body(view))
+        else:
+            self._print([tables.log_line(view)])
+
+    def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
+        parts = tables.body(view) if self._updates else [*tables.header(view), *tables.body(view)]
+        self._print([*parts, *tables.next_steps(view)])
+
+    def _print(self, parts: Iterable[Any]) -> None:
+        try:
+            for part in parts:
+                self.console.print(part, soft_wrap=isinstance(part, Text))
+            self.console.file.flush()
+        except BrokenPipeError:
+            self.stop_requested.set()
+            self.console = Console(file=io.StringIO())
+            self._updates = False
+
+
+class JsonSurface(QuietSurface):
+    """One JSON object per line on `out`; the header goes to `err`."""
+
+    wants_records = True
+
+    def __init__(self, out: TextIO, err: TextIO) -> None:
+        super().__init__()
+        self._out: TextIO | None = out
+        self._err = tables.console(err)
+        self._warned: set[str] = set()
+
+    def begin(self, view: LiveView) -> None:
+        for part in tables.header(view):
+            self._err.print(part)
+
+    def update(self, view: LiveView) -> None:
+        for warning in view.warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._err.print(tables.warning_line(warning))
+
+    def records(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        if self._out is None:
+            return
+        text = "".join(f"{output.to_json(line)}\n" for line in lines)
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            self._out = None
+            self.stop_requested.set()
+
+    def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
+        self._err.print(tables.log_line(view), soft_wrap=True)

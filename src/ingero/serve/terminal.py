@@ -1,0 +1,203 @@
+"""How values look on a terminal, for the plain tables and the live view alike.
+
+Everything is a rich Text with explicit styles, never markup: a process may be
+called `[red]`. Unknown is a dash, never a zero: units says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from ingero import units
+from ingero.model.live import FindingLine, HostRow, LiveView, OperationRow
+
+FULL, EMPTY = "█", "░"
+TITLES = {
+    "runtime": "CUDA Runtime API",
+    "driver": "CUDA Driver API",
+    "graph": "CUDA Graph",
+    "nccl": "NCCL",
+    "host": "Host: where the feeding threads' time went",
+}
+# In the order of the legend; the ones that cost the job stand out.
+BUCKET_STYLES: dict[str, str] = {
+    "gpu_wait": "green",
+    "cuda_cpu": "cyan",
+    "host_cpu": "blue",
+    "runqueue": "bright_red",
+    "lock_wait": "magenta",
+    "disk_wait": "yellow",
+    "memory_wait": "bright_magenta",
+    "peer_wait": "bright_yellow",
+    "net_wait": "bright_blue",
+    "sleep": "bright_black",
+    "unexplained": "white",
+    "lost": "red",
+}
+SEVERITY_STYLES = {"CRITICAL": "bold white on red", "HIGH": "bold red", "MEDIUM": "yellow", "LOW": "cyan"}
+# Told apart without colour too.
+BUCKET_MARKS = dict(zip(BUCKET_STYLES, "█▓▒#%d=pn·?x", strict=True))
+
+
+def clean(text: str, limit: int = 120) -> str:
+    """Text from a traced process, harmless here."""
+    return units.clean(text, limit=limit)
+
+
+def bar(value: float | None, width: int = 20) -> Text:
+    """A share as a bar; red from 90 %."""
+    filled = 0 if value is None else max(0, min(width, round(value * width)))
+    style = "red" if value is not None and value >= 0.9 else "green"
+    return Text("[").append(FULL * filled, style).append(EMPTY * (width - filled), "bright_black").append("]")
+
+
+def stacked_bar(time_ns: Mapping[str, int], width: int = 50) -> Text:
+    """Where time went, one mark per bucket, `width` wide altogether."""
+    total = sum(time_ns.values())
+    text = Text()
+    if total <= 0:
+        return text.append("·" * width, "bright_black")
+    passed, drawn = 0, 0
+    for bucket in ordered(time_ns):
+        passed += time_ns[bucket]
+        until = round(passed * width / total)
+        text.append(BUCKET_MARKS.get(bucket, "?") * (until - drawn), BUCKET_STYLES.get(bucket, "white"))
+        drawn = until
+    return text
+
+
+def ordered(time_ns: Mapping[str, int]) -> list[str]:
+    """Its buckets as the legend has them; unknown ones last."""
+    known = [bucket for bucket in BUCKET_STYLES if bucket in time_ns]
+    return known + sorted(set(time_ns) - set(known))
+
+
+def legend(time_ns: Mapping[str, int]) -> Text:
+    """The buckets that took one percent or more, largest first."""
+    total = sum(time_ns.values()) or 1
+    text = Text()
+    for bucket in sorted(time_ns, key=lambda name: -time_ns[name]):
+        if time_ns[bucket] / total < 0.01:
+            continue
+        mark = BUCKET_MARKS.get(bucket, "?")
+        text.append(f"{mark} ", BUCKET_STYLES.get(bucket, "white"))
+        text.append(f"{clean(bucket)} {units.format_share(time_ns[bucket] / total)}  ")
+    return text
+
+
+def system_line(view: LiveView) -> Text:
+    system = view.system
+    if system is None:
+        return Text("System: not read yet", "bright_black")
+    text = (
+        Text("System: CPU ")
+        .append_text(bar(system.cpu_share))
+        .append(f" {units.format_share(system.cpu_share)}")
+    )
+    text.append(" | Mem ").append_text(bar(system.memory_share)).append(
+        f" {units.format_share(system.memory_share)}"
+    )
+    if system.memory_available_bytes is not None:
+        text.append(f" ({units.format_bytes(system.memory_available_bytes)} free)")
+    load = "-" if system.load1 is None else f"{system.load1:.1f}"
+    cores = f" ({system.cores} cores)" if system.cores else ""
+    return text.append(f" | Load {load}{cores} | Swap {units.format_bytes(system.swap_bytes)}")
+
+
+def header_lines(view: LiveView, most: int = 4) -> list[Text]:
+    """Targets, libraries, and probes by source with what was refused."""
+    lines = [_listed("Target", [_target_name(t.comm, t.pid, t.container) for t in view.targets], most)]
+    if not view.targets:
+        lines = [Text("Target: every CUDA process, none seen yet")]
+    for library in view.libraries[:most]:
+        lines.append(Text(f"Library: {clean(library.path)}"))
+    if len(view.libraries) > most:
+        lines.append(Text(f"Library: and {len(view.libraries) - most} more"))
+    if view.probes:
+        probes = ", ".join(f"{clean(p.source)} {p.attached}" for p in view.probes if p.attached)
+        lines.append(Text(f"Probes: {probes or 'none attached'}"))
+    for probe in view.probes:
+        if probe.refused or (not probe.attached and probe.reason):
+            what = f"{probe.refused} of " if probe.attached else ""
+            lines.append(Text(f"Not watched: {what}{clean(probe.source)}: {clean(probe.reason)}", "yellow"))
+    return lines
+
+
+def _target_name(comm: str, pid: int, container: str) -> str:
+    where = f" in {clean(container)}" if container else ""
+    return f"PID {pid} ({clean(comm)}{where})"
+
+
+def _listed(label: str, names: Sequence[str], most: int) -> Text:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return Text(f"{label}: {', '.join(names[:most])}{more}")
+
+
+def operation_cells(row: OperationRow) -> list[Text]:
+    """Operation, Count, p50, p95, p99, max, Wall, Flags."""
+    style = "red" if row.errors else ""
+    calls = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
+    times = [units.format_ns(value) for value in (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)]
+    cells = [Text(clean(row.op), style), *map(_number, (calls, *times, units.format_share(row.wall_share)))]
+    return [*cells, Text(" ".join(operation_flags(row)), "yellow")]
+
+
+def _number(text: str) -> Text:
+    return Text(text, justify="right")
+
+
+def operation_flags(row: OperationRow) -> list[str]:
+    flags = [f"⚠ {clean(flag)}" for flag in row.flags]
+    return [*flags, f"{units.format_count(row.errors)} errors"] if row.errors else flags
+
+
+def host_cells(row: HostRow) -> list[Text]:
+    """Bucket, Waits, p50, p95, p99, max, Wall, Who."""
+    name = Text(f"{BUCKET_MARKS.get(row.bucket, '?')} ", BUCKET_STYLES.get(row.bucket, "white"))
+    times = [units.format_ns(value) for value in (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)]
+    who = ", ".join(clean(name, 40) for name in row.who[:3])
+    cells = (units.format_count(row.waits or None), *times, units.format_share(row.share))
+    return [name.append(clean(row.bucket)), *map(_number, cells), Text(who)]
+
+
+def finding_line(finding: FindingLine) -> Text:
+    style = SEVERITY_STYLES.get(finding.severity, "")
+    text = Text(f"[{clean(finding.severity)}]", style).append(f" {clean(finding.title, 200)}")
+    return text.append(f"  ({clean(finding.kind)})", "bright_black")
+
+
+def footer_lines(view: LiveView) -> list[Text]:
+    """Events, losses, own cost, database; what is wrong stands out."""
+    text = Text(f"{view.events_per_s:,.0f} events/s, {view.events:,} in {units.format_ns(view.elapsed_ns)}")
+    lost = sum(view.losses.values())
+    text.append(" | ").append(
+        f"lost {lost:,}" + (f" ({units.format_share(view.lost_share)})" if lost else ""),
+        "red" if lost else "",
+    )
+    text.append(f" | {overhead_text(view)} | ").append_text(database_text(view))
+    lines = [text]
+    if lost:
+        reasons = ", ".join(f"{clean(reason)} {n:,}" for reason, n in sorted(view.losses.items()) if n)
+        lines.append(Text(f"Lost: {reasons}", "red"))
+    return [*lines, *(Text(f"⚠ {clean(warning, 300)}", "yellow") for warning in view.warnings)]
+
+
+def overhead_text(view: LiveView) -> str:
+    cost = view.overhead
+    if cost.share is None:
+        return "overhead not measured"
+    budget = (
+        " (no limit)" if cost.budget_share is None else f" of {units.format_share(cost.budget_share)} allowed"
+    )
+    return f"overhead {units.format_share(cost.share)}{budget}"
+
+
+def database_text(view: LiveView) -> Text:
+    database = view.database
+    if database.problem:
+        return Text(f"db: {clean(database.problem, 200)}", "bold red")
+    if database.path is None:
+        return Text("not recorded")
+    return Text(f"db {clean(database.path)} {units.format_bytes(database.size_bytes)}")

@@ -1,0 +1,312 @@
+"""Records of one window as rows of `event` and its side tables.
+
+Whole columns are converted at once; a Python object per field exists only while
+SQLite takes it. Unknown becomes NULL here, never 0.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.clock import Clock
+from ingero.model.layout import CallFlag, WakerKind
+from ingero.model.operations import Source
+from ingero.model.window import BUCKET_NAMES, Records
+from ingero.store.columns import Column, insert, ints, lengths, nullable
+from ingero.store.names import Names, OperationTable
+from ingero.store.processes import LifeEvent, Processes
+from ingero.store.schema import BUCKET_COLUMNS
+from ingero.units import clean
+
+CHUNK = 10_000  # rows converted at a time: larger costs memory and is no faster
+_ARGUMENT = np.uint64(0xFFFFFFFF)  # an int argument leaves the upper half of its register undefined
+
+
+@dataclass(slots=True)
+class Ids:
+    """Hands out the numbers of new rows on this node."""
+
+    base: int
+    next: int
+
+    def take(self, count: int) -> list[int]:
+        first = self.base + self.next
+        self.next += count
+        return list(range(first, first + count))
+
+
+@dataclass(slots=True)
+class EventRows:
+    """Writes the events of one node within the open transaction."""
+
+    connection: sqlite3.Connection
+    node_id: int
+    clock: Clock
+    names: Names
+    processes: Processes
+    table: OperationTable
+    ids: Ids
+
+    def calls(self, calls: Records) -> int:
+        """Store calls; returns how many had an operation number nobody knows."""
+        known = self.table.known(calls["op"])
+        foreign = int(len(calls) - known.sum())
+        if foreign:
+            calls = calls[known]
+        op_ids = self.table.ids(self.names) if len(calls) else np.zeros(0, np.int64)
+        for start in range(0, len(calls), CHUNK):
+            self._calls(calls[start : start + CHUNK], op_ids)
+        return foreign
+
+    def _calls(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
+        ids = self.ids.take(len(calls))
+        op, flags = calls["op"].astype(np.int64), calls["flags"]
+        head = self._head(calls, ids, self.table.source[op], op_ids[op], create=True)
+        gpu, split = calls["gpu_id"], calls["split"]
+        direction = self._direction(calls, op)
+        insert(
+            self.connection,
+            "event",
+            head
+            | {
+                "duration_ns": lengths(calls["duration_ns"]),
+                "weight": ints(calls["weight"]),
+                "flags": ints(flags),
+                "why": ints(calls["why"]),
+                "depth": ints(calls["depth"]),
+                "gpu_id": nullable(gpu, gpu >= 0),
+                "ret": ints(calls["ret"]),
+                "arg0": ints(calls["args"][:, 0]),
+                "arg1": ints(calls["args"][:, 1]),
+                "bytes": _bytes(calls),
+                "stream": nullable(calls["stream"], flags & CallFlag.CALL_NO_STREAM == 0),
+                "out": nullable(calls["out"], flags & CallFlag.CALL_NO_OUT == 0),
+                "direction": nullable(direction, direction >= 0),
+            }
+            | {name: lengths(split[:, at]) for at, name in enumerate(BUCKET_COLUMNS)},
+        )
+        nccl = np.flatnonzero(self.table.source[op] == int(Source.NCCL))
+        if len(nccl):
+            self._collectives(calls[nccl], op[nccl], op_ids, [ids[i] for i in nccl.tolist()])
+
+    def _head(
+        self, records: Records, ids: list[int], source: Any, op_id: Any, create: bool
+    ) -> dict[str, Column]:
+        """The columns every event has; source and op_id are arrays or one number for all."""
+        h = records["h"]
+        at_ns = self.clock.wall_ns(h["start_ns"])
+        pid = h["pid"]
+        process = self.processes.at(pid, at_ns, create)
+        somebody = pid > 0  # pid 0 is whoever was interrupted, not an owner
+        return {
+            "id": ids,
+            "node_id": repeat(self.node_id),
+            "source": ints(source) if isinstance(source, np.ndarray) else repeat(int(source)),
+            "op_id": ints(op_id) if isinstance(op_id, np.ndarray) else repeat(op_id),
+            "ts_ns": ints(at_ns),
+            "pid": nullable(pid, somebody),
+            "tid": nullable(h["tid"], somebody),
+            "process_id": nullable(process, process > 0),
+            "comm_id": nullable(self.names.comms(h["comm"]), somebody),
+            "cgroup_id": nullable(h["cgroup_id"], h["cgroup_id"] > 0),
+        }
+
+    def _direction(self, calls: Records, op: NDArray[np.int64]) -> NDArray[np.int64]:
+        direction = self.table.direction[op]
+        kind = _argument(calls, self.table.kind_arg[op])
+        told = (direction < 0) & (kind >= 0) & (kind <= 3)  # 4: the driver decides by the pointers
+        return np.where(told, kind, direction)
+
+    def _collectives(
+        self, calls: Records, op: NDArray[np.int64], op_ids: NDArray[np.int64], ids: list[int]
+    ) -> None:
+        comm_known = calls["flags"] & CallFlag.CALL_COMM_KNOWN != 0
+        numbered = comm_known & self.table.numbered[op]
+        datatype = _argument(calls, self.table.dtype_arg[op])
+        reduce_op = _argument(calls, self.table.reduce_arg[op])
+        peer = _argument(calls, self.table.peer_arg[op])
+        insert(
+            self.connection,
+            "collective",
+            {
+                "event_id": ids,
+                "comm_hash": nullable(calls["comm_hash"], comm_known),
+                "seq": nullable(calls["seq"], numbered),
+                "rank": nullable(calls["rank"], comm_known & (calls["rank"] >= 0)),
+                "nranks": nullable(calls["nranks"], comm_known & (calls["nranks"] > 0)),
+                "datatype": nullable(datatype, datatype >= 0),
+                "reduce_op": nullable(reduce_op, reduce_op >= 0),
+                "peer": nullable(peer, peer >= 0),
+            },
+        )
+        together = numbered & (self.table.peer_arg[op] < 0) & (calls["rank"] >= 0) & (calls["nranks"] > 0)
+        if together.any():
+            self._rounds(calls[together], op_ids[op[together]])
+
+    def _rounds(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
+        at_ns = self.clock.wall_ns(calls["h"]["start_ns"])
+        self.connection.executemany(
+            "INSERT INTO collective_round VALUES (?, ?, ?, ?, 1, ?, ?)"
+            " ON CONFLICT (comm_hash, seq, op_id) DO UPDATE SET seen = seen + 1,"
+            " rank_sum = rank_sum + excluded.rank_sum, last_ns = MAX(last_ns, excluded.last_ns)",
+            zip(
+                ints(calls["comm_hash"]),
+                ints(calls["seq"]),
+                ints(op_ids),
+                ints(calls["nranks"]),
+                ints(calls["rank"]),
+                ints(at_ns),
+                strict=True,
+            ),
+        )
+
+    def waits(self, waits: Records) -> None:
+        waits = waits[waits["bucket"] < len(BUCKET_NAMES)]
+        if not len(waits):
+            return
+        ids = self.ids.take(len(waits))
+        bucket_ops = np.array([self.names.host_op(name) for name in BUCKET_NAMES], np.int64)
+        by_task = waits["waker_kind"] == WakerKind.WAKER_TASK
+        head = self._head(waits, ids, Source.HOST, bucket_ops[waits["bucket"]], create=True)
+        waker_pid = list(_finite(nullable(waits["waker_pid"], by_task), len(waits)))
+        insert(
+            self.connection,
+            "event",
+            head
+            | {
+                "duration_ns": lengths(waits["duration_ns"]),
+                "arg0": waker_pid,
+                "arg1": nullable(waits["syscall"], waits["syscall"] >= 0),
+            },
+        )
+        in_call = self.table.known(waits["op"])
+        op_ids = self.table.ids(self.names)
+        call_op = op_ids[np.where(in_call, waits["op"], 0)]
+        insert(
+            self.connection,
+            "wait_detail",
+            {
+                "event_id": ids,
+                "bucket": ints(waits["bucket"]),
+                "runqueue_ns": lengths(waits["runqueue_ns"]),
+                "waker_kind": ints(waits["waker_kind"]),
+                "waker_pid": waker_pid,
+                "waker_tid": nullable(waits["waker_tid"], by_task),
+                "waker_id": nullable(self.names.comms(waits["waker"]), by_task),
+                "call_op_id": nullable(call_op, in_call),
+                "throttled": ints(waits["throttled"]),
+                "dev": nullable(waits["dev"], waits["dev"] > 0),
+                "sector": nullable(waits["sector"], waits["dev"] > 0),
+                "address": nullable(waits["address"], waits["address"] > 0),
+            },
+        )
+
+    def blocks(self, blocks: Records) -> None:
+        if not len(blocks):
+            return
+        ids = self.ids.take(len(blocks))
+        head = self._head(blocks, ids, Source.BLOCK_IO, self.names.block_ops(blocks["write"]), create=False)
+        details = {
+            "duration_ns": lengths(blocks["duration_ns"]),
+            "ret": ints(blocks["error"]),
+            "arg0": ints(blocks["sector"]),
+            "arg1": ints(blocks["bytes"]),
+        }
+        insert(self.connection, "event", head | details)
+        waited = blocks["waiter_pid"] > 0
+        insert(
+            self.connection,
+            "block_detail",
+            {
+                "event_id": ids,
+                "queued_ns": lengths(blocks["queued_ns"]),
+                "dev": ints(blocks["dev"]),
+                "waiter_pid": nullable(blocks["waiter_pid"], waited),
+                "waiter_tid": nullable(blocks["waiter_tid"], waited),
+            },
+        )
+
+    def retransmits(self, tcp: Records) -> None:
+        if not len(tcp):
+            return
+        ids = self.ids.take(len(tcp))
+        op_id = self.names.op(Source.TCP, "tcp", "retransmit")
+        head = self._head(tcp, ids, Source.TCP, op_id, create=False)
+        ports = {"arg0": ints(tcp["sport"]), "arg1": ints(tcp["dport"])}
+        insert(self.connection, "event", head | ports)
+        insert(
+            self.connection,
+            "tcp_detail",
+            {
+                "event_id": ids,
+                "local_address": [_address(f, a) for f, a in zip(tcp["family"], tcp["saddr"], strict=True)],
+                "local_port": ints(tcp["sport"]),
+                "remote_address": [_address(f, a) for f, a in zip(tcp["family"], tcp["daddr"], strict=True)],
+                "remote_port": ints(tcp["dport"]),
+                "state": ints(tcp["state"]),
+                "inode": nullable(tcp["inode"], tcp["inode"] > 0),
+                "uid": ints(tcp["uid"]),
+            },
+        )
+
+    def oom_kills(self, ooms: Records) -> None:
+        if len(ooms):
+            head = self._head(
+                ooms, self.ids.take(len(ooms)), Source.HOST, self.names.host_op("oom_kill"), create=False
+            )
+            pages = {"arg0": ints(ooms["total_vm_pages"]), "arg1": ints(ooms["anon_rss_pages"])}
+            insert(self.connection, "event", head | pages)
+
+    def xids(self, xids: Records) -> None:
+        if not len(xids):
+            return
+        ids = self.ids.take(len(xids))
+        head = self._head(xids, ids, Source.HOST, self.names.host_op("xid"), create=False)
+        insert(self.connection, "event", head | {"arg0": ints(xids["code"])})
+        device = [clean(raw, 32) for raw in xids["device"].tolist()]
+        message = [clean(raw, 128) for raw in xids["message"].tolist()]
+        insert(self.connection, "xid_detail", {"event_id": ids, "device": device, "message": message})
+
+    def life(self, events: Sequence[LifeEvent]) -> None:
+        """Processes that began or ended."""
+        for number, event in zip(self.ids.take(len(events)), events, strict=True):
+            p = event.process
+            self.connection.execute(
+                "INSERT INTO event (id, node_id, source, op_id, ts_ns, pid, tid, process_id, comm_id,"
+                " cgroup_id, arg0, ret) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    number, self.node_id, int(Source.HOST), self.names.host_op(event.name), event.at_ns,
+                    p.pid, p.pid, event.process_id,
+                    self.names.string(clean(p.comm, 64)), p.cgroup_id or None, p.parent_pid,
+                    p.exit_code if event.name == "exit" else None,
+                ),
+            )  # fmt: skip
+
+
+def _argument(calls: Records, position: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The int argument at each row's own position; -1 where it has none."""
+    values = calls["args"][np.arange(len(calls)), np.maximum(position, 0)] & _ARGUMENT
+    return np.where(position >= 0, values.astype(np.int64), -1)
+
+
+def _bytes(calls: Records) -> Column:
+    known = (calls["flags"] & CallFlag.CALL_NO_BYTES == 0) & (calls["bytes"] < 2**63)
+    return nullable(calls["bytes"], known)
+
+
+def _finite(column: Column, count: int) -> Iterator[Any]:
+    return (value for value, _ in zip(column, range(count), strict=False))
+
+
+def _address(family: int, raw: NDArray[np.uint8]) -> str:
+    if family == 2:
+        return str(ipaddress.IPv4Address(raw[:4].tobytes()))
+    return str(ipaddress.IPv6Address(raw.tobytes()))

@@ -1,0 +1,151 @@
+"""SQL of users and assistants, which can read and nothing else.
+
+The connection is already read-only; on top of that an authorizer allows reading
+and nothing else, and rows, bytes, time and memory are bounded. A single function
+call cannot be interrupted from outside, so texts and patterns are kept short
+enough that none takes long.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ingero.errors import StoreError, UsageError
+from ingero.store import trouble
+from ingero.store.reader import Reader
+from ingero.units import format_bytes
+
+HEAP_BYTES = 512 << 20
+PROGRESS_STEPS = 2_000  # virtual machine steps between two looks at the time: some tens of microseconds
+
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 8 << 20,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 500,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_FUNCTIONS_DENIED = {
+    "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "eval", "zeroblob", "randomblob",
+    "sqlite_compileoption_get", "sqlite_log",
+}  # fmt: skip
+_PRAGMAS_ALLOWED = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "function_list"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one statement may cost."""
+
+    rows: int = 10_000
+    bytes: int = 64 << 20
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The answer to one statement."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+    truncated: bool  # there were more rows than the limit
+
+
+def _authorize(
+    action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+) -> int:
+    if action in _READING:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and (second or "").lower() not in _FUNCTIONS_DENIED:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_PRAGMA and (first or "").lower() in _PRAGMAS_ALLOWED:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def run(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
+    """Run exactly one reading statement of somebody else's."""
+    limits = limits or Limits()
+    if not sql.strip(" \t\r\n;"):
+        raise UsageError(
+            "there is no SQL to run", hint="For example: ingero query 'SELECT * FROM operations LIMIT 10'"
+        )
+    deadline = time.monotonic() + limits.seconds
+    with _guarded(reader.connection, deadline) as connection:
+        try:
+            return _fetch(connection.execute(sql), limits)
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            raise _explained(error, limits, time.monotonic() >= deadline) from error
+        except MemoryError as error:
+            raise StoreError(
+                f"the query needs more than {format_bytes(HEAP_BYTES)} of memory", hint=_NARROW
+            ) from error
+
+
+@contextmanager
+def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[sqlite3.Connection]:
+    before = {limit: connection.setlimit(limit, value) for limit, value in _LIMITS.items()}
+    # The heap limit holds for the process and can only become smaller; sorts larger than it go to a file.
+    connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
+    connection.execute("PRAGMA temp_store = FILE")
+    for (
+        name
+    ) in _PRAGMAS_ALLOWED:  # its first use declares a table, which the authorizer would take for a change
+        connection.execute(f"SELECT 1 FROM pragma_{name} LIMIT 0")
+    connection.set_authorizer(_authorize)
+    connection.set_progress_handler(lambda: time.monotonic() >= deadline, PROGRESS_STEPS)
+    try:
+        yield connection
+    finally:
+        connection.set_progress_handler(None, 0)
+        connection.set_authorizer(None)
+        for limit, value in before.items():
+            connection.setlimit(limit, value)
+
+
+def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
+    columns = [column[0] for column in cursor.description or ()]
+    if not columns:
+        raise UsageError("the statement returns nothing", hint="Only SELECT, WITH and EXPLAIN can be run.")
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for row in cursor:
+        if len(rows) == limits.rows or size > limits.bytes:
+            cursor.close()
+            return Rows(columns, rows, truncated=True)
+        rows.append(row)
+        size += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
+    return Rows(columns, rows, truncated=False)
+
+
+_NARROW = "Narrow it: a shorter time range, a LIMIT, fewer columns."
+_READ_ONLY = "One SELECT, WITH or EXPLAIN over the views; see `ingero query --schema`."
+_TEXTS = (
+    ("not authorized", "only reading is allowed", _READ_ONLY),
+    ("prohibited", "only reading is allowed", _READ_ONLY),
+    ("one statement", "only one statement can be run at a time", "Run the statements one by one."),
+    ("no such table", "", "`ingero query --schema` lists the views."),
+    ("no such column", "", "`ingero query --schema` lists the columns of each view."),
+)  # fmt: skip
+
+
+def _explained(error: Exception, limits: Limits, late: bool) -> StoreError | UsageError:
+    text = str(error)
+    if late and "interrupt" in text:
+        return StoreError(f"the query took longer than {limits.seconds:g} s and was stopped", hint=_NARROW)
+    if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_NOMEM:
+        return StoreError(f"the query needs more than {format_bytes(HEAP_BYTES)} of memory", hint=_NARROW)
+    if isinstance(error, sqlite3.Error) and trouble.passing(error) is not None:
+        return StoreError(f"cannot read the database: {text}", hint="Is it damaged or in use?")
+    for part, said, hint in _TEXTS:
+        if part in text:
+            return UsageError(f"{said} ({text})" if said else text, hint=hint)
+    return UsageError(f"cannot run this SQL: {text}", hint="`ingero query --schema` lists views and columns.")

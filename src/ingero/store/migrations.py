@@ -1,0 +1,87 @@
+"""How a database came to its present shape: named steps, each applied once.
+
+The names applied are kept in the database itself, each written in the same
+transaction as its step, so an interrupted upgrade goes on where it stopped.
+A name this version does not know means a newer one wrote the file: refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingero.errors import StoreVersionError
+from ingero.store.schema import BUCKET_ROWS, TABLES
+from ingero.store.trouble import not_ours
+from ingero.store.views import create_views
+
+APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    name: str
+    apply: Callable[[sqlite3.Connection], None]
+
+
+def _first_schema(connection: sqlite3.Connection) -> None:
+    for statement in (*TABLES, *create_views()):
+        connection.execute(statement)
+    connection.executemany("INSERT INTO bucket VALUES (?, ?)", BUCKET_ROWS)
+
+
+ALL: tuple[Migration, ...] = (Migration("0001-first-schema", _first_schema),)
+
+
+def applied_names(connection: sqlite3.Connection, path: Path) -> list[str]:
+    """The steps this database has seen; empty for a new file. Raises for files of others."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application == APPLICATION_ID:
+        return [row[0] for row in connection.execute("SELECT name FROM migration ORDER BY number")]
+    if application or connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+        raise not_ours(path)
+    return []
+
+
+def refuse_newer(names: Sequence[str], path: Path, known: Sequence[Migration] = ALL) -> None:
+    unknown = [name for name in names if name not in {m.name for m in known}]
+    if unknown:
+        raise StoreVersionError(
+            f"{path} was written by a newer ingero (its schema has {unknown[-1]!r})",
+            hint="Upgrade ingero on this machine, or choose another database with --db.",
+        )
+
+
+def upgrade(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration] = ALL) -> list[str]:
+    """Apply what is missing; returns the names applied now."""
+    names = applied_names(connection, path)
+    refuse_newer(names, path, steps)
+    missing = [step for step in steps if step.name not in names]
+    for step in missing:
+        _apply(connection, step, len(steps))
+    return [step.name for step in missing]
+
+
+def _apply(connection: sqlite3.Connection, step: Migration, version: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS migration"
+            " (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, applied_ns INTEGER NOT NULL)"
+        )
+        seen = connection.execute("SELECT 1 FROM migration WHERE name = ?", (step.name,)).fetchone()
+        if seen is None:  # another process may have been first
+            step.apply(connection)
+            connection.execute(
+                "INSERT INTO migration (name, applied_ns) VALUES (?, ?)", (step.name, time.time_ns())
+            )
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,154 @@
+"""Which process a PID means at an instant: PIDs are reused, rows must not mix.
+
+A process is (boot, pid, start); /proc tells the start in 10 ms ticks and the
+kernel in nanoseconds, so identity compares ticks. Calls may arrive before
+anything is known of their process: a placeholder without a start stands for it
+until it is announced. The database is the memory; what is cached here can be
+forgotten after a rollback.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.clock import Clock
+from ingero.model.window import Process
+from ingero.units import clean
+
+TICK_NS = 10_000_000  # USER_HZ is 100 on every architecture we run on
+_FOREVER = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Incarnation:
+    id: int
+    start_ns: int  # 0 in a placeholder: since ever
+    end_ns: int
+    tick: int | None
+    first_seen_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LifeEvent:
+    """A process began or ended while we watched."""
+
+    name: str  # fork, exit
+    at_ns: int
+    process_id: int
+    process: Process
+
+
+def boot_id() -> str:
+    """Names this boot of this machine: start times are only comparable within one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+class Processes:
+    def __init__(
+        self, connection: sqlite3.Connection, node_id: int, clock: Clock, boot: str, since_ns: int
+    ) -> None:
+        self._connection, self._node_id, self._clock = connection, node_id, clock
+        self._boot, self._since_ns = boot, since_ns
+        self._by_pid: dict[int, list[Incarnation]] = {}
+        self._stored: dict[int, Process] = {}
+
+    def forget(self) -> None:
+        """After a rollback: read everything from the database again."""
+        self._by_pid.clear()
+        self._stored.clear()
+
+    def announce(self, process: Process) -> LifeEvent | None:
+        """Store what is known of a process; says whether it just began or ended."""
+        tick = process.start_ns // TICK_NS
+        lives = self._lives(process.pid)
+        life = next((each for each in reversed(lives) if each.tick == tick), None)
+        began = life is None
+        if life is None:
+            life = self._identify(process, tick, lives)
+        if self._stored.get(life.id) == process:
+            return None
+        ended = process.end_ns is not None and life.end_ns == _FOREVER
+        self._save(life, process)
+        if ended:
+            return LifeEvent("exit", life.end_ns, life.id, process)
+        began = began and life.start_ns >= self._since_ns
+        return LifeEvent("fork", life.start_ns, life.id, process) if began else None
+
+    def _identify(self, process: Process, tick: int, lives: list[Incarnation]) -> Incarnation:
+        start_ns = self._clock.boot_to_wall(process.start_ns)
+        last = lives[-1] if lives else None
+        if last is not None and last.tick is None and start_ns <= last.first_seen_ns + TICK_NS:
+            last.tick, last.start_ns = tick, start_ns
+            return last
+        return self._insert(process.pid, tick, start_ns, start_ns)
+
+    def _insert(self, pid: int, tick: int | None, start_ns: int | None, seen_ns: int) -> Incarnation:
+        cursor = self._connection.execute(
+            "INSERT INTO process (node_id, pid, boot_id, start_tick, start_ns, first_seen_ns)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (self._node_id, pid, self._boot, tick, start_ns, seen_ns),
+        )
+        life = Incarnation(int(cursor.lastrowid or 0), start_ns or 0, _FOREVER, tick, seen_ns)
+        lives = self._lives(pid)
+        if not any(each.id == life.id for each in lives):
+            lives.append(life)
+            lives.sort(key=lambda each: each.start_ns or each.first_seen_ns)
+        return next(each for each in lives if each.id == life.id)
+
+    def _save(self, life: Incarnation, process: Process) -> None:
+        if process.end_ns is not None:
+            life.end_ns = self._clock.wall_ns(process.end_ns)
+        self._connection.execute(
+            "UPDATE process SET start_tick = ?, start_ns = ?, end_ns = ?, exit_code = ?, parent_pid = ?,"
+            " comm = ?, cmdline = ?, cgroup_id = ?, uid = ?, rank = ?, local_rank = ?,"
+            " world_size = ? WHERE id = ?",
+            (
+                life.tick, life.start_ns, None if life.end_ns == _FOREVER else life.end_ns, process.exit_code,
+                process.parent_pid, clean(process.comm, 64), clean(process.cmdline, 4096), process.cgroup_id,
+                process.uid, process.rank, process.local_rank, process.world_size, life.id,
+            ),
+        )  # fmt: skip
+        self._stored[life.id] = process
+
+    def _lives(self, pid: int) -> list[Incarnation]:
+        lives = self._by_pid.get(pid)
+        if lives is None:
+            rows = self._connection.execute(
+                "SELECT id, COALESCE(start_ns, 0), COALESCE(end_ns, ?), start_tick, first_seen_ns"
+                " FROM process WHERE node_id = ? AND pid = ? AND boot_id = ?"
+                " ORDER BY COALESCE(start_ns, first_seen_ns)",
+                (_FOREVER, self._node_id, pid, self._boot),
+            )
+            lives = self._by_pid[pid] = [Incarnation(*row) for row in rows]
+        return lives
+
+    def at(
+        self, pids: NDArray[np.integer], instants_ns: NDArray[np.int64], create: bool
+    ) -> NDArray[np.int64]:
+        """The process of each (pid, instant); 0 where none is known and none shall be made up."""
+        distinct, inverse = np.unique(pids, return_inverse=True)
+        found = np.zeros(len(pids), np.int64)
+        for number, pid in enumerate(distinct.tolist()):
+            rows = np.flatnonzero(inverse == number)
+            found[rows] = self._at(pid, instants_ns[rows], create and pid > 0)
+        return found
+
+    def _at(self, pid: int, instants_ns: NDArray[np.int64], create: bool) -> NDArray[np.int64]:
+        lives = self._lives(pid)
+        late_ns = int(instants_ns.max())
+        if create and (not lives or late_ns > lives[-1].end_ns + TICK_NS):
+            after_ns = lives[-1].end_ns if lives else 0
+            self._insert(pid, None, None, int(instants_ns[instants_ns > after_ns].min()))
+        if not lives:
+            return np.zeros(len(instants_ns), np.int64)
+        starts = np.array([each.start_ns or each.first_seen_ns for each in lives], np.int64)
+        at = np.maximum(np.searchsorted(starts, instants_ns, side="right") - 1, 0)
+        return np.array([each.id for each in lives], np.int64)[at]

@@ -1,0 +1,229 @@
+"""One recording in the database: opening it, and one transaction per window.
+
+Errors of SQLite pass through here, after everything of the failed transaction,
+cached numbers included, is undone. What to do about them is the writer's part.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ingero import __version__
+from ingero.clock import Clock, ClockStep
+from ingero.model.operations import Operation
+from ingero.model.window import Window
+from ingero.store import findings, location, migrations, trouble
+from ingero.store.aggregate_rows import AggregateRows
+from ingero.store.event_rows import EventRows, Ids
+from ingero.store.findings import FindingRow
+from ingero.store.names import Names, OperationTable
+from ingero.store.processes import Processes, boot_id
+from ingero.store.rollup import roll_up
+from ingero.store.schema import NODE_SHIFT
+from ingero.units import MINUTE
+
+BUSY_S = 1.0
+FOREIGN_LOSS = "unknown_operation"
+_PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",  # only takes effect before the first table
+    "journal_mode = WAL",
+    "synchronous = NORMAL",
+    "temp_store = MEMORY",
+    "cache_size = -16000",
+    "trusted_schema = OFF",
+)
+
+Loss = tuple[int, int, str, int]  # from and to (Unix epoch), reason, count
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A writing connection to a database in the present schema, made if there is none."""
+    location.prepare(path)
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            migrations.refuse_newer(migrations.applied_names(connection, path), path)
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            migrations.upgrade(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.Error as error:
+        raise trouble.opening_error(path, error) from error
+    return connection
+
+
+class Recording:
+    """What one run of the agent writes; ids of rows continue those of earlier runs."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        node: str,
+        clock: Clock,
+        operations: Sequence[Operation],
+        command: str,
+    ) -> None:
+        self.connection, self._clock = connection, clock
+        self._table, self._names = OperationTable(operations), Names(connection)
+        self._minute: int | None = None
+        self._boot, self.started_ns = boot_id(), clock.now_ns
+        with self._transaction():
+            self._begin(node, command)
+        self._processes = Processes(connection, self.node_id, clock, self._boot, self.started_ns)
+
+    def _begin(self, node: str, command: str) -> None:
+        self.connection.execute("INSERT OR IGNORE INTO node (name) VALUES (?)", (node,))
+        found = self.connection.execute("SELECT id FROM node WHERE name = ?", (node,)).fetchone()
+        self.node_id = int(found[0])
+        cursor = self.connection.execute(
+            "INSERT INTO recording (node_id, boot_id, version, command, cores, agent_pid, started_ns,"
+            " last_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                self.node_id, self._boot, __version__, command, os.cpu_count(), os.getpid(),
+                self.started_ns, self.started_ns,
+            ),
+        )  # fmt: skip
+        self.id = int(cursor.lastrowid or 0)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+
+    def store(
+        self,
+        window: Window,
+        losses: Iterable[Loss] = (),
+        steps: Iterable[ClockStep] = (),
+        found: Iterable[FindingRow] = (),
+    ) -> None:
+        """Everything of one window, or nothing."""
+        try:
+            with self._transaction():
+                self._store(window, losses, steps, found)
+        except BaseException:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        self._names.forget()
+        self._processes.forget()
+
+    def _store(
+        self, window: Window, losses: Iterable[Loss], steps: Iterable[ClockStep], found: Iterable[FindingRow]
+    ) -> None:
+        start_ns, end_ns = self._clock.wall_ns(window.start_ns), self._clock.wall_ns(window.end_ns)
+        self._turn_minute(start_ns)
+        next_seq = self.connection.execute(
+            "SELECT next_seq FROM node WHERE id = ?", (self.node_id,)
+        ).fetchone()[0]
+        ids = Ids(self.node_id << NODE_SHIFT, next_seq)
+        foreign = self._events(window, ids)
+        self._aggregates(window, start_ns, end_ns)
+        findings.save(self.connection, self.node_id, ids, found)
+        seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
+        self.save_losses([*losses, *seen, (start_ns, end_ns, FOREIGN_LOSS, foreign)])
+        self._save_steps(steps)
+        self.connection.execute(
+            "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                self.id, start_ns, end_ns, self.node_id, ids.base + next_seq, ids.base + ids.next - 1,
+                window.hits, window.agent_cpu_ns,
+            ),
+        )  # fmt: skip
+        self.connection.execute("UPDATE node SET next_seq = ? WHERE id = ?", (ids.next, self.node_id))
+        self.connection.execute(
+            "UPDATE recording SET last_ns = MAX(last_ns, ?) WHERE id = ?", (end_ns, self.id)
+        )
+
+    def _turn_minute(self, start_ns: int) -> None:
+        minute = start_ns // MINUTE
+        if minute != self._minute and self._minute is not None:
+            roll_up(self.connection, self.node_id)
+        self._minute = minute
+
+    def _events(self, window: Window, ids: Ids) -> int:
+        rows = EventRows(
+            self.connection, self.node_id, self._clock, self._names, self._processes, self._table, ids
+        )
+        lives = [event for event in map(self._processes.announce, window.processes) if event is not None]
+        rows.life(lives)
+        foreign = rows.calls(window.calls)
+        rows.waits(window.waits)
+        rows.blocks(window.blocks)
+        rows.retransmits(window.tcp)
+        rows.oom_kills(window.ooms)
+        rows.xids(window.xids)
+        return foreign
+
+    def _aggregates(self, window: Window, start_ns: int, end_ns: int) -> None:
+        rows = AggregateRows(
+            self.connection,
+            self.node_id,
+            self._clock,
+            self._names,
+            self._processes,
+            self._table,
+            start_ns,
+            end_ns,
+        )
+        rows.containers(window.containers)
+        rows.operations(window.operations)
+        rows.threads(window.threads)
+        rows.culprits(window.culprits)
+        rows.wakers(window.wakers)
+        rows.io(window.blocks)
+        rows.in_flight(window.in_flight)
+        if window.system is not None:
+            rows.system(window.system)
+
+    def save_losses(self, losses: Iterable[Loss]) -> None:
+        self.connection.executemany(
+            "INSERT INTO loss VALUES (?, ?, ?, ?, ?)",
+            [
+                (self.node_id, from_ns, to_ns, self._names.string(reason), count)
+                for from_ns, to_ns, reason, count in losses
+                if count
+            ],
+        )
+
+    def _save_steps(self, steps: Iterable[ClockStep]) -> None:
+        self.connection.executemany(
+            "INSERT INTO clock_step VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (self.node_id, self.id, self._clock.wall_ns(s.mono_ns), s.wall_ns, s.delta_ns, s.adopted)
+                for s in steps
+            ],
+        )
+
+    def end(self, losses: Iterable[Loss] = (), found: Iterable[FindingRow] = ()) -> None:
+        """The recording is complete: nothing follows."""
+        with self._transaction():
+            while roll_up(self.connection, self.node_id):
+                pass
+            self.save_losses(losses)
+            self._save_findings(found)
+            now_ns = self._clock.now_ns
+            self.connection.execute(
+                "UPDATE recording SET ended_ns = MAX(?, last_ns) WHERE id = ?", (now_ns, self.id)
+            )
+
+    def _save_findings(self, found: Iterable[FindingRow]) -> None:
+        next_seq = self.connection.execute(
+            "SELECT next_seq FROM node WHERE id = ?", (self.node_id,)
+        ).fetchone()[0]
+        ids = Ids(self.node_id << NODE_SHIFT, next_seq)
+        findings.save(self.connection, self.node_id, ids, found)
+        self.connection.execute("UPDATE node SET next_seq = ? WHERE id = ?", (ids.next, self.node_id))

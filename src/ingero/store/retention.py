@@ -1,0 +1,155 @@
+"""Keeping the database below its size: oldest detail goes first, findings last.
+
+Each call does a bounded amount of work, so that a trace never pauses for it; a
+database far above its limit shrinks over many calls. Freed pages are used again
+by new rows, and given back to the file system only while the file is too large.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingero.store.schema import NODE_SHIFT
+from ingero.units import HOUR, MINUTE
+
+ROWS_PER_CALL = 40_000
+PAGES_PER_CALL = 2_000
+_DETAIL = ("wait_detail", "block_detail", "tcp_detail", "xid_detail", "collective")
+_SECONDS = (
+    ("operation_second", "start_ns"), ("thread_second", "start_ns"), ("culprit", "start_ns"),
+    ("waker", "start_ns"), ("io_second", "start_ns"), ("system_sample", "at_ns"), ("window", "start_ns"),
+)  # fmt: skip
+_MINUTES = (
+    ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Retention:
+    """Trims one database; max_bytes 0 means no limit."""
+
+    connection: sqlite3.Connection
+    max_bytes: int
+    recording_id: int
+    node_id: int
+
+    def set_up(self) -> None:
+        """Bound the write-ahead log too: it is part of what the user sees on disk."""
+        limit = min(self.max_bytes // 10, 32 << 20) if self.max_bytes else 32 << 20
+        page_size = self._pragma("page_size")
+        self.connection.execute(f"PRAGMA journal_size_limit = {limit}")
+        self.connection.execute(f"PRAGMA wal_autocheckpoint = {max(16, min(1000, limit // page_size // 2))}")
+
+    def _pragma(self, name: str) -> int:
+        return int(self.connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def trim(self, newest_ns: int) -> int:
+        """Delete the oldest rows if the file is near its limit; returns how many went."""
+        if not self.max_bytes:
+            return 0
+        page_size, pages, free = (self._pragma(n) for n in ("page_size", "page_count", "freelist_count"))
+        deleted = 0
+        if (pages - free) * page_size > self.max_bytes * 0.80:
+            deleted = self._delete_oldest(newest_ns)
+        if pages * page_size > self.max_bytes * 0.88:
+            # It returns an empty row per page: execute() stops after the first, executescript() does not.
+            self.connection.executescript(f"PRAGMA incremental_vacuum({PAGES_PER_CALL})")
+        return deleted
+
+    def _delete_oldest(self, newest_ns: int) -> int:
+        steps: tuple[tuple[Callable[[int], int], int], ...] = (
+            (self._delete_detail, 5 * MINUTE),
+            (self._delete_seconds, HOUR),
+            (self._delete_detail, 0),
+            (self._delete_seconds, 0),
+            (self._delete_minutes, 0),
+            (self._delete_findings, 0),
+        )
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            deleted = next(filter(None, (delete(newest_ns - keep_ns) for delete, keep_ns in steps)), 0)
+            self.connection.execute("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        return deleted
+
+    def _delete_detail(self, before_ns: int) -> int:
+        for node_id, last_id in self._detail_limits(before_ns):
+            first_id = node_id << NODE_SHIFT
+            past = self.connection.execute(
+                "SELECT id FROM event WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1 OFFSET ?",
+                (first_id, last_id, ROWS_PER_CALL),
+            ).fetchone()
+            end_id = past[0] if past else last_id + 1
+            deleted = self._delete_events(first_id, end_id)
+            if deleted:
+                return deleted
+        return 0
+
+    def _delete_events(self, first_id: int, end_id: int) -> int:
+        oldest = self.connection.execute(
+            "SELECT ts_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1", (end_id,)
+        )
+        kept_from = oldest.fetchone()
+        deleted = self.connection.execute(
+            "DELETE FROM event WHERE id >= ? AND id < ?", (first_id, end_id)
+        ).rowcount
+        for table in _DETAIL:
+            self.connection.execute(
+                f"DELETE FROM {table} WHERE event_id >= ? AND event_id < ?", (first_id, end_id)
+            )
+        if kept_from:
+            self.connection.execute(
+                "DELETE FROM collective_round WHERE last_ns < ?", (kept_from[0] - MINUTE,)
+            )
+        return deleted
+
+    def _detail_limits(self, before_ns: int) -> list[tuple[int, int]]:
+        """Up to which id each node's detail is older than this: other nodes' rows are older recordings."""
+        nodes = self.connection.execute("SELECT id FROM node WHERE id <> ?", (self.node_id,)).fetchall()
+        limits = [(node, ((node + 1) << NODE_SHIFT) - 1) for (node,) in nodes]
+        window = self.connection.execute(
+            "SELECT last_id FROM window WHERE recording_id = ? AND start_ns < ?"
+            " ORDER BY start_ns DESC LIMIT 1",
+            (self.recording_id, before_ns),
+        ).fetchone()
+        if window is None:  # nothing of this recording is that old, but all of earlier ones is
+            window = self.connection.execute(
+                "SELECT first_id - 1 FROM window WHERE recording_id = ? ORDER BY start_ns LIMIT 1",
+                (self.recording_id,),
+            ).fetchone()
+        return [*limits, (self.node_id, window[0])] if window else limits
+
+    def _delete_seconds(self, before_ns: int) -> int:
+        budget = ROWS_PER_CALL // len(_SECONDS)
+        return sum(self._delete_before(table, column, before_ns, budget) for table, column in _SECONDS)
+
+    def _delete_minutes(self, before_ns: int) -> int:
+        budget = ROWS_PER_CALL // len(_MINUTES) // 4
+        return sum(self._delete_before(table, column, before_ns, budget) for table, column in _MINUTES)
+
+    def _delete_before(self, table: str, column: str, before_ns: int, budget: int) -> int:
+        past = self.connection.execute(
+            f"SELECT {column} FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT 1 OFFSET ?",
+            (before_ns, budget),
+        ).fetchone()
+        end_ns = past[0] + 1 if past else before_ns
+        unrolled = (
+            " AND id <= (SELECT rolled_id FROM node WHERE node.id = node_id)"
+            if table == "operation_second"
+            else ""
+        )
+        return self.connection.execute(
+            f"DELETE FROM {table} WHERE {column} < ?{unrolled}", (end_ns,)
+        ).rowcount
+
+    def _delete_findings(self, before_ns: int) -> int:
+        return self.connection.execute(
+            "DELETE FROM finding WHERE id IN"
+            " (SELECT id FROM finding WHERE last_ns < ? ORDER BY last_ns LIMIT 100)",
+            (before_ns,),
+        ).rowcount

@@ -1,0 +1,201 @@
+"""The tables behind the views users query.
+
+Every kind of event lives in one table, `event`, so that a GROUP BY over all of
+them is one scan and not a union; what only waits, block requests or collectives
+have is in side tables with the same id. An id is node << 48 | number on that node.
+These tables are ours to change; what scripts rely on is in views.py.
+"""
+
+from __future__ import annotations
+
+from ingero.model.window import BUCKET_NAMES
+
+NODE_SHIFT = 48
+SEQ_MASK = (1 << NODE_SHIFT) - 1
+BUCKET_COLUMNS = tuple(f"{name}_ns" for name in BUCKET_NAMES)
+_BUCKETS = ", ".join(f"{column} INTEGER NOT NULL DEFAULT 0" for column in BUCKET_COLUMNS)
+
+_SCRIPT = """
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY, value TEXT
+) WITHOUT ROWID;
+
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, next_seq INTEGER NOT NULL DEFAULT 1,
+    rolled_id INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE string (
+    id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE op (
+    id INTEGER PRIMARY KEY, source INTEGER NOT NULL, layer TEXT NOT NULL, name TEXT NOT NULL,
+    kind TEXT NOT NULL, bytes_known INTEGER NOT NULL DEFAULT 0, UNIQUE (layer, name)
+);
+
+CREATE TABLE bucket (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE recording (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, boot_id TEXT, version TEXT, command TEXT,
+    cores INTEGER, agent_pid INTEGER, started_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+    ended_ns INTEGER
+);
+
+CREATE TABLE window (
+    recording_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+    node_id INTEGER NOT NULL, first_id INTEGER NOT NULL, last_id INTEGER NOT NULL, hits INTEGER,
+    agent_cpu_ns INTEGER, PRIMARY KEY (recording_id, start_ns)
+) WITHOUT ROWID;
+
+CREATE TABLE clock_step (
+    node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL, at_ns INTEGER NOT NULL,
+    wall_ns INTEGER NOT NULL, delta_ns INTEGER NOT NULL, adopted INTEGER NOT NULL
+);
+
+CREATE TABLE process (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, pid INTEGER NOT NULL, boot_id TEXT,
+    start_tick INTEGER, start_ns INTEGER, first_seen_ns INTEGER, end_ns INTEGER, exit_code INTEGER,
+    parent_pid INTEGER, comm TEXT, cmdline TEXT, cgroup_id INTEGER, uid INTEGER, rank INTEGER,
+    local_rank INTEGER, world_size INTEGER
+);
+
+CREATE UNIQUE INDEX process_identity ON process (node_id, pid, boot_id, start_tick);
+
+CREATE TABLE container (
+    node_id INTEGER NOT NULL, cgroup_id INTEGER NOT NULL, cgroup_path TEXT, container_id TEXT, runtime TEXT,
+    pod TEXT, namespace TEXT, job TEXT, PRIMARY KEY (cgroup_id, node_id)
+) WITHOUT ROWID;
+
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, source INTEGER NOT NULL, op_id INTEGER NOT NULL,
+    ts_ns INTEGER NOT NULL, pid INTEGER, tid INTEGER, process_id INTEGER, comm_id INTEGER,
+    cgroup_id INTEGER, duration_ns INTEGER, weight INTEGER NOT NULL DEFAULT 1, flags INTEGER, why INTEGER,
+    depth INTEGER, gpu_id INTEGER, ret INTEGER, arg0 INTEGER, arg1 INTEGER, bytes INTEGER, stream INTEGER,
+    out INTEGER, direction INTEGER, stack_hash INTEGER, kernel_id INTEGER, @BUCKETS@
+);
+
+CREATE TABLE wait_detail (
+    event_id INTEGER PRIMARY KEY, bucket INTEGER NOT NULL, runqueue_ns INTEGER NOT NULL,
+    waker_kind INTEGER NOT NULL, waker_pid INTEGER, waker_tid INTEGER, waker_id INTEGER, call_op_id INTEGER,
+    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER
+);
+
+CREATE TABLE block_detail (
+    event_id INTEGER PRIMARY KEY, queued_ns INTEGER NOT NULL, dev INTEGER NOT NULL, waiter_pid INTEGER,
+    waiter_tid INTEGER
+);
+
+CREATE TABLE tcp_detail (
+    event_id INTEGER PRIMARY KEY, local_address TEXT, local_port INTEGER, remote_address TEXT,
+    remote_port INTEGER, state INTEGER, inode INTEGER, uid INTEGER
+);
+
+CREATE TABLE xid_detail (
+    event_id INTEGER PRIMARY KEY, device TEXT, message TEXT
+);
+
+CREATE TABLE collective (
+    event_id INTEGER PRIMARY KEY, comm_hash INTEGER, seq INTEGER, rank INTEGER, nranks INTEGER,
+    datatype INTEGER, reduce_op INTEGER, peer INTEGER
+);
+
+CREATE TABLE collective_round (
+    comm_hash INTEGER NOT NULL, seq INTEGER NOT NULL, op_id INTEGER NOT NULL, nranks INTEGER NOT NULL,
+    seen INTEGER NOT NULL, rank_sum INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+    PRIMARY KEY (comm_hash, seq, op_id)
+) WITHOUT ROWID;
+
+CREATE INDEX collective_round_last ON collective_round (last_ns);
+
+CREATE TABLE operation_second (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL,
+    op_id INTEGER NOT NULL, caller INTEGER NOT NULL, start_ns INTEGER NOT NULL, count INTEGER NOT NULL,
+    exact INTEGER NOT NULL DEFAULT 1, count_error INTEGER NOT NULL DEFAULT 0, sum_ns INTEGER NOT NULL,
+    min_ns INTEGER, max_ns INTEGER, p50_ns INTEGER, p95_ns INTEGER, p99_ns INTEGER, bytes INTEGER,
+    errors INTEGER NOT NULL, recorded INTEGER NOT NULL, dropped INTEGER NOT NULL, slots BLOB NOT NULL,
+    @BUCKETS@
+);
+
+CREATE INDEX operation_second_start ON operation_second (start_ns);
+
+CREATE TABLE operation_minute (
+    start_ns INTEGER NOT NULL, node_id INTEGER NOT NULL, process_id INTEGER NOT NULL,
+    op_id INTEGER NOT NULL, caller INTEGER NOT NULL, pid INTEGER NOT NULL, count INTEGER NOT NULL,
+    exact INTEGER NOT NULL, count_error INTEGER NOT NULL, sum_ns INTEGER NOT NULL, min_ns INTEGER,
+    max_ns INTEGER, bytes INTEGER, errors INTEGER NOT NULL, slots BLOB NOT NULL,
+    PRIMARY KEY (start_ns, node_id, process_id, op_id, caller)
+) WITHOUT ROWID;
+
+CREATE TABLE thread_second (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL,
+    tid INTEGER NOT NULL, comm_id INTEGER, start_ns INTEGER NOT NULL, feeder INTEGER NOT NULL,
+    throttled_ns INTEGER NOT NULL, voluntary_switches INTEGER NOT NULL,
+    involuntary_switches INTEGER NOT NULL, major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
+    @BUCKETS@
+);
+
+CREATE INDEX thread_second_start ON thread_second (start_ns);
+
+CREATE TABLE culprit (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL,
+    victim_pid INTEGER NOT NULL, victim_tid INTEGER NOT NULL, pid INTEGER, comm_id INTEGER,
+    bucket INTEGER NOT NULL, throttled INTEGER NOT NULL, ns INTEGER NOT NULL, count INTEGER NOT NULL
+);
+
+CREATE INDEX culprit_start ON culprit (start_ns);
+
+CREATE TABLE waker (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, pid INTEGER NOT NULL,
+    tid INTEGER NOT NULL, waker_pid INTEGER, waker_tid INTEGER, kind INTEGER NOT NULL, comm_id INTEGER,
+    bucket INTEGER NOT NULL, ns INTEGER NOT NULL, count INTEGER NOT NULL
+);
+
+CREATE INDEX waker_start ON waker (start_ns);
+
+CREATE TABLE io_second (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, process_id INTEGER,
+    pid INTEGER, comm_id INTEGER, op_id INTEGER NOT NULL, dev INTEGER NOT NULL, count INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, ns INTEGER NOT NULL, max_ns INTEGER NOT NULL
+);
+
+CREATE INDEX io_second_start ON io_second (start_ns);
+
+CREATE TABLE system_sample (
+    node_id INTEGER NOT NULL, at_ns INTEGER NOT NULL, cpu_share REAL, memory_share REAL,
+    memory_available_bytes INTEGER, load1 REAL, cores INTEGER, swap_bytes INTEGER, psi_cpu_some REAL,
+    psi_memory_some REAL, psi_io_some REAL, PRIMARY KEY (at_ns, node_id)
+) WITHOUT ROWID;
+
+CREATE TABLE in_flight (
+    node_id INTEGER NOT NULL, tid INTEGER NOT NULL, since_ns INTEGER NOT NULL,
+    op_id INTEGER NOT NULL DEFAULT 0, process_id INTEGER, pid INTEGER NOT NULL, comm_id INTEGER,
+    bucket INTEGER NOT NULL, bucket_ns INTEGER NOT NULL, syscall INTEGER, before_attach INTEGER NOT NULL,
+    first_seen_ns INTEGER NOT NULL, last_seen_ns INTEGER NOT NULL,
+    PRIMARY KEY (node_id, tid, since_ns, op_id)
+) WITHOUT ROWID;
+
+CREATE TABLE loss (
+    node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
+    reason_id INTEGER NOT NULL, count INTEGER NOT NULL
+);
+
+CREATE TABLE finding (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL,
+    severity TEXT NOT NULL, title TEXT NOT NULL, first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+    confidence REAL, pid INTEGER, tid INTEGER, op TEXT, excess_ns INTEGER, wall_share REAL,
+    explained_share REAL, source_file TEXT, source_line INTEGER, source_function TEXT, json TEXT NOT NULL,
+    UNIQUE (node_id, key)
+);
+
+CREATE TABLE stack_frame (
+    stack_hash INTEGER NOT NULL, depth INTEGER NOT NULL, kind TEXT NOT NULL, function TEXT, file TEXT,
+    line INTEGER, module TEXT, PRIMARY KEY (stack_hash, depth)
+) WITHOUT ROWID
+"""
+
+TABLES = tuple(part.strip().replace("@BUCKETS@", _BUCKETS) for part in _SCRIPT.split(";\n"))
+
+BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

@@ -1,0 +1,146 @@
+"""The views scripts rely on: names, columns and their order are a contract.
+
+Plain SQL only, so that they work in the sqlite3 shell too. Everything is joined
+with LEFT JOIN on a primary key: SQLite then drops each join whose columns a query
+does not use, and keeps `event` as the outer loop.
+"""
+
+from __future__ import annotations
+
+from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
+
+_ID = f"n.name || ':' || (e.id & {SEQ_MASK})"
+_CALLER = "CASE WHEN e.flags & 2 THEN 'runtime' WHEN e.flags & 4 THEN 'direct' END"
+_DIRECTION = (
+    "CASE e.direction WHEN 0 THEN 'HtoH' WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 3 THEN 'DtoD' END"
+)
+_DATATYPES = (
+    "int8", "uint8", "int32", "uint32", "int64", "uint64",
+    "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
+)  # fmt: skip
+_REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
+_IRQ_CASES = "WHEN 2 THEN 'irq:timer' WHEN 3 THEN 'irq:block' WHEN 4 THEN 'irq:net' WHEN 5 THEN 'irq:other'"
+
+
+def _named(column: str, names: tuple[str, ...]) -> str:
+    cases = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(names))
+    return f"CASE {column} {cases} END"
+
+
+def _bucket_ns(table: str) -> str:
+    cases = " ".join(f"WHEN {number} THEN {table}.{name}" for number, name in enumerate(BUCKET_COLUMNS))
+    return f"CASE b.id {cases} END"
+
+
+_CALL_COLUMNS = f"""
+    {_ID} AS id, n.name AS node, e.ts_ns AS timestamp_ns, e.pid AS pid, e.tid AS tid, e.gpu_id AS gpu_id,
+    o.layer AS layer, o.name AS op, {_CALLER} AS caller, k.text AS kernel_name,
+    e.duration_ns AS duration_ns, e.bytes AS bytes, {_DIRECTION} AS direction, e.stream AS stream,
+    e.ret AS ret, e.cgroup_id AS cgroup_id, e.stack_hash AS stack_hash, e.weight AS weight
+    FROM event e
+    LEFT JOIN node n ON n.id = e.node_id
+    LEFT JOIN op o ON o.id = e.op_id
+    LEFT JOIN string k ON k.id = e.kernel_id"""
+
+VIEWS = {
+    "events": f"""
+        SELECT {_ID} AS id, n.name AS node, e.ts_ns AS timestamp, e.pid AS pid, e.tid AS tid, s.text AS comm,
+            e.source AS source, o.name AS op, e.duration_ns AS duration, e.gpu_id AS gpu_id,
+            COALESCE(e.bytes, e.arg0) AS arg0, e.arg1 AS arg1, e.ret AS ret_code,
+            e.stack_hash AS stack_hash, e.cgroup_id AS cgroup_id, p.rank AS rank,
+            p.local_rank AS local_rank, p.world_size AS world_size, e.weight AS weight
+        FROM event e
+        LEFT JOIN node n ON n.id = e.node_id
+        LEFT JOIN op o ON o.id = e.op_id
+        LEFT JOIN string s ON s.id = e.comm_id
+        LEFT JOIN process p ON p.id = e.process_id""",
+    "cuda_events": f"""
+        SELECT {_CALL_COLUMNS}
+        WHERE e.source IN (1, 4, 8)""",
+    "calls": f"""
+        SELECT {_CALL_COLUMNS}
+        WHERE e.source IN (1, 4, 8, 9) AND e.flags & 1 = 0""",
+    "nccl_events": f"""
+        SELECT {_ID} AS id, n.name AS node, e.ts_ns AS timestamp_ns, e.pid AS pid, e.tid AS tid, o.name AS op,
+            CASE WHEN c.comm_hash IS NOT NULL THEN printf('%016x', c.comm_hash) END AS comm_hash,
+            c.seq AS seq, c.rank AS rank, c.nranks AS nranks, e.bytes AS bytes,
+            {_named("c.datatype", _DATATYPES)} AS datatype, {_named("c.reduce_op", _REDUCE_OPS)} AS reduce_op,
+            c.peer AS peer, e.duration_ns AS duration_ns,
+            -- ranks 0 to n-1, each once: only then is the last arrival known
+            CASE WHEN r.seen = r.nranks AND r.rank_sum = r.nranks * (r.nranks - 1) / 2 AND c.peer IS NULL
+                THEN r.last_ns - e.ts_ns END AS wait_ns,
+            e.cgroup_id AS cgroup_id
+        FROM collective c
+        CROSS JOIN event e ON e.id = c.event_id
+        LEFT JOIN node n ON n.id = e.node_id
+        LEFT JOIN op o ON o.id = e.op_id
+        LEFT JOIN collective_round r ON r.comm_hash = c.comm_hash AND r.seq = c.seq AND r.op_id = e.op_id""",
+    "containers": """
+        SELECT c.cgroup_id AS cgroup_id, n.name AS node, c.container_id AS container_id, c.runtime AS runtime,
+            c.pod AS pod, c.namespace AS namespace, c.job AS job
+        FROM container c
+        LEFT JOIN node n ON n.id = c.node_id""",
+    "operations": """
+        SELECT n.name AS node, t.pid AS pid, o.layer AS layer, o.name AS op,
+            CASE t.caller WHEN 1 THEN 'runtime' WHEN 2 THEN 'direct' END AS caller,
+            t.start_ns AS bucket_start_ns, t.count AS count, t.exact AS exact, t.count_error AS count_error,
+            t.sum_ns AS sum_ns, t.min_ns AS min_ns, t.max_ns AS max_ns, t.p50_ns AS p50_ns,
+            t.p95_ns AS p95_ns, t.p99_ns AS p99_ns, t.bytes AS bytes
+        FROM operation_second t
+        LEFT JOIN node n ON n.id = t.node_id
+        LEFT JOIN op o ON o.id = t.op_id""",
+    "thread_time": f"""
+        SELECT n.name AS node, t.pid AS pid, t.tid AS tid, s.text AS comm, t.start_ns AS bucket_start_ns,
+            b.name AS bucket, {_bucket_ns("t")} AS ns
+        FROM thread_second t
+        CROSS JOIN bucket b
+        LEFT JOIN node n ON n.id = t.node_id
+        LEFT JOIN string s ON s.id = t.comm_id
+        WHERE {_bucket_ns("t")} > 0""",
+    "call_time": f"""
+        SELECT {_ID} AS id, b.name AS bucket, {_bucket_ns("e")} AS ns
+        FROM event e
+        CROSS JOIN bucket b
+        LEFT JOIN node n ON n.id = e.node_id
+        WHERE e.source IN (1, 4, 8, 9) AND {_bucket_ns("e")} > 0""",
+    "culprits": """
+        SELECT n.name AS node, c.victim_pid AS victim_pid, c.victim_tid AS victim_tid, c.pid AS pid,
+            s.text AS comm, b.name AS bucket, c.start_ns AS bucket_start_ns, c.ns AS ns, c.count AS count
+        FROM culprit c
+        LEFT JOIN node n ON n.id = c.node_id
+        LEFT JOIN string s ON s.id = c.comm_id
+        LEFT JOIN bucket b ON b.id = c.bucket""",
+    "wakers": f"""
+        SELECT n.name AS node, w.pid AS pid, w.tid AS tid, w.waker_pid AS waker_pid, w.waker_tid AS waker_tid,
+            CASE w.kind {_IRQ_CASES} ELSE s.text END AS waker, w.start_ns AS bucket_start_ns, w.ns AS ns,
+            w.count AS count
+        FROM waker w
+        LEFT JOIN node n ON n.id = w.node_id
+        LEFT JOIN string s ON s.id = w.comm_id""",
+    "findings": f"""
+        SELECT {_ID} AS id, n.name AS node, e.kind AS kind, e.severity AS severity, e.title AS title,
+            e.first_ns AS first_ns, e.last_ns AS last_ns, e.confidence AS confidence, e.pid AS pid,
+            e.tid AS tid, e.op AS op, e.excess_ns AS excess_ns, e.wall_share AS wall_share,
+            e.explained_share AS explained_share, e.source_file AS source_file,
+            e.source_line AS source_line, e.source_function AS source_function, e.json AS json
+        FROM finding e
+        LEFT JOIN node n ON n.id = e.node_id""",
+    "losses": """
+        SELECT n.name AS node, l.start_ns AS start_ns, l.end_ns AS end_ns, s.text AS reason, l.count AS count
+        FROM loss l
+        LEFT JOIN node n ON n.id = l.node_id
+        LEFT JOIN string s ON s.id = l.reason_id""",
+    "processes": """
+        SELECT n.name AS node, p.pid AS pid, p.start_ns AS start_ns, p.end_ns AS end_ns, p.comm AS comm,
+            p.cmdline AS cmdline, p.cgroup_id AS cgroup_id, p.rank AS rank, p.local_rank AS local_rank,
+            p.world_size AS world_size, p.uid AS uid
+        FROM process p
+        LEFT JOIN node n ON n.id = p.node_id""",
+    "stacks": """
+        SELECT stack_hash, depth, kind, function, file, line, module
+        FROM stack_frame""",
+}
+
+
+def create_views() -> list[str]:
+    return [f"CREATE VIEW {name} AS {select}" for name, select in VIEWS.items()]

@@ -1,0 +1,155 @@
+"""The one writer of a recording, which no trouble of the disk can stop.
+
+A window that cannot be stored waits in a short backlog, the status says what is
+wrong, and what had to be given up is counted and stored as a loss once writing
+works again. Only opening the database raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ingero.clock import Clock
+from ingero.model.operations import Operation
+from ingero.model.window import Window
+from ingero.store import trouble
+from ingero.store.findings import FindingRow
+from ingero.store.recording import Loss, Recording, connect
+from ingero.store.retention import Retention
+from ingero.units import clean
+
+BACKLOG_WINDOWS = 30
+BACKLOG_BYTES = 64 << 20
+BACKLOG_LOSS = "store_backlog"
+_ARRAYS = (
+    "calls", "waits", "blocks", "tcp", "ooms", "xids",
+    "operations", "threads", "culprits", "wakers", "in_flight",
+)  # fmt: skip
+
+
+class Writer:
+    """Writes one recording of one node. Used by one thread at a time."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        node: str,
+        clock: Clock,
+        operations: Sequence[Operation],
+        max_bytes: int = 0,
+        *,
+        command: str = "",
+    ) -> None:
+        self.path = Path(path)
+        self.status = ""  # what is wrong now, in words; empty when all is well
+        self.dropped: Counter[str] = Counter()  # rows given up, by reason
+        self._clock = clock
+        self._backlog: deque[Window] = deque()
+        self._losses: list[Loss] = []
+        self._findings: dict[str, FindingRow] = {}
+        self._steps_saved = 0
+        self._connection = connect(self.path)
+        self._file = self._identity()
+        try:
+            self._recording = Recording(
+                self._connection, clean(node, 255) or "localhost", clock, operations, clean(command, 4096)
+            )
+            self._retention = Retention(
+                self._connection, max_bytes, self._recording.id, self._recording.node_id
+            )
+            self._retention.set_up()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise trouble.opening_error(self.path, error) from error
+
+    @property
+    def recording_id(self) -> int:
+        return self._recording.id
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            at = self.path.stat()
+        except OSError:
+            return None
+        return at.st_dev, at.st_ino
+
+    def save_findings(self, found: Iterable[FindingRow]) -> None:
+        """Stored with the next window; the same key again replaces the earlier one."""
+        self._findings.update((row.key, row) for row in found)
+
+    def write(self, window: Window) -> str:
+        """Store a window, and those that waited before it; returns the status."""
+        self._backlog.append(window)
+        self.status = self._attempt(self._drain)
+        if self.status:
+            self._shorten_backlog()
+        return self.status
+
+    def _attempt(self, work: Callable[[], None]) -> str:
+        if self._identity() != self._file:
+            return "the database file was removed or replaced while recording"
+        try:
+            work()
+        except sqlite3.Error as error:
+            status = trouble.passing(error)
+            if status is None:
+                raise
+            return status
+        return ""
+
+    def _drain(self) -> None:
+        while self._backlog:
+            window = self._backlog[0]
+            steps = self._clock.steps
+            self._recording.store(window, self._losses, steps[self._steps_saved :], self._findings.values())
+            self._backlog.popleft()
+            self._losses.clear()
+            self._findings.clear()
+            self._steps_saved = len(steps)
+            self._retention.trim(self._clock.wall_ns(window.end_ns))
+
+    def _shorten_backlog(self) -> None:
+        while len(self._backlog) > BACKLOG_WINDOWS or sum(map(_size_bytes, self._backlog)) > BACKLOG_BYTES:
+            self._give_up(self._backlog.popleft())
+
+    def _give_up(self, window: Window) -> None:
+        rows = _row_count(window)
+        self.dropped[BACKLOG_LOSS] += rows
+        from_ns, to_ns = self._clock.wall_ns(window.start_ns), self._clock.wall_ns(window.end_ns)
+        # Losses the window itself carried must not be lost with it.
+        self._losses.extend((from_ns, to_ns, reason, count) for reason, count in window.losses.items())
+        last = self._losses[-1] if self._losses else None
+        self._losses.append((from_ns, to_ns, BACKLOG_LOSS, rows))
+        if last is not None and last[2] == BACKLOG_LOSS and last[1] >= from_ns:
+            self._losses[-2:] = [(last[0], to_ns, BACKLOG_LOSS, last[3] + rows)]
+
+    def close(self) -> str:
+        """Store what is left and mark the recording complete; returns the status."""
+        if self._backlog:
+            self.status = self._attempt(self._drain)
+        while self._backlog:
+            self._give_up(self._backlog.popleft())
+        ended = self._attempt(lambda: self._recording.end(self._losses, self._findings.values()))
+        self.status = self.status or ended
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._connection.close()
+        return self.status
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _row_count(window: Window) -> int:
+    return sum(len(getattr(window, name)) for name in _ARRAYS)
+
+
+def _size_bytes(window: Window) -> int:
+    return sum(int(getattr(window, name).nbytes) for name in _ARRAYS)

@@ -1,0 +1,104 @@
+"""The driver and its cards, with and without NVML."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from ingero.discover.gpus import Gpu, driver_version, find_gpus
+
+VERSION = """\
+NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 24 22:57:45 UTC 2024
+GCC version:  gcc version 12.2.0
+"""
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder)\n"
+INFORMATION = """\
+Model: \t\t NVIDIA H200
+IRQ:   \t\t 65
+GPU UUID: \t GPU-1c7a9b1e-0000-0000-0000-000000000000
+Bus Type: \t PCIe
+Bus Location: \t 0000:19:00.0
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Path:
+    (tmp_path / "version").write_text(OPEN)
+    card = tmp_path / "gpus" / "0000:19:00.0"
+    card.mkdir(parents=True)
+    (card / "information").write_text(INFORMATION)
+    return tmp_path
+
+
+@pytest.fixture
+def without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+
+
+@pytest.mark.parametrize("text, version", [(VERSION, "535.161.08"), (OPEN, "580.65.06"), ("rubbish", None)])
+def test_the_version_is_read_from_both_kinds_of_driver(
+    tmp_path: Path, text: str, version: str | None
+) -> None:
+    (tmp_path / "version").write_text(text)
+    assert driver_version(tmp_path) == version
+
+
+@pytest.mark.usefixtures("without_nvml")
+def test_without_nvml_the_kernel_module_lists_the_cards(driver: Path) -> None:
+    report = find_gpus(driver)
+    assert (report.driver, report.source) == ("580.65.06", "proc")
+    assert report.gpus == [Gpu(0, "NVIDIA H200", "GPU-1c7a9b1e-0000-0000-0000-000000000000", "0000:19:00.0")]
+    assert "not installed" in report.problem
+
+
+@pytest.mark.usefixtures("without_nvml")
+def test_without_driver_there_is_nothing_and_it_says_why(tmp_path: Path) -> None:
+    report = find_gpus(tmp_path)
+    assert (report.driver, report.gpus, report.source) == (None, [], "none")
+    assert report.problem
+
+
+def test_nvml_that_finds_no_driver_is_not_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NVMLError(Exception):
+        pass
+
+    def no_driver() -> None:
+        raise NVMLError("Driver Not Loaded")
+
+    module = ModuleType("pynvml")
+    module.__dict__.update(nvmlInit=no_driver, NVMLError=NVMLError)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    assert find_gpus(tmp_path).problem == "NVML: Driver Not Loaded"
+
+
+def test_nvml_lists_cards_and_a_card_without_own_memory_is_kept(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NVMLError(Exception):
+        pass
+
+    def memory(device: int) -> SimpleNamespace:
+        if device:
+            raise NVMLError("Not Supported")
+        return SimpleNamespace(total=1 << 37)
+
+    module = ModuleType("pynvml")
+    module.__dict__.update(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 2,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetPciInfo=lambda device: SimpleNamespace(busId=b"00000000:19:00.0"),
+        nvmlDeviceGetName=lambda device: "card",
+        nvmlDeviceGetUUID=lambda device: f"GPU-{device}",
+        nvmlDeviceGetMemoryInfo=memory,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    report = find_gpus(driver)
+    assert report.source == "nvml"
+    assert [gpu.memory_bytes for gpu in report.gpus] == [1 << 37, None]
+    assert report.gpus[0].bus_id == "00000000:19:00.0"

@@ -1,0 +1,134 @@
+"""Windows added up into the live view."""
+
+import numpy as np
+import pytest
+
+from ingero.model import histogram, layout
+from ingero.model.layout import Bucket
+from ingero.model.operations import Operation
+from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
+from ingero.scenarios import synthetic
+from ingero.serve.answers import live
+from ingero.serve.answers.live import LiveTotals
+
+LAUNCH = Operation(1, "cuLaunchKernel", "driver", "launch")
+SECOND = 1_000_000_000
+
+
+def calls(pid: int, *took_ns: int, op: int = 1, errors: int = 0) -> np.ndarray:
+    row = np.zeros(1, OPERATION)
+    row["pid"], row["op"], row["count"], row["errors"] = pid, op, len(took_ns), errors
+    row["sum_ns"], row["max_ns"] = sum(took_ns), max(took_ns)
+    row["slots"][0] = np.bincount(histogram.slot_of(np.array(took_ns)), minlength=histogram.SLOTS)
+    return row
+
+
+def thread(pid: int, tid: int, feeder: bool = True, **buckets: int) -> np.ndarray:
+    row = np.zeros(1, THREAD_TIME)
+    row["pid"], row["tid"], row["feeder"], row["comm"] = pid, tid, feeder, b"python3"
+    for name, ns in buckets.items():
+        row["ns"][0][Bucket[name.upper()]] = ns
+    return row
+
+
+def window(second: int = 0, **parts: object) -> Window:
+    return Window(second * SECOND, (second + 1) * SECOND, **parts)  # type: ignore[arg-type]
+
+
+def test_counts_and_times_add_up_over_windows_and_processes() -> None:
+    totals = LiveTotals([LAUNCH], "n1")
+    totals.add(window(0, operations=calls(7, 5_000, 6_000), threads=thread(7, 7, cuda_cpu=SECOND)))
+    totals.add(window(1, operations=calls(8, 5_000, 90_000, errors=1)))
+    view = totals.view(now_ns=5, elapsed_ns=2 * SECOND)
+    (row,) = view.operations
+    assert (row.op, row.count, row.max_ns, row.errors) == ("cuLaunchKernel", 4, 90_000, 1)
+    assert row.wall_share == pytest.approx(106_000 / SECOND)
+    assert {process.pid for process in view.processes} == {7, 8}
+    assert (view.events, view.events_per_s) == (4, 2.0)
+
+
+def test_a_process_has_the_time_of_its_feeding_threads_and_it_sums_up() -> None:
+    totals = LiveTotals([LAUNCH])
+    threads = [
+        thread(7, 7, gpu_wait=600_000_000, runqueue=400_000_000),
+        thread(7, 9, host_cpu=SECOND),
+        thread(7, 8, feeder=False, sleep=SECOND),
+    ]
+    totals.add(window(threads=np.concatenate(threads)))
+    (process,) = totals.view(0, SECOND).processes
+    assert process.time_ns == {"host_cpu": SECOND, "runqueue": 400_000_000, "gpu_wait": 600_000_000}
+    assert process.threads_ns == sum(process.time_ns.values()) == 2 * SECOND
+    assert process.wall_ns == SECOND
+    assert [row.feeder for row in process.threads] == [True, False, True]
+
+
+def test_a_reused_pid_is_another_process() -> None:
+    totals = LiveTotals([LAUNCH])
+    first, second = (Process(7, start, name, "", 1, 0) for start, name in ((10, "old"), (20, "new")))
+    totals.add(window(0, processes=[first], operations=calls(7, 5_000, 5_000, 5_000)))
+    totals.add(window(1, processes=[second], operations=calls(7, 5_000)))
+    view = totals.view(0, 2 * SECOND)
+    assert [(row.comm, row.operations[0].count) for row in view.processes] == [("new", 1)]
+    assert view.operations[0].count == 4
+
+
+def test_many_short_processes_are_forgotten_but_not_their_calls() -> None:
+    totals = LiveTotals([LAUNCH])
+    for pid in range(1, 1001):
+        totals.add(window(operations=calls(pid, 5_000)))
+    view = totals.view(0, SECOND)
+    assert view.operations[0].count == 1000
+    assert len(view.processes) == live.SHOWN_PROCESSES
+    assert len(totals._processes) == live.PROCESSES
+
+
+def test_only_calls_in_flight_for_a_second_are_listed_longest_first() -> None:
+    rows = np.zeros(3, layout.THREAD_TOTALS)
+    rows["now_ns"], rows["call_start_ns"] = 10 * SECOND, (9 * SECOND + 1, 8 * SECOND, 2 * SECOND)
+    rows["call_op"], rows["open_bucket"] = (1, 1, 99), Bucket.GPU_WAIT
+    rows["h"]["comm"] = b"\x1b[2Jpython3"
+    totals = LiveTotals([LAUNCH])
+    totals.add(window(in_flight=rows))
+    found = totals.view(0, SECOND).in_flight
+    assert [(call.op, call.duration_ns) for call in found] == [
+        ("operation 99", 8 * SECOND),
+        ("cuLaunchKernel", 2 * SECOND),
+    ]
+    assert found[0].comm == "python3"
+    assert found[0].bucket == "gpu_wait"
+
+
+def test_losses_are_kept_with_their_share() -> None:
+    totals = LiveTotals([LAUNCH])
+    totals.add(window(operations=calls(7, *[5_000] * 90), losses={"ring_call": 4}))
+    totals.add(window(1, losses={"ring_call": 6}))
+    view = totals.view(0, 2 * SECOND)
+    assert view.losses == {"ring_call": 10}
+    assert view.lost_share == 0.1
+
+
+def test_a_long_tail_is_flagged_and_a_wide_but_even_one_is_not() -> None:
+    totals = LiveTotals([LAUNCH, Operation(2, "cudaMalloc", "runtime", "alloc")])
+    operations = [calls(7, *[10_000] * 50, 20_000), calls(7, *[100_000] * 30, 8_000_000, op=2)]
+    totals.add(window(operations=np.concatenate(operations)))
+    assert {row.op: row.flags for row in totals.view(0, SECOND).operations} == {
+        "cuLaunchKernel": (),
+        "cudaMalloc": ("p99",),
+    }
+
+
+def test_the_made_up_job_is_consistent_and_names_its_culprits() -> None:
+    totals = LiveTotals(synthetic.OPERATIONS)
+    for _, each in synthetic.windows(7, 0):
+        assert (each.threads["ns"].sum(axis=1) == SECOND).all()
+        assert (each.calls["split"].sum(axis=1) == each.calls["duration_ns"]).all()
+        assert (each.operations["split"].sum(axis=1) == each.operations["sum_ns"]).all()
+        assert (each.operations["slots"].sum(axis=1) == each.operations["count"]).all()
+        assert (each.calls["h"]["start_ns"] + each.calls["duration_ns"] <= each.end_ns).all()
+        totals.add(each)
+    view = totals.view(0, 20 * SECOND)
+    waiting = next(row for row in view.host if row.bucket == "runqueue")
+    assert waiting.who[0] == "stress-ng-cpu 5190"
+    assert waiting.share == pytest.approx(0.178, abs=0.02)
+    assert view.processes[0].culprits[0][0] == "stress-ng-cpu 5190"
+    assert sum(row.share for row in view.host) == pytest.approx(1)

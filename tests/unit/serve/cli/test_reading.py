@@ -1,0 +1,194 @@
+"""query, check, version, demo and schema, on a recording the demo makes."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ingero.errors import KernelError
+from ingero.model.checks import Check
+from ingero.serve.answers import schemas
+from ingero.serve.answers.checks import asked
+from ingero.serve.answers.query import distinct
+from ingero.serve.cli import output
+from ingero.serve.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("demo") / "demo.db"
+    assert main(["demo", "--no-tui", "--speed", "10000", "-d", str(path)]) == 0
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_the_demo_shows_its_job_and_leaves_a_private_recording(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("INGERO_DB", raising=False)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    text = said(capsys, "demo", "--no-tui", "--speed", "10000")
+    path = tmp_path / ".ingero/demo.db"
+    for part in ("Target: PID 4821", "cuLaunchKernel", "47,360", "stress-ng-cpu", f"ingero query -d {path}"):
+        assert part in text, part
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert said(capsys, "demo", "--no-tui", "--speed", "10000") != ""
+    counted = json.loads(said(capsys, "query", "-d", str(path), "--json", "SELECT count(*) AS n FROM losses"))
+    assert counted["rows"] == [{"n": 0}]
+
+
+def test_the_same_seed_gives_the_same_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def lines(seed: str) -> list[tuple[str, int]]:
+        text = said(capsys, "demo", "--json", "--speed", "10000", "--seed", seed, "-d", str(tmp_path / seed))
+        return [(line["op"], line["duration"]) for line in map(json.loads, text.splitlines())]
+
+    assert lines("3") == lines("3")
+    assert lines("3") != lines("4")
+
+
+def test_statistics_agree_with_the_stream(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    answer = json.loads(said(capsys, "query", "-d", str(recording), "--json"))
+    by_name = {row["op"]: row for row in answer["operations"]}
+    assert by_name["cuLaunchKernel"]["count"] == 47_360
+    assert by_name["cuLaunchKernel"]["exact"] is True
+    assert by_name["cudaMemcpyAsync"]["bytes"] == 592 * (8 << 20)
+    assert answer["counted_from"] == "recording"
+    text = said(capsys, "query", "-d", str(recording))
+    assert "│ cuLaunchKernel │ 47,360 │" in text
+
+
+def test_filters_choose(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    db = ["query", "-d", str(recording), "--json"]
+    assert json.loads(said(capsys, *db, "--pid", "1"))["operations"] == []
+    only = json.loads(
+        said(capsys, *db, "--op", "cudaMalloc", "--pod", "nightly-retraining-0", "--namespace", "ml")
+    )
+    assert [row["op"] for row in only["operations"]] == ["cudaMalloc"]
+    late = json.loads(said(capsys, *db, "--since", "3s"))
+    assert 0 < late["operations"][0]["count"] < 296
+
+
+def test_sql_prints_columns_csv_and_json(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    sql = "SELECT comm, pid, sum(ns) AS ns FROM culprits GROUP BY pid ORDER BY pid"
+    lines = said(capsys, "query", "-d", str(recording), sql).splitlines()
+    assert lines[0].split() == ["comm", "pid", "ns"]
+    assert lines[2].split()[:2] == ["stress-ng-cpu", "5190"]
+    rows = list(
+        csv.DictReader(io.StringIO(said(capsys, "query", "-d", str(recording), "--format", "csv", sql)))
+    )
+    assert [row["pid"] for row in rows] == ["5190", "5191"]
+    found = json.loads(said(capsys, "query", "-d", str(recording), "--format", "json", sql))
+    assert found["rows"][0]["comm"] == "stress-ng-cpu"
+
+
+def test_a_limit_is_said_on_stderr(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    assert main(["query", "-d", str(recording), "--limit", "2", "SELECT * FROM events"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 4
+    assert "Only the first 2 rows" in err
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    assert main(["query", "-d", str(recording), "--format", "parquet", "SELECT 1"]) == 2
+    assert "pip install pyarrow" in capsys.readouterr().err
+
+
+def test_what_a_hostile_row_holds_stays_text(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    sql = "SELECT char(27) || '[2J' || char(155) || char(8238) || 'x' AS a, 1 AS a, x'00ff' AS b"
+    for form in ("table", "json"):
+        text = said(capsys, "query", "-d", str(recording), "--format", form, sql)
+        assert not {"\x1b", "\x9b", "\u202e"} & set(text)
+    found = json.loads(text)
+    assert found["columns"] == ["a", "a_2", "b"]
+    assert found["rows"][0] == {"a": "\x1b[2J\x9b\u202ex", "a_2": 1, "b": "00ff"}
+
+
+def test_a_name_that_comes_twice_gets_a_number() -> None:
+    assert distinct(["a", "a", "a_2", "a"]) == ["a", "a_2", "a_2_2", "a_3"]
+
+
+def test_every_schema_holds_for_real_output(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    db = ["-d", str(recording)]
+    outputs = {
+        "check": said(capsys, "check", "--json"),
+        "query": said(capsys, "query", *db, "--json"),
+        "query-sql": said(capsys, "query", *db, "--json", "SELECT * FROM events LIMIT 3"),
+        "query-schema": said(capsys, "query", "--schema", "--json"),
+        "version": said(capsys, "version", "--json"),
+    }
+    for name, text in outputs.items():
+        msgspec.json.decode(text, type=schemas.ANSWERS[name][1])
+    assert set(outputs) | {"trace"} == set(schemas.ANSWERS)
+
+
+def test_every_line_of_json_holds_to_the_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    text = said(capsys, "demo", "--json", "--speed", "10000", "-d", str(tmp_path / "d.db"))
+    lines = [msgspec.json.decode(line, type=schemas.TraceLine) for line in text.splitlines()]
+    assert {line.source for line in lines} == {1, 3, 4, 8, 9}
+    reduce = next(line for line in lines if line.op == "ncclAllReduce")
+    assert (reduce.comm_hash, reduce.datatype, reduce.reduce_op) == ("0000000000005eed", "float32", "sum")
+    assert sum(line.weight for line in lines if line.op == "cuLaunchKernel") == 47_360
+
+
+def test_the_schema_document_names_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(said(capsys, "schema", "--json"))
+    assert set(document["answers"]) == set(schemas.ANSWERS)
+    for answer in document["answers"].values():
+        assert answer["$ref"].removeprefix("#/$defs/") in document["$defs"]
+    assert "ingero check --json" in said(capsys, "schema")
+
+
+def test_query_schema_describes_every_view(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "query", "--schema")
+    assert "cuda_events:" in text
+    assert "SUM(weight)" in text
+
+
+def test_check_prints_a_line_for_each_thing_and_a_bundle(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bundle = tmp_path / "bundle.tar.gz"
+    text = said(capsys, "check", "--support-bundle", str(bundle))
+    assert "kernel" in text
+    assert os.uname().release in text
+    assert bundle.stat().st_mode & 0o777 == 0o600
+
+
+def test_check_with_exit_code_fails_when_a_check_failed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = [Check("\x1b[1mkernel", "failed", "too old", "Use 5.15 or newer.")]
+    monkeypatch.setattr("ingero.discover.checks.run_checks", lambda *_: failed)
+    assert main(["check"]) == 0
+    assert main(["check", "--exit-code"]) == 1
+    assert "✗ kernel  too old\n" in capsys.readouterr().out
+
+
+def test_a_part_that_cannot_be_asked_is_a_failed_check() -> None:
+    def refused() -> list[Check]:
+        raise KernelError("no BTF", hint="Use another kernel.")
+
+    def missing() -> list[Check]:
+        raise ImportError("no _shim")
+
+    assert asked("shapes", refused) == [Check("shapes", "failed", "no BTF", "Use another kernel.")]
+    assert asked("cost", missing)[0].status == "failed"
+
+
+def test_json_of_a_hostile_string_is_escaped_and_true() -> None:
+    text = output.to_json({"a": "\x1b\x9b\u202e\u2028é"})
+    assert text.isprintable()
+    assert json.loads(text) == {"a": "\x1b\x9b\u202e\u2028é"}

@@ -1,0 +1,228 @@
+"""The live view, headless: it shows a view, and every key does what its label says."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
+
+from ingero.errors import PrivilegeError
+from ingero.model.live import FindingLine, InFlight, LiveView, OperationRow, ProcessRow
+from ingero.serve.cli.surfaces import QuietSurface
+from ingero.serve.tui.app import LiveApp
+from ingero.serve.tui.screens import HelpScreen, ProcessScreen
+from ingero.serve.tui.surface import TuiSurface
+
+ROWS = (
+    OperationRow("driver", "cuLaunchKernel", 900, 5_000, 9_000, 12_000, 40_000, 0.1),
+    OperationRow("driver", "cuMemAlloc", 10, 90_000, 95_000, 99_000, 99_000, 0.2),
+)
+VIEW = LiveView(
+    now_ns=1,
+    elapsed_ns=2_000_000_000,
+    operations=ROWS,
+    processes=(
+        ProcessRow(
+            7, "python3", 2, 4, {"gpu_wait": 3, "runqueue": 1}, operations=ROWS, culprits=(("stress 9", 5),)
+        ),
+        ProcessRow(8, "[red]evil", 2, 4, {"host_cpu": 4}),
+    ),
+    events_per_s=12.0,
+)
+
+
+def run(check: Callable[[LiveApp, Pilot[None]], Coroutine[Any, Any, None]], *views: LiveView) -> None:
+    queue = list(views or (VIEW,))
+
+    async def inside() -> None:
+        app = LiveApp(lambda: queue.pop(0) if queue else None, poll_s=3600)
+        async with app.run_test(size=(140, 60)) as pilot:
+            await pilot.pause()
+            await check(app, pilot)
+
+    asyncio.run(inside())
+
+
+def cells(app: LiveApp, table: str) -> list[list[str]]:
+    widget: DataTable[Any] = app.screen_stack[0].query_one(f"#{table}", DataTable)
+    return [[str(cell) for cell in widget.get_row_at(row)] for row in range(widget.row_count)]
+
+
+def text(app: LiveApp, name: str) -> str:
+    return str(app.screen.query_one(f"#{name}", Static).render())
+
+
+def test_the_tables_show_the_view_and_empty_parts_are_left_out() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert [row[0] for row in cells(app, "driver")] == ["cuMemAlloc", "cuLaunchKernel"]
+        assert cells(app, "driver")[1][1:4] == ["900", "5 µs", "9 µs"]
+        assert not app.query_one("#nccl").display
+        assert not app.query_one("#findings").display
+        assert "12 events/s" in text(app, "status")
+
+    run(check)
+
+
+def test_s_sorts_by_the_next_column() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("s")
+        assert app.sort == "count"
+        assert cells(app, "driver")[0][0] == "cuLaunchKernel"
+
+    run(check)
+
+
+def test_slash_filters_and_escape_clears() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"alloc")
+        assert [row[0] for row in cells(app, "driver")] == ["cuMemAlloc"]
+        await pilot.press("enter")
+        assert "alloc" in text(app, "status")
+        await pilot.press("escape")
+        assert len(cells(app, "driver")) == 2
+
+    run(check)
+
+
+def test_letters_typed_into_the_filter_are_no_commands() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"spq?")
+        assert app.wanted == "spq?"
+        assert app.is_running
+        assert not app.paused
+
+    run(check)
+
+
+def test_p_holds_the_picture() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("p")
+        app.poll()
+        assert "12 events/s" in text(app, "status")
+        assert "PAUSED" in text(app, "status")
+        await pilot.press("p")
+        app.poll()
+        assert "99 events/s" in text(app, "status")
+
+    later = replace(VIEW, events_per_s=99.0)
+    run(check, VIEW, later, later)
+
+
+def test_enter_looks_into_the_chosen_process_and_follows_it() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, ProcessScreen)
+        assert "python3 (PID 7)" in text(app, "about")
+        assert "stress 9" in text(app, "culprits")
+        app.poll()
+        assert "renamed (PID 7)" in text(app, "about")
+        await pilot.press("escape")
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "[red]evil (PID 8)" in text(app, "about")
+
+    process = replace(VIEW.processes[0], comm="renamed")
+    run(check, VIEW, replace(VIEW, processes=(process, VIEW.processes[1])))
+
+
+def test_question_mark_lists_the_keys() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape")
+        assert not isinstance(app.screen, HelpScreen)
+
+    run(check)
+
+
+def test_findings_and_calls_in_flight_appear_when_there_are_some() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert "takes the CPU" in text(app, "findings")
+        assert "ncclAllReduce" in text(app, "in_flight")
+
+    finding = FindingLine("HIGH", "cpu-contention", "Another process takes the CPU")
+    run(
+        check,
+        replace(VIEW, findings=(finding,), in_flight=(InFlight(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
+    )
+
+
+def test_a_hostile_name_is_shown_as_text() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert cells(app, "driver")[0][0] == "[blink]x"
+        assert cells(app, "processes")[0][0] == "[/] 7"
+
+    row = OperationRow("driver", "\x1b]0;own\x07[blink]x", 1, None, None, None, None, None)
+    run(check, replace(VIEW, operations=(row,), processes=(ProcessRow(7, "[/]", 1, 1, {"sleep": 1}),)))
+
+
+def headless(monkeypatch: pytest.MonkeyPatch, surface: TuiSurface, *keys: str) -> None:
+    """Let the surface's application run without a terminal, pressing `keys`."""
+    make = surface.app
+
+    def app() -> LiveApp:
+        made = make()
+        real = made.run
+
+        async def press(pilot: Pilot[None]) -> None:
+            await pilot.press(*keys)
+
+        monkeypatch.setattr(made, "run", lambda: real(headless=True, auto_pilot=press if keys else None))
+        return made
+
+    monkeypatch.setattr(surface, "app", app)
+
+
+class Ending(QuietSurface):
+    """Remembers how it ended."""
+
+    ended: tuple[LiveView, int] | None = None
+
+    def end(self, view: LiveView, exit_code: int) -> None:
+        self.ended = (view, exit_code)
+
+
+def test_quitting_stops_the_trace_and_then_tells_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    after = Ending()
+    surface = TuiSurface(after)
+    headless(monkeypatch, surface, "q")
+
+    def work() -> int:
+        assert threading.current_thread() is not threading.main_thread()
+        surface.begin(VIEW)
+        assert surface.stop_requested.wait(20)
+        surface.end(VIEW, 0)
+        return 5
+
+    assert surface.run(work) == 5
+    assert after.ended == (VIEW, 0)
+
+
+def test_a_trace_that_ends_closes_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    surface = TuiSurface(QuietSurface())
+    headless(monkeypatch, surface)
+
+    def work() -> int:
+        surface.begin(VIEW)
+        time.sleep(0.1)
+        surface.end(VIEW, 0)
+        return 0
+
+    assert surface.run(work) == 0
+
+
+def test_a_refused_trace_opens_no_screen_and_keeps_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    surface = TuiSurface(QuietSurface())
+    monkeypatch.setattr(surface, "app", lambda: pytest.fail("the screen was opened"))
+
+    def work() -> int:
+        raise PrivilegeError("CAP_BPF is missing", hint="Use sudo.")
+
+    with pytest.raises(PrivilegeError, match="CAP_BPF"):
+        surface.run(work)

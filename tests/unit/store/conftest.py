@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import OPERATIONS, fixed_clock
+
+from ingero.model.window import Window
+from ingero.store.reader import Reader
+from ingero.store.writer import Writer
+
+NODE = "gpu-node-01"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ingero.db"
+
+
+@pytest.fixture
+def stored(path: Path) -> Callable[..., Reader]:
+    """Write windows, then open what was written."""
+
+    def store(*windows: Window, node: str = NODE) -> Reader:
+        with Writer(path, node, fixed_clock(), OPERATIONS) as writer:
+            for window in windows:
+                assert writer.write(window) == ""
+        return Reader(path)
+
+    return store
+
+
+@pytest.fixture
+def ask(stored: Callable[..., Reader]) -> Callable[..., list[dict[str, Any]]]:
+    """Write windows and ask for rows as dictionaries."""
+
+    def rows(sql: str, *windows: Window) -> list[dict[str, Any]]:
+        with stored(*windows) as reader:
+            cursor = reader.connection.execute(sql)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    return rows
