@@ -221,6 +221,8 @@ static __always_inline int call_return(void *ctx)
 	key.pid = t->pid;
 	key.op = op;
 	key.caller = info->flags & OP_CALLER ? caller_of(t, arch_caller_ip(regs), set->generation) : 0;
+	if (key.caller == 1 && info->flags & OP_INNER)
+		flags |= CALL_NESTED;
 	s = stats_of(&key);
 	if (!s) {
 		lose(LOSS_HISTOGRAM_FULL, 1);

@@ -318,6 +318,7 @@ enum op_flag {
 	OP_CALLER = 16384,	/* tell the runtime's calls from direct ones */
 	OP_COMM_ARRAY = 32768,	/* out is an array of args[nranks_arg] communicators */
 	OP_STACK_ARGS = 131072,	/* read arguments beyond the registers at entry */
+	OP_INNER = 262144,	/* from the runtime: made on its own account, inside a call not probed there */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 };
 

@@ -6,7 +6,8 @@
 Prints `ready PID`, waits for a line, calls, prints `done`, waits for another line (or
 the end of input) before it exits. A line holds function, layer, library, pid, tid, the
 first six argument registers, the status, what the call wrote through its out argument,
-and CLOCK_MONOTONIC before and after. --late loads the library only after the first line.
+and CLOCK_MONOTONIC before and after. --late loads the library only after the first line,
+says `loaded`, and waits for another line before it calls.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def registers(arguments: tuple[Any, ...], written: Any) -> list[int]:
         elif isinstance(argument, cuda.Dim3):
             values += [argument.x | argument.y << 32, argument.z]
         elif isinstance(argument, bytes):
-            values.append(ctypes.cast(argument, c_void_p).value or 0)
+            values.append(ctypes.cast(ctypes.c_char_p(argument), c_void_p).value or 0)
         else:
             values.append(argument or 0)
     return values[:6]
@@ -186,7 +187,10 @@ def main() -> None:
     library = None if options.late else cuda.Library(path)
     print("ready", os.getpid(), flush=True)
     sys.stdin.readline()
-    library = library or cuda.Library(path)
+    if library is None:
+        library = cuda.Library(path)
+        print('"loaded"', flush=True)
+        sys.stdin.readline()
     if options.forks:
         in_children(library, options.layer, options.threads, options.forks)
     else:

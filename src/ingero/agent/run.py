@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import select
 import shlex
 import time
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ from ingero.serve.answers.records import RecordStream
 from ingero.store.location import default_path
 from ingero.store.writer import Writer
 
-POLL_S = 0.01
+POLL_MS = 10
 WINDOW_NS = 1_000_000_000
 NEEDED = ("BPF", "PERFMON", "SYS_PTRACE")
 
@@ -111,16 +112,17 @@ class Agent:
     # --- start ---------------------------------------------------------------------
 
     def run(self) -> int:
-        self._attach()
+        self.start()
         self._surface.begin(self._view())
         if self._command:
             self._command.release()
         code = self._loop()
-        self._last_window()
+        self.finish()
         self._surface.end(self._view(), code)
         return code
 
-    def _attach(self) -> None:
+    def start(self) -> None:
+        """Load, attach and find the targets."""
         self._hit_cost = cost.measure()
         shape = shapes.choose(self._kernel)
         self._kernel.configure()
@@ -128,6 +130,9 @@ class Agent:
         self._session = Session(shape, self._options.without, costly=self._options.costly)
         self._targets = Targets(self._kernel, self._session, self._scope)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
+        self._news = select.poll()  # a library being mapped wakes us at once
+        for fd in self._watch.fds():
+            self._news.register(fd, select.POLLIN)
         self._reader = WindowReader(self._kernel)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
@@ -140,11 +145,11 @@ class Agent:
         deadline = self._deadline()
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
-            time.sleep(POLL_S)
-            self._hear()
+            self._news.poll(POLL_MS)
+            self.hear()
             now = time.monotonic_ns()
             if now >= next_window:
-                self._show(self._one_window())
+                self._show(self.window())
                 next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
             code = self._ended(now, deadline)
             if code is not None:
@@ -163,7 +168,7 @@ class Agent:
             return self._command.stop() if self._command else 0
         return None
 
-    def _hear(self) -> None:
+    def hear(self) -> None:
         """Empty the ring and follow what processes did."""
         self._reader.ring.drain()
         for pid, _, _, _, _, _, path in self._watch.read():
@@ -172,7 +177,8 @@ class Agent:
         if len(events):
             self._targets.on_events(events)
 
-    def _one_window(self) -> Window:
+    def window(self) -> Window:
+        """Read, store and count in what happened since the last window."""
         self._clock.observe()
         window = self._reader.read()
         window.processes, window.containers = self._targets.take_news()
@@ -186,8 +192,9 @@ class Agent:
         self._overhead = self._measured_overhead(window)
         return window
 
-    def _last_window(self) -> None:
-        self._hear()
+    def finish(self) -> Window:
+        """The last window, with what was still open."""
+        self.hear()
         window = self._reader.read()
         self._reader.finish(window)
         window.processes, window.containers = self._targets.take_news()
@@ -196,6 +203,7 @@ class Agent:
         self._totals.add(window)
         if self._surface.wants_records:
             self._surface.records(self._stream.lines(window))
+        return window
 
     # --- showing ----------------------------------------------------------------------
 

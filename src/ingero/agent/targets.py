@@ -92,14 +92,14 @@ class Targets:
         if target is not None:
             self._attach(target, libraries)
 
-    def _adopt(self, pid: int) -> Target | None:
+    def _adopt(self, pid: int, files: dict[File, Library] | None = None) -> Target | None:
         found = processes.read_process_and_container(pid, self._mounts)
         if found is None:
             return None
         process, container = found
         target = self.live.get(pid)
         if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
-            target = Target(process)
+            target = Target(process, dict(files or {}))
             self.live[pid] = target
         else:
             target.process = replace(process, start_ns=target.process.start_ns)
@@ -118,12 +118,12 @@ class Targets:
     def _attach(self, target: Target, libraries: list[Library]) -> None:
         before = dict(target.files)
         target.files = {library.file: library for library in libraries}
+        if target.files != before:
+            self._write_proc(target)  # first, so that its callers are known from the first call
         for library in libraries:
             self._attach_file(library, hot=not target.has_driver)
         if target.has_driver:
             self._drop_redundant(target)
-        if target.files != before:
-            self._write_proc(target)
 
     def _attach_file(self, library: Library, hot: bool) -> None:
         hot = hot and library.kind in ("runtime", "static")
@@ -202,7 +202,9 @@ class Targets:
         """A child may be gone before /proc is read: what the kernel said must do then."""
         header = record["h"]
         parent = self.live.get(int(record["parent_pid"]))
-        if self._adopt(pid) is None:
+        # Same mappings as the parent's until it executes something else.
+        files = dict(parent.files) if parent else {}
+        if self._adopt(pid, files) is None:
             process = Process(
                 pid=pid,
                 start_ns=int(record["process_start_ns"]),
@@ -212,10 +214,8 @@ class Targets:
                 uid=parent.process.uid if parent else None,
                 parent_pid=int(record["parent_pid"]),
             )
-            self.live[pid] = Target(process)
+            self.live[pid] = Target(process, files)
             self._note(process)
-        if parent:
-            self.live[pid].files = dict(parent.files)
 
     def _end(self, pid: int, record: np.void) -> None:
         target = self.live.pop(pid, None)

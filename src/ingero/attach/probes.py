@@ -125,6 +125,9 @@ RUNTIME: tuple[Row, ...] = (
     runtime("cudaThreadSynchronize", "sync", rare=True, sync=True),
     runtime("cudaStreamQuery", "poll", hot=True, stream=0, flags=POLLING),
     runtime("cudaEventQuery", "poll", hot=True, flags=POLLING),
+    runtime("cudaEventCreate", "event", hot=True, out=0),
+    runtime("cudaEventCreateWithFlags", "event", hot=True, out=0),
+    runtime("cudaEventDestroy", "event", hot=True),
     runtime("cudaEventRecord", "event", hot=True, stream=1),
     runtime("cudaEventRecordWithFlags", "event", hot=True, stream=1),
     runtime("cudaStreamWaitEvent", "event", hot=True, stream=0),
@@ -203,6 +206,8 @@ DRIVER: tuple[Row, ...] = (
     driver("cuEventSynchronize", "sync", rare=True, sync=True),
     driver("cuStreamQuery", "poll", hot=True, stream=0, flags=POLLING),
     driver("cuEventQuery", "poll", hot=True, flags=POLLING),
+    driver("cuEventCreate", "event", hot=True, out=0),
+    driver("cuEventDestroy_v2", "event", hot=True),
     driver("cuEventRecord", "event", hot=True, stream=1),
     driver("cuEventRecordWithFlags", "event", hot=True, stream=1),
     driver("cuStreamWaitEvent", "event", hot=True, stream=0),
@@ -210,6 +215,7 @@ DRIVER: tuple[Row, ...] = (
     driver("cuStreamCreateWithPriority", "context", rare=True, out=0),
     driver("cuStreamDestroy_v2", "context", rare=True, stream=0),
     driver("cuInit", "context", rare=True),
+    driver("cuDeviceGet", "context", quiet=True, out=0, flags=OpFlag.OP_OUT32),
     driver("cuCtxCreate_v2", "context", rare=True, out=0, device=2, flags=OpFlag.OP_NEW_CONTEXT),
     driver("cuCtxCreate_v3", "context", rare=True, out=0, device=4, flags=OpFlag.OP_NEW_CONTEXT),
     driver("cuCtxCreate_v4", "context", rare=True, out=0, device=3, flags=OpFlag.OP_NEW_CONTEXT),
@@ -322,6 +328,8 @@ def _flags(row: Row) -> OpFlag:
         (row.quiet, OpFlag.OP_QUIET),
         (row.status, OpFlag.OP_STATUS),
         (row.layer == "driver" or row.name.startswith(("cuGraph", "cuStream")), OpFlag.OP_CALLER),
+        # loading and set-up within a first launch, say, which is probed at the driver only
+        (row.layer == "driver" and row.kind in ("module", "context"), OpFlag.OP_INNER),
         # rare ones can afford it, and a communicator must be known when the call begins
         (row.rare and row.arguments > 6, OpFlag.OP_STACK_ARGS),
     ):

@@ -110,6 +110,7 @@ class OpFlag(IntFlag):
     OP_CALLER = 16384
     OP_COMM_ARRAY = 32768
     OP_STACK_ARGS = 131072
+    OP_INNER = 262144
     OP_SPLIT_COMM = 65536
 
 

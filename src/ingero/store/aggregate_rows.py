@@ -36,8 +36,7 @@ class AggregateRows:
     end_ns: int
 
     def _process_ids(self, pids: NDArray[np.integer], create: bool = True) -> NDArray[np.int64]:
-        # A process may have begun within the window: who has the PID at its end made the calls.
-        return self.processes.at(pids, np.full(len(pids), self.end_ns, np.int64), create)
+        return self.processes.during(pids, self.start_ns, self.end_ns, create)
 
     def operations(self, operations: Records) -> None:
         operations = operations[self.table.known(operations["op"]) & (operations["count"] > 0)]

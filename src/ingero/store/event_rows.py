@@ -20,6 +20,8 @@ from ingero.clock import Clock
 from ingero.model.layout import CallFlag, WakerKind
 from ingero.model.operations import Source
 from ingero.model.window import BUCKET_NAMES, Records
+from ingero.store import collective_rows
+from ingero.store.collective_rows import argument
 from ingero.store.columns import Column, insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import LifeEvent, Processes
@@ -27,7 +29,6 @@ from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import clean
 
 CHUNK = 10_000  # rows converted at a time: larger costs memory and is no faster
-_ARGUMENT = np.uint64(0xFFFFFFFF)  # an int argument leaves the upper half of its register undefined
 
 
 @dataclass(slots=True)
@@ -95,7 +96,8 @@ class EventRows:
         )
         nccl = np.flatnonzero(self.table.source[op] == int(Source.NCCL))
         if len(nccl):
-            self._collectives(calls[nccl], op[nccl], op_ids, [ids[i] for i in nccl.tolist()])
+            ids = [ids[i] for i in nccl.tolist()]
+            collective_rows.save(self.connection, self.clock, self.table, calls[nccl], op_ids[op[nccl]], ids)
 
     def _head(
         self, records: Records, ids: list[int], source: Any, op_id: Any, create: bool
@@ -121,52 +123,9 @@ class EventRows:
 
     def _direction(self, calls: Records, op: NDArray[np.int64]) -> NDArray[np.int64]:
         direction = self.table.direction[op]
-        kind = _argument(calls, self.table.kind_arg[op])
+        kind = argument(calls, self.table.kind_arg[op])
         told = (direction < 0) & (kind >= 0) & (kind <= 3)  # 4: the driver decides by the pointers
         return np.where(told, kind, direction)
-
-    def _collectives(
-        self, calls: Records, op: NDArray[np.int64], op_ids: NDArray[np.int64], ids: list[int]
-    ) -> None:
-        comm_known = calls["flags"] & CallFlag.CALL_COMM_KNOWN != 0
-        numbered = comm_known & self.table.numbered[op]
-        datatype = _argument(calls, self.table.dtype_arg[op])
-        reduce_op = _argument(calls, self.table.reduce_arg[op])
-        peer = _argument(calls, self.table.peer_arg[op])
-        insert(
-            self.connection,
-            "collective",
-            {
-                "event_id": ids,
-                "comm_hash": nullable(calls["comm_hash"], comm_known),
-                "seq": nullable(calls["seq"], numbered),
-                "rank": nullable(calls["rank"], comm_known & (calls["rank"] >= 0)),
-                "nranks": nullable(calls["nranks"], comm_known & (calls["nranks"] > 0)),
-                "datatype": nullable(datatype, datatype >= 0),
-                "reduce_op": nullable(reduce_op, reduce_op >= 0),
-                "peer": nullable(peer, peer >= 0),
-            },
-        )
-        together = numbered & (self.table.peer_arg[op] < 0) & (calls["rank"] >= 0) & (calls["nranks"] > 0)
-        if together.any():
-            self._rounds(calls[together], op_ids[op[together]])
-
-    def _rounds(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
-        at_ns = self.clock.wall_ns(calls["h"]["start_ns"])
-        self.connection.executemany(
-            "INSERT INTO collective_round VALUES (?, ?, ?, ?, 1, ?, ?)"
-            " ON CONFLICT (comm_hash, seq, op_id) DO UPDATE SET seen = seen + 1,"
-            " rank_sum = rank_sum + excluded.rank_sum, last_ns = MAX(last_ns, excluded.last_ns)",
-            zip(
-                ints(calls["comm_hash"]),
-                ints(calls["seq"]),
-                ints(op_ids),
-                ints(calls["nranks"]),
-                ints(calls["rank"]),
-                ints(at_ns),
-                strict=True,
-            ),
-        )
 
     def waits(self, waits: Records) -> None:
         waits = waits[waits["bucket"] < len(BUCKET_NAMES)]
@@ -289,12 +248,6 @@ class EventRows:
                     p.exit_code if event.name == "exit" else None,
                 ),
             )  # fmt: skip
-
-
-def _argument(calls: Records, position: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The int argument at each row's own position; -1 where it has none."""
-    values = calls["args"][np.arange(len(calls)), np.maximum(position, 0)] & _ARGUMENT
-    return np.where(position >= 0, values.astype(np.int64), -1)
 
 
 def _bytes(calls: Records) -> Column:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingero import __version__
 from ingero.errors import StoreVersionError
 from ingero.store.schema import BUCKET_ROWS, TABLES
 from ingero.store.trouble import not_ours
@@ -31,6 +32,7 @@ def _first_schema(connection: sqlite3.Connection) -> None:
     for statement in (*TABLES, *create_views()):
         connection.execute(statement)
     connection.executemany("INSERT INTO bucket VALUES (?, ?)", BUCKET_ROWS)
+    connection.execute("INSERT INTO meta VALUES ('created_by', ?)", (f"ingero {__version__}",))
 
 
 ALL: tuple[Migration, ...] = (Migration("0001-first-schema", _first_schema),)

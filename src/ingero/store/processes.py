@@ -21,6 +21,7 @@ from ingero.model.window import Process
 from ingero.units import clean
 
 TICK_NS = 10_000_000  # USER_HZ is 100 on every architecture we run on
+LATE_NS = 2_000_000_000  # the last counts of a process may arrive in a window after its end
 _FOREVER = 2**63 - 1
 
 
@@ -140,6 +141,20 @@ class Processes:
             rows = np.flatnonzero(inverse == number)
             found[rows] = self._at(pid, instants_ns[rows], create and pid > 0)
         return found
+
+    def during(
+        self, pids: NDArray[np.integer], start_ns: int, end_ns: int, create: bool
+    ) -> NDArray[np.int64]:
+        """The last process that had each PID within an interval; 0 where none is known."""
+        distinct, inverse = np.unique(pids, return_inverse=True)
+        found = [self._during(pid, start_ns, end_ns, create and pid > 0) for pid in distinct.tolist()]
+        return np.array(found, np.int64)[inverse]
+
+    def _during(self, pid: int, start_ns: int, end_ns: int, create: bool) -> int:
+        for life in reversed(self._lives(pid)):
+            if life.start_ns <= end_ns and life.end_ns >= start_ns - LATE_NS:
+                return life.id
+        return self._insert(pid, None, None, start_ns).id if create else 0
 
     def _at(self, pid: int, instants_ns: NDArray[np.int64], create: bool) -> NDArray[np.int64]:
         lives = self._lives(pid)

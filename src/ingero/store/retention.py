@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ingero.store.schema import NODE_SHIFT
-from ingero.units import HOUR, MINUTE
+from ingero.units import HOUR, MINUTE, SECOND
 
 ROWS_PER_CALL = 40_000
 PAGES_PER_CALL = 2_000
+PARTS = 10  # at most a tenth of what there is goes at once: a small database shall not lose all
 _DETAIL = ("wait_detail", "block_detail", "tcp_detail", "xid_detail", "collective")
 _SECONDS = (
     ("operation_second", "start_ns"), ("thread_second", "start_ns"), ("culprit", "start_ns"),
@@ -49,14 +50,20 @@ class Retention:
         """Delete the oldest rows if the file is near its limit; returns how many went."""
         if not self.max_bytes:
             return 0
-        page_size, pages, free = (self._pragma(n) for n in ("page_size", "page_count", "freelist_count"))
         deleted = 0
-        if (pages - free) * page_size > self.max_bytes * 0.80:
-            deleted = self._delete_oldest(newest_ns)
-        if pages * page_size > self.max_bytes * 0.88:
+        while deleted < ROWS_PER_CALL and self._used_bytes() > self.max_bytes * 0.80:
+            gone = self._delete_oldest(newest_ns)
+            if not gone:
+                break
+            deleted += gone
+        if self._pragma("page_count") * self._pragma("page_size") > self.max_bytes * 0.88:
             # It returns an empty row per page: execute() stops after the first, executescript() does not.
             self.connection.executescript(f"PRAGMA incremental_vacuum({PAGES_PER_CALL})")
         return deleted
+
+    def _used_bytes(self) -> int:
+        pages = self._pragma("page_count") - self._pragma("freelist_count")
+        return pages * self._pragma("page_size")
 
     def _delete_oldest(self, newest_ns: int) -> int:
         steps: tuple[tuple[Callable[[int], int], int], ...] = (
@@ -79,15 +86,12 @@ class Retention:
 
     def _delete_detail(self, before_ns: int) -> int:
         for node_id, last_id in self._detail_limits(before_ns):
-            first_id = node_id << NODE_SHIFT
-            past = self.connection.execute(
-                "SELECT id FROM event WHERE id >= ? AND id <= ? ORDER BY id LIMIT 1 OFFSET ?",
-                (first_id, last_id, ROWS_PER_CALL),
-            ).fetchone()
-            end_id = past[0] if past else last_id + 1
-            deleted = self._delete_events(first_id, end_id)
-            if deleted:
-                return deleted
+            oldest = self.connection.execute(
+                "SELECT MIN(id) FROM event WHERE id BETWEEN ? AND ?", (node_id << NODE_SHIFT, last_id)
+            ).fetchone()[0]
+            if oldest is not None:
+                rows = min(ROWS_PER_CALL, max(ROWS_PER_CALL // 40, (last_id - oldest) // PARTS))
+                return self._delete_events(oldest, min(oldest + rows, last_id + 1))
         return 0
 
     def _delete_events(self, first_id: int, end_id: int) -> int:
@@ -133,6 +137,10 @@ class Retention:
         return sum(self._delete_before(table, column, before_ns, budget) for table, column in _MINUTES)
 
     def _delete_before(self, table: str, column: str, before_ns: int, budget: int) -> int:
+        oldest_ns = self.connection.execute(f"SELECT MIN({column}) FROM {table}").fetchone()[0]
+        if oldest_ns is None or oldest_ns >= before_ns:
+            return 0
+        before_ns = min(before_ns, oldest_ns + max((before_ns - oldest_ns) // PARTS, SECOND))
         past = self.connection.execute(
             f"SELECT {column} FROM {table} WHERE {column} < ? ORDER BY {column} LIMIT 1 OFFSET ?",
             (before_ns, budget),

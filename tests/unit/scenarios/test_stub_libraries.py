@@ -20,7 +20,7 @@ from ingero.scenarios import cuda
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 PUSH_RBP, ENDBR64 = b"\x55", b"\xf3\x0f\x1e\xfa"
 # never traced, and too small for the compiler to give them a frame
-NO_FRAME = {"cuGetExportTable", "ncclGetErrorString", "ncclGroupStart"}
+NO_FRAME = {"cuGetExportTable", "ncclGetErrorString"}
 on_x86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="instructions of x86-64")
 
 

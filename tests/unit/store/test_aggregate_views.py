@@ -222,6 +222,12 @@ def test_calls_after_the_end_of_a_process_are_not_the_dead_ones(ask: Ask) -> Non
     assert [row["rank"] for row in rows] == [1, 6]
 
 
+def test_counts_of_a_process_that_ended_within_the_window_are_its_own(ask: Ask) -> None:
+    gone = process(start_ns=0, end_ns=SECOND // 2)
+    seen = window(processes=[gone], operations=operation(), threads=thread(gpu_wait=5))
+    assert len(ask("SELECT * FROM processes", seen, window(SECOND, operations=operation()))) == 1
+
+
 def test_a_start_told_in_ticks_and_in_nanoseconds_is_one_process(ask: Ask) -> None:
     rows = ask(
         "SELECT pid FROM processes",

@@ -129,7 +129,7 @@ def test_an_endless_query_is_stopped(reader: Reader) -> None:
     "sql",
     [
         "SELECT replace(printf('%01000000d', 0), '0', printf('%01000000d', 0))",
-        "WITH RECURSIVE n(x) AS (SELECT 'ab' UNION ALL SELECT x || x FROM n LIMIT 60) SELECT MAX(length(x)) FROM n",
+        "WITH RECURSIVE n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n LIMIT 60) SELECT MAX(x) FROM n",
         "SELECT 'x' LIKE '" + "%a" * 500 + "'",
     ],
 )
@@ -148,7 +148,7 @@ def test_a_hostile_schema_cannot_write_or_run_long(reader: Reader, path: Path) -
     other = sqlite3.connect(path)
     other.execute("DROP VIEW losses")
     other.execute(
-        "CREATE VIEW losses AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT * FROM n"
+        "CREATE VIEW losses AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n"
     )
     other.commit()
     other.close()

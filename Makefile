@@ -1,0 +1,86 @@
+# `make help` lists what there is. Everything made goes to .venv and build.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# The installed ingero is what runs, never the source tree: that has no native module.
+unexport PYTHONPATH
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+SOURCES := pyproject.toml meson.build LICENSE README.md tools/version.py \
+    $(shell find src probes LICENSES -name __pycache__ -prune -o -print 2>/dev/null)
+OBJECT = $$($(BIN)/python -c 'from ingero.attach.kernel import object_path; print(object_path("layout"))')
+PYTEST := $(RUN) $(BIN)/python -m pytest
+WORKERS ?= auto
+SHAPES := session multi perf
+# Root can run the eBPF tests, so it must: a skip is a failure.
+ifeq ($(shell id -u),0)
+export INGERO_MUST_RUN ?= ebpf
+endif
+
+.PHONY: help setup build demo check static unit test test-ebpf bench layout docs lock clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: .venv/ready  ## install Debian packages (as root) and make .venv
+
+build: .venv/installed  ## build ingero and install it into .venv
+
+demo: build  ## show a made-up job in trouble; no root, no GPU
+	@mkdir -p build
+	@INGERO_DB=$(CURDIR)/build/ingero.db $(BIN)/ingero demo --no-tui
+	@echo
+	@$(BIN)/ingero query -d build/demo.db "SELECT comm AS took_the_cores, pid, \
+	    round(sum(ns) / 1e9, 2) AS seconds FROM culprits GROUP BY pid ORDER BY seconds DESC"
+
+check: static unit  ## format, lint, types, unit and contract tests; under a minute
+
+test: check  ## check, then every other test; the eBPF tests need root
+	$(PYTEST) tests --ignore tests/unit --ignore tests/contracts
+
+test-ebpf: build  ## the eBPF tests under each attach shape; needs root
+	@failed=; for shape in $(SHAPES); do \
+	    echo "== INGERO_ATTACH=$$shape"; \
+	    INGERO_ATTACH=$$shape $(PYTEST) tests/ebpf || failed="$$failed $$shape"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+bench: build  ## what a probe hit costs on this machine, by attach shape; needs root
+	@$(BIN)/python tools/hit_cost.py
+
+layout: build  ## write model/layout.py from the compiled probes, then build again
+	$(BIN)/python tools/layout.py $(OBJECT)
+	@$(MAKE) build
+
+docs: build  ## write the pages that are made from the code
+	$(BIN)/python -m ingero.serve.cli.reference docs
+
+lock: .venv/ready  ## write requirements/*.txt from pyproject.toml; needs a package index
+	tools/lock.sh
+
+clean:  ## remove everything make made
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+static: build
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+unit: build
+	$(PYTEST) tests/unit tests/contracts -n $(WORKERS)
+
+.venv/ready: tools/setup.sh requirements/dev.txt
+	@tools/setup.sh
+	@touch $@
+
+.venv/installed: .venv/ready $(SOURCES)
+	@echo "building ingero"
+	@$(RUN) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	    --config-settings=build-dir=build/py$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') .
+	@$(BIN)/python -m compileall -q $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ingero
+	@touch $@

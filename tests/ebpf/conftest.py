@@ -1,0 +1,37 @@
+"""One agent for all tests that only look at calls."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ingero.scenarios import cuda
+from tests.ebpf.tracing import WORKLOADS, Tracer, tracing
+
+
+@pytest.fixture(scope="session")
+def tracer() -> Iterator[Tracer]:
+    """Traces every process, records every call."""
+    with tracing(record_all=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Compile a workload written in C; linked to the stub's libraries unless told otherwise."""
+    folder = tmp_path_factory.mktemp("compiled")
+    stub = cuda.stub_dir()
+
+    def compile_one(source: str, *more: str, name: str = "") -> str:
+        target = folder / (name or Path(source).stem)
+        if not target.exists():
+            words = [str(word).replace("STUB", str(stub)) for word in more]
+            subprocess.run(
+                ["gcc", "-O2", "-I", str(WORKLOADS), str(WORKLOADS / source), "-o", str(target), *words], check=True
+            )
+        return str(target)
+
+    return compile_one
