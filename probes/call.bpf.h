@@ -144,8 +144,10 @@ static __always_inline struct thread *current_thread(struct task_struct *task, _
 	return new_thread(task, now, RUNNING);
 }
 
-/* A frame whose function was left without returning: longjmp, exception, or a
- * stack that was thrown away. The stack grows down, so an entry above it tells. */
+/* A frame whose function was left without returning: longjmp, exception, a stack
+ * that was thrown away, or a probe taken off meanwhile. The stack grows down, so an
+ * entry above it tells. An entry at the same place is a tail call, the outer one's
+ * return still to come, unless an inner one has already returned without it. */
 static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 {
 	for (int i = 0; i < FRAMES; i++) {
@@ -154,7 +156,7 @@ static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 		if (top >= FRAMES)
 			return;
 		struct frame *f = &t->frames[top];
-		if (f->sp > sp || (f->sp == sp && f->op != op))
+		if (f->sp > sp || (f->sp == sp && f->op != op && !f->inner_done))
 			return;
 		t->sync = f->sync_before;
 		t->depth = top;
@@ -187,6 +189,7 @@ static __always_inline int call_enter(void *ctx)
 	}
 	f = &t->frames[depth];
 	f->op = op;
+	f->inner_done = 0;
 	f->sp = arch_sp(regs);
 	arch_args(regs, f->args);
 	if (info->flags & OP_STACK_ARGS && ARG_REGISTERS == 6 &&
@@ -219,8 +222,11 @@ static __always_inline struct frame *pop(struct thread *t, __u64 entry_sp)
 			break;
 		t->depth = top;
 		t->sync = f->sync_before;
-		if (f->sp == entry_sp)
+		if (f->sp == entry_sp) {
+			if (top - 1 < FRAMES && t->frames[top - 1].sp == entry_sp)
+				t->frames[top - 1].inner_done = 1;
 			return f;
+		}
 		lose(LOSS_CALL_UNWOUND, 1);
 	}
 	if (t->overflow)

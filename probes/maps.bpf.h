@@ -18,7 +18,8 @@ struct frame {
 	__u64 args[8];
 	__u64 id_hash;
 	__u64 acc[BUCKETS];	/* the thread's accumulators at entry */
-	__u32 op;
+	__u16 op;
+	__u16 inner_done;	/* a call that began at the same stack pointer has returned */
 	__u32 sync_before;
 };
 

@@ -64,7 +64,7 @@ def check_all(rows: np.ndarray[Any, Any], said: list[dict[str, Any]]) -> None:
     for tid in {made["tid"] for made in said}:
         mine = outermost(rows[rows["h"]["tid"] == tid])
         expected = [made for made in said if made["tid"] == tid]
-        assert len(mine) == len(expected), [NAMES[int(op)] for op in mine["op"]]
+        assert len(mine) == len(expected), [(NAMES[int(r["op"])], int(r["flags"])) for r in rows]
         for row, made in zip(mine, expected, strict=True):
             same_call(row, made)
 
@@ -200,7 +200,7 @@ def test_the_real_runtime_without_a_driver_is_traced(tracer: Tracer, tmp_path: P
         "print('done', flush=True); sys.stdin.readline()\n"
     )
     with workload(sys.executable, str(program), str(found[0])) as job:
-        tracer.until_target(job.pid)
+        tracer.until_target(job.pid, driver=False)
         job.go()
         rows = tracer.calls(job.pid)
         mallocs = rows[rows["op"] == probes.BY_NAME["cudaMalloc"][0]]

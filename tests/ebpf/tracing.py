@@ -140,7 +140,7 @@ class Tracer:
             assert self._failed is None
             time.sleep(0.005)
 
-    def until_target(self, pid: int) -> None:
+    def until_target(self, pid: int, driver: bool = True) -> None:
         """Wait until a process is traced and all its libraries carry probes."""
 
         def attached() -> bool:
@@ -148,7 +148,12 @@ class Tracer:
                 target = self.agent._targets.live.get(pid)
                 session = self.agent._session
                 assert session is not None
-                return bool(target and target.files and set(target.files) <= set(session.files))
+                if not (target and target.files and set(target.files) <= set(session.files)):
+                    return False
+                # The driver is mapped a moment after the runtime; then the runtime's hot probes go.
+                return not driver or (
+                    target.has_driver and not any(session.files[file].hot_links for file in target.files)
+                )
 
         self.until(attached)
 

@@ -86,7 +86,7 @@ class MultiShape:
         except OSError:
             detach(links)
             raise
-        return links
+        return links[::-1]  # off in the opposite order
 
 
 class PerfShape:
@@ -104,13 +104,11 @@ class PerfShape:
             for program, config in (("call_perf_enter", 0), ("call_perf_return", self._return)):
                 fd = self._call.program_fd(program)
                 for point in points:
-                    held.extend(
-                        reversed(_shim.link_uprobe_perf(fd, self._type, path, point.offset, point.op, config))
-                    )
+                    held.extend(_shim.link_uprobe_perf(fd, self._type, path, point.offset, point.op, config))
         except OSError:
             detach(held)
             raise
-        return held
+        return held[::-1]
 
 
 SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
