@@ -183,9 +183,10 @@ class Agent:
         window = self._reader.read()
         window.processes, window.containers = self._targets.take_news()
         self._targets.check_reach(window.operations, self._layers)
+        gone = self._targets.take_gone()
+        window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
-        gone = self._targets.take_gone()
         if gone:
             self._reader.operations.forget(gone)
         self._totals.add(window)
@@ -197,6 +198,7 @@ class Agent:
         self.hear()
         window = self._reader.read()
         self._reader.finish(window)
+        window.unsampled = self._reader.operations.unsampled()
         window.processes, window.containers = self._targets.take_news()
         if self._writer:
             self._writer.write(window)

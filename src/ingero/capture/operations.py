@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ingero.capture.maps import MapReader
 from ingero.model import layout
 from ingero.model.histogram import lower_bounds
-from ingero.model.window import OPERATION, Records
+from ingero.model.window import OPERATION, UNSAMPLED, Records
 
 SUMS = ("count", "sum_ns", "bytes", "errors", "recorded", "dropped")
 WINDOW_BITS = 30  # the kernel's windows for extremes: see wire.h
@@ -27,6 +27,7 @@ class OperationBook:
         self._map = MapReader(fd, layout.OP_KEY, layout.OP_STATS, cpus)
         self._keys: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._totals = np.zeros(0, OPERATION)
+        self._unsampled: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.calls = 0  # all calls counted so far
 
     def read(self, since_ns: int) -> Records:
@@ -40,6 +41,7 @@ class OperationBook:
         numbers, totals, values = numbers[order].copy(), totals[order], values[order]
         change = self._subtract(numbers, totals)
         self._keys, self._totals = numbers, totals
+        self._unsampled = values["unsampled"].sum(axis=1)
         self.calls = int(totals["count"].sum())
         busy = change["count"] > 0
         change, values = change[busy], values[busy]
@@ -86,9 +88,24 @@ class OperationBook:
         least = np.where(fits, bottom, np.iinfo(np.uint64).max).min(axis=(1, 2))
         change["min_ns"] = np.where(least < np.iinfo(np.uint64).max, least, low[lowest])
 
+    def unsampled(self, pids: set[int] | None = None) -> Records:
+        """Calls no record stands for, of processes that ended (all of them, if None).
+
+        A sample stands for the calls since the one before; these came after the last.
+        """
+        chosen = self._unsampled > 0
+        if pids is not None:
+            chosen &= np.isin(self._totals["pid"], list(pids))
+        rows = np.zeros(int(chosen.sum()), UNSAMPLED)
+        for name in ("pid", "op", "caller"):
+            rows[name] = self._totals[name][chosen]
+        rows["calls"] = self._unsampled[chosen]
+        return rows
+
     def forget(self, pids: set[int]) -> None:
         """Drop the counters of processes that are gone."""
         gone = np.isin(self._totals["pid"], list(pids))
         if gone.any():
             self._map.delete(self._keys[gone].view(layout.OP_KEY))
             self._keys, self._totals = self._keys[~gone], self._totals[~gone]
+            self._unsampled = self._unsampled[~gone]

@@ -38,6 +38,9 @@ OPERATION = np.dtype(
     ]
 )
 
+# Calls that no record stands for yet when their process or the trace ends.
+UNSAMPLED = np.dtype([("pid", "<u4"), ("op", "<u2"), ("caller", "<u2"), ("calls", "<u8")])
+
 # Where one thread's time went within the window.
 THREAD_TIME = np.dtype(
     [
@@ -148,6 +151,7 @@ class Window:
     ooms: Records = field(default_factory=lambda: empty(layout.OOM))
     xids: Records = field(default_factory=lambda: empty(layout.XID))
     operations: Records = field(default_factory=lambda: empty(OPERATION))
+    unsampled: Records = field(default_factory=lambda: empty(UNSAMPLED))
     threads: Records = field(default_factory=lambda: empty(THREAD_TIME))
     culprits: Records = field(default_factory=lambda: empty(CULPRIT))
     wakers: Records = field(default_factory=lambda: empty(WAKER))

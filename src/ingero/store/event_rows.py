@@ -28,6 +28,8 @@ from ingero.store.processes import LifeEvent, Processes
 from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import clean
 
+CALLER_FLAG = (0, int(CallFlag.CALL_FROM_RUNTIME), int(CallFlag.CALL_DIRECT))  # by op_key.caller
+CALLER_FLAGS = sum(CALLER_FLAG)
 CHUNK = 10_000  # rows converted at a time: larger costs memory and is no faster
 
 
@@ -66,6 +68,20 @@ class EventRows:
         for start in range(0, len(calls), CHUNK):
             self._calls(calls[start : start + CHUNK], op_ids)
         return foreign
+
+    def unsampled(self, rows: Records) -> None:
+        """Calls after the last sample: the last record of their kind stands for them too."""
+        rows = rows[self.table.known(rows["op"])]
+        op_ids = self.table.ids(self.names) if len(rows) else np.zeros(0, np.int64)
+        for row in rows:
+            self.connection.execute(
+                "UPDATE event SET weight = weight + ? WHERE id = (SELECT id FROM event WHERE node_id = ?"
+                " AND pid = ? AND op_id = ? AND flags & ? = ? ORDER BY id DESC LIMIT 1)",
+                (
+                    int(row["calls"]), self.node_id, int(row["pid"]), int(op_ids[row["op"]]),
+                    CALLER_FLAGS, CALLER_FLAG[int(row["caller"])],
+                ),
+            )  # fmt: skip
 
     def _calls(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
         ids = self.ids.take(len(calls))

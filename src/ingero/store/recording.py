@@ -161,6 +161,7 @@ class Recording:
         lives = [event for event in map(self._processes.announce, window.processes) if event is not None]
         rows.life(lives)
         foreign = rows.calls(window.calls)
+        rows.unsampled(window.unsampled)
         rows.waits(window.waits)
         rows.blocks(window.blocks)
         rows.retransmits(window.tcp)

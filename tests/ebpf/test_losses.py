@@ -1,0 +1,91 @@
+"""Nothing is lost silently: calls made = records + histogram-only calls + counted losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ingero.attach import probes
+from tests.ebpf.tracing import NAMES, tracing, workload
+
+FLOOD = ("-pthread", "-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
+CALLS, THREADS = 60_000, 3
+# Where each of the flood's calls is probed once the driver is mapped.
+PROBED = {
+    "cudaLaunchKernel": "cuLaunchKernel",
+    "cudaStreamQuery": "cuStreamQuery",
+    "cudaMemset": "cudaMemset",
+    "cudaStreamSynchronize": "cudaStreamSynchronize",
+    "cudaMalloc": "cudaMalloc",
+    "cudaFree": "cudaFree",
+}
+FAST = {"INGERO_STUB_KERNEL_US": "0.05"}
+
+
+@pytest.mark.parametrize("drain", [False, True], ids=["ring overrun", "ring drained"])
+def test_under_a_flood_every_call_is_counted_exactly_once(compiled: Callable[..., str], drain: bool) -> None:
+    """With everything recorded into a ring of one megabyte, which cannot hold it."""
+    import os
+
+    with workload(compiled("flood.c", *FLOOD), str(CALLS), str(THREADS), env={**os.environ, **FAST}) as job:
+        with tracing(record_all=True, pids=(job.pid,), ring_bytes=1 << 20, max_overhead_share=None) as tracer:
+            tracer.until_target(job.pid)
+            if not drain:
+                tracer._lock.acquire()  # the agent is held up for as long as the flood lasts
+            [said] = job.go()
+            if not drain:
+                tracer._lock.release()
+            rows = tracer.calls(job.pid)
+            operations = tracer.gather("operations", job.pid)
+            losses = tracer.losses()
+    counted = tracer.counts(job.pid)
+    for function, probed in PROBED.items():
+        assert counted[probed] == said[function], function
+    assert int(operations["recorded"].sum()) == len(rows)
+    assert int(operations["dropped"].sum()) == losses.get("ring_call", 0)
+    assert int(operations["count"].sum()) == len(rows) + losses.get("ring_call", 0)
+    assert int(rows["weight"].sum()) + int(tracer.agent._reader.operations.unsampled()["calls"].sum()) == int(
+        operations["count"].sum()
+    )
+    if not drain:
+        assert losses["ring_call"] > 0, "the ring was not overrun, so nothing was shown"
+
+
+def test_by_default_most_calls_are_histogram_only_and_all_are_counted(compiled: Callable[..., str]) -> None:
+    import os
+
+    with workload(compiled("flood.c", *FLOOD), str(CALLS), str(THREADS), env={**os.environ, **FAST}) as job:
+        with tracing(pids=(job.pid,), max_overhead_share=None) as tracer:
+            tracer.until_target(job.pid)
+            [said] = job.go()
+            rows = tracer.calls(job.pid)
+            operations = tracer.gather("operations", job.pid)
+            left = tracer.agent._reader.operations.unsampled()
+    counted = tracer.counts(job.pid)
+    for function, probed in PROBED.items():
+        assert counted[probed] == said[function], function
+    assert tracer.losses().get("ring_call", 0) == 0
+    assert len(rows) == int(operations["recorded"].sum())
+    assert len(rows) < int(operations["count"].sum()) / 5
+    by_record: dict[str, int] = {}
+    for row in rows:
+        by_record[NAMES[int(row["op"])]] = by_record.get(NAMES[int(row["op"])], 0) + int(row["weight"])
+    for row in left:
+        by_record[NAMES[int(row["op"])]] = by_record.get(NAMES[int(row["op"])], 0) + int(row["calls"])
+    assert by_record["cuLaunchKernel"] == said["cudaLaunchKernel"], "weights stand for every call"
+
+
+def test_the_histogram_agrees_with_the_counts(compiled: Callable[..., str]) -> None:
+    import os
+
+    with workload(compiled("flood.c", *FLOOD), "5000", "2", env={**os.environ, **FAST}) as job:
+        with tracing(pids=(job.pid,)) as tracer:
+            tracer.until_target(job.pid)
+            job.go()
+            tracer.tick()
+    for row in tracer.gather("operations", job.pid):
+        assert int(row["slots"].sum()) == int(row["count"])
+        assert int(row["split"].sum()) == int(row["sum_ns"])
+        assert int(row["min_ns"]) * int(row["count"]) <= int(row["sum_ns"]) <= int(row["max_ns"]) * int(row["count"])
+    assert probes.ROWS
