@@ -16,6 +16,7 @@ OBJECT = $$($(BIN)/python -c 'from ingero.attach.kernel import object_path; prin
 PYTEST := $(RUN) $(BIN)/python -m pytest
 WORKERS ?= auto
 SHAPES := session multi perf
+OLDER_SHAPES := multi perf
 # Root can run the eBPF tests, so it must: a skip is a failure.
 ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf
@@ -40,7 +41,13 @@ demo: build  ## show a made-up job in trouble; no root, no GPU
 check: static unit  ## format, lint, types, unit and contract tests; under a minute
 
 test: check  ## check, then every other test; the eBPF tests need root
-	$(PYTEST) tests --ignore tests/unit --ignore tests/contracts
+	@failed=; for shape in $(OLDER_SHAPES); do \
+	    echo "== calls, INGERO_ATTACH=$$shape"; \
+	    INGERO_ATTACH=$$shape $(PYTEST) tests/ebpf -m shapes || failed="$$failed $$shape"; \
+	done; \
+	echo "== everything else"; \
+	$(PYTEST) tests --ignore tests/unit --ignore tests/contracts || failed="$$failed tests"; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 test-ebpf: build  ## the eBPF tests under each attach shape; needs root
 	@failed=; for shape in $(SHAPES); do \

@@ -42,6 +42,8 @@ static __always_inline __u64 out_of(const struct op_info *info, const struct fra
 	return value;
 }
 
+#define LEARNS (OP_SET_DEVICE | OP_SET_CONTEXT | OP_NEW_CONTEXT | OP_NEW_COMM | OP_FREE_COMM)
+
 /* Communicators, contexts and devices: what later calls of the process refer to. */
 static __noinline int learn_comms(const struct frame *f, const struct op_info *info, __u32 pid, __u64 out)
 {
@@ -137,21 +139,38 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 	return value;
 }
 
-static __always_inline void fill_call(struct call *r, struct thread *t, const struct frame *f,
-				      const struct uregs *regs, const struct op_info *info, __u64 now)
+/* Write the record. Not static: the verifier looks at it by itself instead of once per
+ * path that leads here, which took half a second. Returns 0 when it is in the ring. */
+__noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
 {
-	r->h.cpu = bpf_get_smp_processor_id();
-	r->h.type = REC_CALL;
-	r->h.flags = t->flags;
-	r->h.pid = t->pid;
-	r->h.tid = t->tid;
+	const struct uregs *regs = (const struct uregs *)ctx;
+	struct op_info *info;
+	struct frame *f;
+	struct call *r;
+	__u32 op;
+	__u16 flags;
+
+	if (!t || index >= FRAMES)
+		return -1;
+	f = &t->frames[index];
+	op = f->op;
+	info = bpf_map_lookup_elem(&op_info, &op);
+	if (!info)
+		return -1;
+	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	if (!r)
+		return -1;
+	flags = f->flags;
+	fill_header(&r->h, REC_CALL, t);
 	r->h.start_ns = f->start_ns;
-	r->h.cgroup_id = t->cgroup_id;
 	bpf_get_current_comm(r->h.comm, sizeof(r->h.comm));
 	r->duration_ns = now - f->start_ns;
-	r->op = f->op;
+	r->op = op;
+	r->why = why_weight;
+	r->weight = why_weight >> 32;
 	r->depth = t->depth;
 	r->gpu_id = t->gpu_id;
+	r->ret = f->ret;
 	for (int i = 0; i < 6; i++)
 		r->args[i] = f->args[i];
 	r->args[6] = 0;
@@ -162,77 +181,44 @@ static __always_inline void fill_call(struct call *r, struct thread *t, const st
 	} else if (info->arguments > 6) {
 		bpf_probe_read_user(&r->args[6], 16, (const void *)arch_stack_arg_after(regs, 6));
 	}
+	r->stream = stream_of(regs, info, f, &flags);
+	r->flags = flags;
+	r->out = f->out;
+	r->bytes = f->bytes;
 	r->caller_ip = arch_caller_ip(regs);
 	for (int i = 0; i < BUCKETS; i++)
 		r->split[i] = t->acc[i] - f->acc[i];
+	r->comm_hash = 0;
+	r->seq = f->seq;
+	r->rank = -1;
+	r->nranks = -1;
+	if (info->comm_arg != NO_ARG || info->flags & OP_NEW_COMM)
+		name_comm(r, info, f, f->out);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
-static __always_inline int call_return(void *ctx)
+static __always_inline __u64 collective_number(const struct thread *t, const struct frame *f,
+					       const struct op_info *info)
 {
-	const struct uregs *regs = ctx;
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-	struct settings *set = get_settings();
-	struct op_key key = {};
-	struct op_info *info;
-	__u64 now, ns, bytes, out, seq = 0;
-	struct op_stats *s;
-	struct frame *f;
-	struct call *r;
-	__u32 why, weight, op, bucket;
-	__u16 flags;
-	__s64 ret;
-	bool failed;
+	struct handle_key key = {.pid = t->pid, .handle = nth(f, info->comm_arg)};
+	struct comm_value unknown = {.rank = -1, .nranks = -1};
+	struct comm_value *comm = bpf_map_lookup_elem(&comms, &key);
 
-	if (!t || !set)
-		return 0;
-	now = bpf_ktime_get_ns();
-	bucket = running_bucket(t);
-	if (bucket >= BUCKETS)
-		return 0;
-	settle(t, now, bucket);
-	f = pop(t, arch_entry_sp(regs));
-	if (!f)
-		return 0;
-	op = f->op;
-	info = bpf_map_lookup_elem(&op_info, &op);
-	if (!info)
-		return 0;
-
-	ns = now - f->start_ns;
-	ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
-	failed = info->flags & OP_STATUS && ret != 0 && !(info->flags & OP_NOT_READY_OK && ret == 600);
-	flags = t->depth ? CALL_NESTED : 0;
-	bytes = bytes_of(info, f, &flags);
-	out = out_of(info, f, !failed, &flags);
-	if (!failed)
-		learn(t, f, info, out);
-	if (info->flags & OP_COLLECTIVE) {
-		struct handle_key comm_key = {.pid = t->pid, .handle = nth(f, info->comm_arg)};
-		struct comm_value *comm = bpf_map_lookup_elem(&comms, &comm_key);
-		if (!comm) {	/* attached after it was made: number its collectives all the same */
-			struct comm_value unknown = {.rank = -1, .nranks = -1};
-			bpf_map_update_elem(&comms, &comm_key, &unknown, BPF_NOEXIST);
-			comm = bpf_map_lookup_elem(&comms, &comm_key);
-		}
-		if (comm)
-			seq = __sync_fetch_and_add(&comm->seq, 1);
+	if (!comm) {	/* attached after it was made: number its collectives all the same */
+		bpf_map_update_elem(&comms, &key, &unknown, BPF_NOEXIST);
+		comm = bpf_map_lookup_elem(&comms, &key);
 	}
+	return comm ? __sync_fetch_and_add(&comm->seq, 1) : 0;
+}
 
-	key.pid = t->pid;
-	key.op = op;
-	key.caller = info->flags & OP_CALLER ? caller_of(t, arch_caller_ip(regs), set->generation) : 0;
-	if (key.caller == 1 && info->flags & OP_INNER)
-		flags |= CALL_NESTED;
-	s = stats_of(&key);
-	if (!s) {
-		lose(LOSS_HISTOGRAM_FULL, 1);
-		return 0;
-	}
-	why = deserves(s, set, info->flags, failed, ns, now);
+static __always_inline void count_call(struct op_stats *s, const struct thread *t, const struct frame *f,
+				       __u64 ns, __u32 bucket, bool failed, __u64 now)
+{
 	__sync_fetch_and_add(&s->count, 1);
 	__sync_fetch_and_add(&s->sum_ns, ns);
-	if (!(flags & CALL_NO_BYTES))
-		__sync_fetch_and_add(&s->bytes, bytes);
+	if (!(f->flags & CALL_NO_BYTES))
+		__sync_fetch_and_add(&s->bytes, f->bytes);
 	if (failed)
 		__sync_fetch_and_add(&s->errors, 1);
 	if (t->acc[bucket] - f->acc[bucket] == ns) {	/* never left its core: the usual case */
@@ -247,37 +233,78 @@ static __always_inline int call_return(void *ctx)
 	__sync_fetch_and_add(&s->slots[slot_of(ns) & (HIST_SLOTS - 1)], 1);
 	note_extremes(s, now >> WINDOW_BITS, ns);
 	s->norm_ns = s->count == 1 ? ns : s->norm_ns - s->norm_ns / 16 + ns / 16;
+}
+
+static __always_inline int call_return(void *ctx)
+{
+	const struct uregs *regs = ctx;
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct settings *set = get_settings();
+	struct op_key key = {};
+	struct op_info *info;
+	struct op_stats *s;
+	struct frame *f;
+	__u64 now, ns, weight = 1;
+	__u32 bucket, op, why;
+	__u16 flags;
+	bool failed;
+	int index;
+
+	if (!t || !set)
+		return 0;
+	now = bpf_ktime_get_ns();
+	bucket = running_bucket(t);
+	settle(t, now, bucket);
+	index = pop(t, arch_entry_sp(regs));
+	barrier_var(index);	/* the verifier must see the bounds checked, though the compiler knows them */
+	if (index < 0 || index >= FRAMES)
+		return 0;
+	f = &t->frames[index];
+	op = f->op;
+	info = bpf_map_lookup_elem(&op_info, &op);
+	if (!info)
+		return 0;
+	ns = now - f->start_ns;
+	flags = t->depth ? CALL_NESTED : 0;
+	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
+	failed = info->flags & OP_STATUS && f->ret != 0 && !(info->flags & OP_NOT_READY_OK && f->ret == 600);
+	f->bytes = bytes_of(info, f, &flags);
+	f->out = out_of(info, f, !failed, &flags);
+	f->seq = 0;
+	if (info->flags & LEARNS && !failed)
+		learn(t, f, info, f->out);
+	if (info->flags & OP_COLLECTIVE)
+		f->seq = collective_number(t, f, info);
+
+	key.pid = t->pid;
+	key.op = op;
+	if (info->flags & OP_CALLER) {
+		key.caller = caller_of(t, arch_caller_ip(regs), set->generation);
+		flags |= key.caller == 1 ? CALL_FROM_RUNTIME : key.caller == 2 ? CALL_DIRECT : 0;
+		if (key.caller == 1 && info->flags & OP_INNER)
+			flags |= CALL_NESTED;
+	}
+	f->flags = flags;
+	s = stats_of(&key);
+	if (!s) {
+		lose(LOSS_HISTOGRAM_FULL, 1);
+		return 0;
+	}
+	why = deserves(s, set, info->flags, failed, ns, now);
+	count_call(s, t, f, ns, bucket, failed, now);
 	if (!why) {
 		__sync_fetch_and_add(&s->unsampled, 1);
 		return 0;
 	}
-
-	weight = 1;
 	if (why & (WHY_SAMPLE | WHY_ALL))
 		weight += __sync_lock_test_and_set(&s->unsampled, 0);
-	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
-	if (!r) {
-		lose(LOSS_RING_CALL, 1);
-		__sync_fetch_and_add(&s->dropped, 1);
-		__sync_fetch_and_add(&s->unsampled, weight);
+	if (!record_call(ctx, t, index, now, why | weight << 32)) {
+		__sync_fetch_and_add(&s->recorded, 1);
 		return 0;
 	}
-	fill_call(r, t, f, regs, info, now);
-	r->stream = stream_of(regs, info, f, &flags);
-	r->flags = flags | (key.caller == 1 ? CALL_FROM_RUNTIME : key.caller == 2 ? CALL_DIRECT : 0);
-	r->why = why;
-	r->weight = weight;
-	r->ret = ret;
-	r->out = out;
-	r->bytes = bytes;
-	r->comm_hash = 0;
-	r->seq = seq;
-	r->rank = -1;
-	r->nranks = -1;
-	if (info->comm_arg != NO_ARG || info->flags & OP_NEW_COMM)
-		name_comm(r, info, f, out);
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	__sync_fetch_and_add(&s->recorded, 1);
+	lose(LOSS_RING_CALL, 1);
+	__sync_fetch_and_add(&s->dropped, 1);
+	__sync_fetch_and_add(&s->unsampled, weight);
 	return 0;
 }
 

@@ -198,8 +198,7 @@ static __always_inline int call_enter(void *ctx)
 	if (info->flags & OP_BY_VALUE_ID)
 		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
 	f->sync_before = t->sync;
-	for (int i = 0; i < BUCKETS; i++)
-		f->acc[i] = t->acc[i];
+	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
 	t->flags |= H_FEEDER;
 	if (info->flags & OP_SYNC)
 		t->sync++;
@@ -208,8 +207,8 @@ static __always_inline int call_enter(void *ctx)
 	return 0;
 }
 
-/* The frame this return belongs to: the stack pointer tells. */
-static __always_inline struct frame *pop(struct thread *t, __u64 entry_sp)
+/* The frame this return belongs to, or -1: the stack pointer tells. */
+static __always_inline int pop(struct thread *t, __u64 entry_sp)
 {
 	for (int i = 0; i < FRAMES; i++) {
 		__u32 top = t->depth - 1;
@@ -225,7 +224,7 @@ static __always_inline struct frame *pop(struct thread *t, __u64 entry_sp)
 		if (f->sp == entry_sp) {
 			if (top - 1 < FRAMES && t->frames[top - 1].sp == entry_sp)
 				t->frames[top - 1].inner_done = 1;
-			return f;
+			return top;
 		}
 		lose(LOSS_CALL_UNWOUND, 1);
 	}
@@ -233,7 +232,7 @@ static __always_inline struct frame *pop(struct thread *t, __u64 entry_sp)
 		t->overflow--;
 	else
 		lose(LOSS_RETURN_UNMATCHED, 1);
-	return 0;
+	return -1;
 }
 
 /* The thread's own copy of its process's runtime ranges, renewed when procs changed:
@@ -260,9 +259,12 @@ static __always_inline __u16 caller_of(struct thread *t, __u64 ip, __u32 generat
 {
 	if (t->generation != generation)
 		renew_ranges(t, generation);
-	for (int i = 0; i < RUNTIME_RANGES; i++)
-		if (ip >= t->range[i].start && ip < t->range[i].end)
+	for (int i = 0; i < RUNTIME_RANGES; i++) {
+		if (ip - t->range[i].start < t->range[i].end - t->range[i].start)
 			return 1;
+		if (!t->range[i].end)
+			break;
+	}
 	return t->proc_flags & PROC_RANGES ? 2 : 0;
 }
 

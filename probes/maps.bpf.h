@@ -17,6 +17,12 @@ struct frame {
 	__u64 sp;		/* at entry: which return belongs to it */
 	__u64 args[8];
 	__u64 id_hash;
+	__u64 out;		/* known at the return, like the four below */
+	__u64 bytes;
+	__u64 seq;
+	__s64 ret;
+	__u32 flags;
+	__u32 pad;
 	__u64 acc[BUCKETS];	/* the thread's accumulators at entry */
 	__u16 op;
 	__u16 inner_done;	/* a call that began at the same stack pointer has returned */

@@ -1,0 +1,73 @@
+"""The folder says what a test needs; what is missing is said aloud.
+
+A test that cannot run here is skipped with the reason, and fails instead where
+INGERO_MUST_RUN names its folder. Everything runs on the installed ingero: the
+source tree has no native module.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ingero
+
+TESTS = Path(__file__).parent
+SHARED = TESTS.parent.parent / "shared"
+BTF = Path("/sys/kernel/btf/vmlinux")
+# How a probe is attached matters to these; scheduler, memory and block probes have one shape.
+SHAPE_FILES = ("test_calls", "test_losses", "test_nccl")
+
+
+def pytest_report_header() -> str:
+    native = "with" if importlib.util.find_spec("ingero.native._shim") else "without"
+    shape = os.environ.get("INGERO_ATTACH", "the newest the kernel takes")
+    return f"ingero: {Path(ingero.__file__).parent}, {native} native module; attach shape: {shape}"
+
+
+def folder_of(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(folder_of(item))
+        if folder_of(item) == "ebpf" and item.path.stem in SHAPE_FILES:
+            item.add_marker("shapes")
+        if "shared_dir" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
+
+
+def missing_for_ebpf() -> Iterator[str]:
+    if os.geteuid() != 0:
+        yield "not root"
+    if not BTF.exists():
+        yield f"no {BTF}"
+    if importlib.util.find_spec("ingero.native._shim") is None:
+        yield "ingero is not installed with its native module: make build"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if folder_of(item) == "ebpf":
+        require("ebpf", list(missing_for_ebpf()))
+
+
+def require(folder: str, missing: list[str]) -> None:
+    """Skip, or fail where skipping is not allowed."""
+    if not missing:
+        return
+    reason = f"{folder} tests cannot run here: {', '.join(missing)}"
+    if folder in os.environ.get("INGERO_MUST_RUN", "").replace(",", " ").split():
+        pytest.fail(f"{reason} (INGERO_MUST_RUN={folder})", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Recordings beside the repository; a clone elsewhere does not have them."""
+    require("shared", [] if SHARED.is_dir() else [f"{SHARED} does not exist"])
+    return SHARED

@@ -1,0 +1,158 @@
+"""Who may import whom. The table is the rule; there are no exceptions beside it.
+
+Every import counts: inside functions, under TYPE_CHECKING, and modules named in
+strings for importlib.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.contracts.tree import SOURCE, under
+
+BASICS = frozenset({"errors", "clock", "units", "config", "version"})
+STAGE = BASICS | {"model", "native"}
+
+# A part of the program, and the parts it may import besides itself.
+MAY_IMPORT: dict[str, frozenset[str]] = {
+    "version": frozenset(),
+    "errors": frozenset(),
+    "clock": frozenset({"errors"}),
+    "units": frozenset({"errors"}),
+    "config": frozenset({"errors", "units"}),
+    "model": BASICS,
+    "native": BASICS,
+    "discover": STAGE,
+    "attach": STAGE,
+    "capture": STAGE,
+    "correlate": STAGE,
+    "store": STAGE,
+    "detectors": BASICS | {"model", "correlate"},
+    "fleet": BASICS | {"model"},
+    "agent": STAGE | {"discover", "attach", "capture", "correlate", "detectors", "store", "serve.answers"},
+    "scenarios": BASICS | {"model", "store", "correlate", "detectors", "serve.answers"},
+    "serve.answers": STAGE | {"store", "discover", "attach", "correlate", "detectors", "fleet"},
+    "serve.terminal": BASICS | {"model"},
+    "serve.cli": BASICS | {"model", "serve.answers", "serve.terminal", "serve.tui", "agent", "scenarios"},
+    "serve.tui": BASICS | {"model", "serve.answers", "serve.terminal"},
+    "serve": frozenset(),  # only a folder
+    "__main__": frozenset({"serve.cli"}),
+}
+
+# These only when they are used: a reading command does not load the probes' code.
+ONLY_LAZILY: dict[str, frozenset[str]] = {
+    "serve.answers": frozenset({"attach", "discover", "native"}),
+    "serve.cli": frozenset({"agent", "scenarios", "serve.tui"}),
+}
+
+
+class Import(NamedTuple):
+    module: str
+    line: int
+    eager: bool
+
+
+def part_of(module: str) -> str:
+    """The table's name for a module: ingero.store.reader is `store`."""
+    words = module.split(".")[1:]
+    if not words or words == ["__init__"]:
+        return "version"
+    return ".".join(words[:2]) if words[0] == "serve" and len(words) > 1 else words[0]
+
+
+def module_of(path: Path) -> str:
+    words = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+def modules() -> dict[str, Path]:
+    return {module_of(path): path for path in under("src", ".py")}
+
+
+def imports_in(text: str, known: set[str]) -> Iterator[Import]:
+    """Every module of ours that this source names, wherever it does."""
+    tree = ast.parse(text)
+    eager = set(map(id, _run_at_import(tree)))
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        for module in _named(node, known):
+            yield Import(module, line, id(node) in eager)
+
+
+def _named(node: ast.AST, known: set[str]) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (each.name for each in node.names if each.name.split(".")[0] == "ingero")
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: a relative import"
+        if node.module and node.module.split(".")[0] == "ingero":
+            whole = [f"{node.module}.{each.name}" for each in node.names]
+            yield from (each if each in known else node.module for each in whole)
+    elif isinstance(node, ast.Constant) and node.value in known and node.value != "ingero":
+        yield str(node.value)  # for importlib
+
+
+def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Imports outside functions and outside `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        yield from _run_at_import(node)
+
+
+def broken_rules(module: str, text: str, known: set[str]) -> list[str]:
+    part = part_of(module)
+    allowed = MAY_IMPORT[part] | {part}
+    late = ONLY_LAZILY.get(part, frozenset())
+    broken = []
+    for found in imports_in(text, known):
+        other = part_of(found.module)
+        if other not in allowed:
+            broken.append(f"{module}:{found.line} imports {found.module}: {part} may not import {other}")
+        elif other in late and found.eager:
+            broken.append(f"{module}:{found.line} imports {found.module} before it is needed")
+    return broken
+
+
+def test_every_import_is_one_the_table_allows() -> None:
+    known = modules()
+    broken = [
+        line
+        for module, path in known.items()
+        for line in broken_rules(module, path.read_text(encoding="utf-8"), set(known))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_every_module_has_a_place_in_the_table() -> None:
+    assert not [module for module in modules() if part_of(module) not in MAY_IMPORT]
+
+
+def test_the_table_has_no_cycle_among_the_stages() -> None:
+    stages = {"discover", "attach", "capture", "correlate", "store"}
+    assert not {(a, b) for a in stages for b in MAY_IMPORT[a] & stages if a != b}
+    assert [part for part, allowed in MAY_IMPORT.items() if stages <= allowed] == ["agent"]
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("ingero.store.reader", "from ingero.attach import probes"),
+        ("ingero.store.reader", "def f():\n    import ingero.capture.ring"),
+        ("ingero.capture.ring", "if TYPE_CHECKING:\n    from ingero.discover.host import Host"),
+        ("ingero.serve.tui.app", "from ingero import store"),
+        ("ingero.serve.cli.query", "importlib.import_module('ingero.store.reader')"),
+        ("ingero.serve.answers.checks", "from ingero.discover import checks"),
+        ("ingero.model.window", "from ingero.store.reader import Reader"),
+    ],
+)
+def test_a_broken_rule_is_noticed(module: str, text: str) -> None:
+    assert broken_rules(module, text, set(modules()))

@@ -1,0 +1,36 @@
+"""The files of the repository, for tests that hold them to rules."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = ROOT / "src"
+MADE = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis"}
+
+
+@cache
+def files() -> tuple[Path, ...]:
+    """What a clone would have: not ignored, still there."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode == 0:
+        found = [ROOT / name for name in listed.stdout.split("\0") if name]
+    else:  # an unpacked archive
+        found = [path for path in ROOT.rglob("*") if not MADE & set(path.relative_to(ROOT).parts)]
+    return tuple(sorted(path for path in found if path.is_file()))
+
+
+def under(folder: str, *suffixes: str) -> list[Path]:
+    top = ROOT / folder
+    return [path for path in files() if top in path.parents and (not suffixes or path.suffix in suffixes)]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
