@@ -16,6 +16,7 @@ from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
 from ingero.discover.libraries import Library, LibraryFinder, kind_of
+from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError
 from ingero.model import layout
 from ingero.model.layout import ProcessEvent, ProcFlag
@@ -49,6 +50,7 @@ class Targets:
         self._scope = scope
         self._finder = LibraryFinder()
         self._mounts = processes.cgroup_mounts()
+        self._host_drivers: list[Library] | None = None
         self.live: dict[int, Target] = {}
         self.gone: set[int] = set()  # pids that ended since the last window
         self.warnings: dict[str, str] = {}
@@ -120,8 +122,9 @@ class Targets:
         target.files = {library.file: library for library in libraries}
         if target.files != before:
             self._write_proc(target)  # first, so that its callers are known from the first call
+        reaches_driver = target.has_driver or self._driver_ahead(target)
         for library in libraries:
-            self._attach_file(library, hot=not target.has_driver)
+            self._attach_file(library, hot=not reaches_driver)
         if target.has_driver:
             self._drop_redundant(target)
 
@@ -137,6 +140,23 @@ class Targets:
         reaches_driver = any(library.kind == "driver" for library in libraries)
         for library in libraries:
             self._attach_file(library, hot=not reaches_driver)
+
+    def _driver_ahead(self, target: Target) -> bool:
+        """The runtime loads the driver at its first call: attach it before that, where there is one.
+
+        Only for processes that see our own file system; a container's driver is attached
+        when it is mapped.
+        """
+        if not any(library.kind == "runtime" for library in target.files.values()):
+            return False
+        if not processes.shares_files(target.process.pid):
+            return False
+        if self._host_drivers is None:
+            ahead = preattach_candidates([], {})
+            self._host_drivers = [library for library in ahead if library.kind == "driver"]
+        for library in self._host_drivers:
+            self._attach_file(library, hot=False)
+        return bool(self._host_drivers)
 
     def _drop_redundant(self, target: Target) -> None:
         """Hot runtime probes go where every user of the file reaches a probed driver."""
@@ -174,7 +194,7 @@ class Targets:
             elif layer == "runtime":
                 target.runtime_calls += int(row["count"])
         for target in self.live.values():
-            if target.runtime_calls >= UNREACHED_CALLS and not target.driver_calls and target.has_driver:
+            if target.runtime_calls >= UNREACHED_CALLS and not target.driver_calls:
                 for library in target.files.values():
                     self._attach_file(library, hot=True)
 

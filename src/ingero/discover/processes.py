@@ -193,6 +193,15 @@ def still_runs(process: Process) -> bool:
     return stat is not None and stat.state not in "ZX" and same_start(stat.start_ns, process.start_ns)
 
 
+def shares_files(pid: int) -> bool:
+    """Whether a path means the same file to that process as to us."""
+    try:
+        same_mounts = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+        return same_mounts and os.readlink(f"/proc/{pid}/root") == "/"
+    except OSError:
+        return False
+
+
 def list_pids() -> list[int]:
     return sorted(int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
 

@@ -60,6 +60,9 @@ Examples:
 @click.option(
     "--without", multiple=True, metavar="SOURCE", help="Leave a source of events out; may be repeated."
 )
+@click.option(
+    "--costly-probes", "costly", is_flag=True, help="Also probe hot functions the kernel must single-step."
+)
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @configured
@@ -115,6 +118,7 @@ def trace_options(config: Config, *, as_json: bool = False, **flags: Any) -> Tra
         node=None if node is None else _parsed("--node", check_node, node),
         without=_sources(flags["without"]),
         ring_bytes=_ring_bytes(flags["ringbuf_size"]),
+        costly=flags["costly"],
     )
     _refuse_contradictions(options, flags)
     return options
