@@ -38,6 +38,29 @@ static __always_inline void settle(struct thread *t, __u64 now, __u32 bucket)
 		add_time(t, bucket, now - since);
 }
 
+/* Accounting begins here: what the task did before is nobody's. */
+static __always_inline void start_account(struct thread *t, struct task_struct *task, __u64 now)
+{
+	t->first_ns = now;
+	t->since = now;
+	t->off_ns = now;
+	t->charged_ns = now;
+	t->throttled_ns = 0;
+	t->voluntary_before = BPF_CORE_READ(task, nvcsw);
+	t->involuntary_before = BPF_CORE_READ(task, nivcsw);
+	t->minor_before = BPF_CORE_READ(task, min_flt);
+	t->major_before = BPF_CORE_READ(task, maj_flt);
+}
+
+static __always_inline void copy_counts(struct thread_totals *r, const struct thread *t, const struct task_struct *task)
+{
+	r->voluntary_switches = task->nvcsw - t->voluntary_before;
+	r->involuntary_switches = task->nivcsw - t->involuntary_before;
+	r->minor_faults = task->min_flt - t->minor_before;
+	r->major_faults = task->maj_flt - t->major_before;
+	r->throttled_ns = t->throttled_ns;
+}
+
 /* The first sight of a thread; `task` need not be the current one. */
 static __always_inline struct thread *
 new_thread(struct task_struct *task, __u64 now, __u32 state)
@@ -56,9 +79,7 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 	t->cgroup_id = task_cgroup(task);
 	t->gpu_id = -1;
 	t->syscall = -1;
-	t->first_ns = now;
-	t->since = now;
-	t->off_ns = now;
+	start_account(t, task, now);
 	t->state = state;
 	return t;
 }

@@ -248,7 +248,7 @@ static __noinline int renew_ranges(struct thread *t, __u32 generation)
 	proc = bpf_map_lookup_elem(&procs, &pid);
 	t->generation = generation;
 	t->proc_flags = proc ? proc->flags : 0;
-	for (int i = 0; i < RUNTIME_RANGES; i++) {
+	for (int i = 0; i < CALLER_RANGES; i++) {
 		t->range[i].start = proc ? proc->range[i].start : 0;
 		t->range[i].end = proc ? proc->range[i].end : 0;
 	}
@@ -259,11 +259,9 @@ static __always_inline __u16 caller_of(struct thread *t, __u64 ip, __u32 generat
 {
 	if (t->generation != generation)
 		renew_ranges(t, generation);
-	for (int i = 0; i < RUNTIME_RANGES; i++) {
+	for (int i = 0; i < CALLER_RANGES; i++) {
 		if (ip - t->range[i].start < t->range[i].end - t->range[i].start)
-			return 1;
-		if (!t->range[i].end)
-			break;
+			return i < RUNTIME_RANGES ? 1 : 0;
 	}
 	return t->proc_flags & PROC_RANGES ? 2 : 0;
 }

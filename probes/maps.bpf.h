@@ -41,6 +41,10 @@ struct thread {
 	__u64 blocked_ns;	/* of the current off-CPU interval: blocked */
 	__u64 charged_ns;	/* run-queue wait charged to culprits up to here */
 	__u64 throttled_ns;
+	__u64 voluntary_before;	/* the task's own counters when its accounting began */
+	__u64 involuntary_before;
+	__u64 minor_before;
+	__u64 major_before;
 	__u64 address;
 	__u64 sector;
 	__u64 process_start_ns;
@@ -68,7 +72,7 @@ struct thread {
 	__u32 generation;	/* of the runtime ranges below */
 	__u32 proc_flags;
 	__u32 pad;
-	struct range range[RUNTIME_RANGES];
+	struct range range[CALLER_RANGES];
 	struct frame frames[FRAMES];
 };
 

@@ -62,31 +62,6 @@ static __always_inline void drop_calls(struct thread *t)
 	t->overflow = 0;
 }
 
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
-{
-	__u32 pid = p->tgid;
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-
-	if (proc) {
-		proc->flags &= ~PROC_RANGES;
-		for (int i = 0; i < RUNTIME_RANGES; i++) {
-			proc->range[i].start = 0;
-			proc->range[i].end = 0;
-		}
-	}
-	if (t) {
-		settle(t, bpf_ktime_get_ns(), running_bucket(t));
-		drop_calls(t);
-		t->tid = p->pid;
-		t->gpu_id = -1;
-		t->flags &= ~H_FEEDER;
-	}
-	tell(p, PROCESS_EXEC, proc != 0, BPF_CORE_READ(p, real_parent, tgid));
-	return 0;
-}
-
 static __always_inline void tell_totals(struct task_struct *p, struct thread *t, __u64 now)
 {
 	struct thread_totals *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
@@ -102,17 +77,52 @@ static __always_inline void tell_totals(struct task_struct *p, struct thread *t,
 	r->now_ns = now;
 	for (int i = 0; i < BUCKETS; i++)
 		r->acc[i] = t->acc[i];
-	r->voluntary_switches = p->nvcsw;
-	r->involuntary_switches = p->nivcsw;
-	r->major_faults = p->maj_flt;
-	r->minor_faults = p->min_flt;
-	r->throttled_ns = t->throttled_ns;
+	copy_counts(r, t, p);
 	r->process_start_ns = t->process_start_ns;
 	r->spanned_bucket = t->spanned_bucket;
 	r->open_bucket = HOST_CPU;
 	r->syscall = -1;
 	r->dead = 1;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+}
+
+/* Another thread than the first executes: it takes the first one's tid, and what was
+ * accounted under its own tid ends there. */
+static __always_inline void rename_account(struct task_struct *p, struct thread *t, __u64 now)
+{
+	tell_totals(p, t, now);
+	for (int i = 0; i < BUCKETS; i++)
+		t->acc[i] = 0;
+	start_account(t, p, now);
+	t->tid = p->pid;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
+{
+	__u32 pid = p->tgid;
+	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+
+	if (proc) {
+		proc->flags &= ~PROC_RANGES;
+		for (int i = 0; i < CALLER_RANGES; i++) {
+			proc->range[i].start = 0;
+			proc->range[i].end = 0;
+		}
+	}
+	if (t) {
+		__u64 now = bpf_ktime_get_ns();
+
+		settle(t, now, running_bucket(t));
+		drop_calls(t);
+		if (t->tid != (__u32)p->pid)
+			rename_account(p, t, now);
+		t->gpu_id = -1;
+		t->flags &= ~H_FEEDER;
+	}
+	tell(p, PROCESS_EXEC, proc != 0, BPF_CORE_READ(p, real_parent, tgid));
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")

@@ -58,6 +58,8 @@ static __always_inline void charge(const struct culprit_key *key, const char *co
 	if (v) {
 		__sync_fetch_and_add(&v->ns, ns);
 		__sync_fetch_and_add(&v->count, 1);
+		/* A fork has its parent's name until it executes something. */
+		__builtin_memcpy(v->comm, comm, sizeof(v->comm));
 		return;
 	}
 	__builtin_memcpy(fresh.comm, comm, sizeof(fresh.comm));
@@ -175,20 +177,13 @@ static __always_inline void leave_core(struct task_struct *task, bool preempt, _
 	t->throttled = 0;
 	t->dev = 0;
 	t->before_attach = 0;
-	/* The low bits say what it sleeps as; above them are modifiers (freezable,
-	 * no-load). Preempted means runnable whatever it was about to do. */
-	if (preempt || !(state & 0x7f)) {
+	/* Preempted means runnable whatever it was about to do. */
+	if (preempt || !blocked(state)) {
 		t->throttled = task_throttled(task);
 		t->state = RUNNABLE;
 		return;
 	}
-	if (state & (4 | 8)) {		/* stopped or traced: by a signal or a debugger */
-		t->bucket = UNEXPLAINED;
-		t->poll = 0;
-		t->syscall = -1;
-	} else {
-		classify_wait(t, task, true);
-	}
+	classify_wait(t, task, state, true);
 	t->state = BLOCKED;
 }
 
@@ -200,6 +195,10 @@ static __always_inline void take_core(struct task_struct *task, __u64 now)
 	if (!t || t->state == RUNNING)
 		return;
 	if (t->state == BLOCKED) {	/* its wake-up came before we were attached */
+		t->waker_kind = WAKER_NONE;
+		if (t->poll)
+			decide_poll(t);
+		t->blocked_ns = now - t->off_ns;
 		settle(t, now, t->bucket);
 	} else {
 		wait = now - t->since;
@@ -213,10 +212,32 @@ static __always_inline void take_core(struct task_struct *task, __u64 now)
 	record_wait(t, task, now);
 }
 
+static __always_inline struct irq_state *irq_now(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&irq, &zero);
+}
+
+/* No interrupt outlasts a switch. An entry whose exit was not seen, because we were
+ * being attached between the two, must not make every later waker an interrupt. */
+static __always_inline void forget_interrupts(void)
+{
+	struct irq_state *i = irq_now();
+
+	if (i && in_interrupt(i)) {
+		i->softirq = 0;
+		i->hardirq = 0;
+		i->timer = 0;
+		i->block = 0;
+	}
+}
+
 static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state)
 {
 	__u64 now = bpf_ktime_get_ns();
 
+	forget_interrupts();
 	log_slice(prev, next, now);
 	leave_core(prev, preempt, state, now);
 	take_core(next, now);
@@ -246,6 +267,8 @@ static __always_inline __u32 waker_kind(const struct irq_state *i)
 		return WAKER_IRQ_TIMER;
 	if (i->block)
 		return WAKER_IRQ_BLOCK;
+	if (i->hardirq)			/* on top of whatever softirq it came in */
+		return WAKER_IRQ_OTHER;
 	switch (i->softirq) {
 	case 1 + 1: case 8 + 1: return WAKER_IRQ_TIMER;
 	case 2 + 1: case 3 + 1: return WAKER_IRQ_NET;
@@ -260,24 +283,25 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	struct task_struct *current;
 	struct irq_state *i;
-	__u32 zero = 0;
 
 	if (!t)
 		return 0;
-	i = bpf_map_lookup_elem(&irq, &zero);
+	i = irq_now();
 	if (!i)
 		return 0;
+	current = bpf_get_current_task_btf();
 	t->waker_kind = waker_kind(i);
+	if (t->waker_kind == WAKER_IRQ_NET && sends_to(current, t))
+		t->waker_kind = WAKER_TASK;
 	t->waker_pid = 0;
 	t->waker_tid = 0;
-	t->waker[0] = 0;
+	__builtin_memset(t->waker, 0, sizeof(t->waker));
 	if (t->waker_kind == WAKER_IRQ_BLOCK) {
 		t->dev = i->dev;
 		t->sector = i->sector;
 	}
 	if (t->waker_kind != WAKER_TASK)
 		return 0;
-	current = bpf_get_current_task_btf();
 	if (!current->pid) {		/* the idle task wakes nobody by itself */
 		t->waker_kind = WAKER_IRQ_OTHER;
 		return 0;
@@ -298,6 +322,7 @@ static __always_inline void count_waker(struct thread *t, __u64 ns)
 	if (v) {
 		__sync_fetch_and_add(&v->ns, ns);
 		__sync_fetch_and_add(&v->count, 1);
+		__builtin_memcpy(v->comm, t->waker, sizeof(v->comm));
 		return;
 	}
 	__builtin_memcpy(fresh.comm, t->waker, sizeof(fresh.comm));
@@ -335,15 +360,10 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 {
 	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
-	__u64 now;
 
 	if (!t || t->state != RUNNABLE)
 		return 0;
-	now = bpf_ktime_get_ns();
-	t->first_ns = now;
-	t->since = now;
-	t->off_ns = now;
-	t->charged_ns = now;
+	start_account(t, p, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -360,13 +380,6 @@ int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 	charge_core(t, task_cpu(p), t->charged_ns, now);
 	t->charged_ns = now;
 	return 0;
-}
-
-static __always_inline struct irq_state *irq_now(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&irq, &zero);
 }
 
 SEC("tp_btf/softirq_entry")

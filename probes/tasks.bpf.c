@@ -13,16 +13,31 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } CORE;
 
+#define TASK_NEW 0x800		/* made, not yet woken for the first time */
+#define PF_EXITING 0x4
+
+/* A task about to block is on its core until it has switched. */
+static __always_inline __u32 thread_state(struct task_struct *task)
+{
+	if (BPF_CORE_READ(task, on_cpu))
+		return RUNNING;
+	return blocked(task_state(task)) ? BLOCKED : RUNNABLE;
+}
+
+/* From the moment its state exists the scheduler's programs keep it; a switch between
+ * our look and that moment is seen by looking again. */
 static __always_inline void take_in(struct task_struct *task, __u64 now)
 {
-	unsigned int state = task_state(task);
-	struct thread *t = new_thread(task, now, state & 0x7f ? BLOCKED : task->on_cpu ? RUNNING : RUNNABLE);
+	__u32 state = thread_state(task);
+	struct thread *t = new_thread(task, now, state);
 
 	if (!t)
 		return;
 	t->before_attach = 1;
+	if (thread_state(task) != state)
+		__sync_val_compare_and_swap(&t->state, state, thread_state(task));
 	if (t->state == BLOCKED)
-		classify_wait(t, task, false);
+		classify_wait(t, task, task_state(task), false);
 }
 
 /* The open interval must belong to the accumulators it is added to: read again
@@ -58,10 +73,12 @@ int each_task(struct bpf_iter__task *ctx)
 	struct thread *t;
 	__u32 pid;
 
-	if (!task || task->flags & PF_KTHREAD)
+	if (!task || task->flags & PF_KTHREAD || task_state(task) & TASK_NEW)
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!t) {
+		if (task->flags & PF_EXITING)	/* its last accounting has left; a zombie waits for nothing */
+			return 0;
 		pid = task->tgid;
 		if (!bpf_map_lookup_elem(&procs, &pid))
 			return 0;
@@ -75,13 +92,10 @@ int each_task(struct bpf_iter__task *ctx)
 	__builtin_memcpy(r.h.comm, task->comm, sizeof(r.h.comm));
 	r.h.start_ns = t->first_ns;
 	copy_accounting(&r, t);
-	if (r.undecided)
-		t->poll = 2;
-	r.voluntary_switches = task->nvcsw;
-	r.involuntary_switches = task->nivcsw;
-	r.major_faults = task->maj_flt;
-	r.minor_faults = task->min_flt;
-	r.throttled_ns = t->throttled_ns;
+	/* It may wake just now: then it was decided, and is in the accumulators. */
+	if (r.undecided && !__sync_val_compare_and_swap(&t->poll, 1, 2))
+		copy_accounting(&r, t);
+	copy_counts(&r, t, task);
 	r.process_start_ns = t->process_start_ns;
 	if (t->depth && t->depth <= FRAMES) {
 		r.call_start_ns = t->frames[0].start_ns;

@@ -21,9 +21,48 @@
 #define AF_INET6 10
 #define NVIDIA_MAJOR 195
 
+#if defined(__TARGET_ARCH_x86)
+#define RESTART_SYSCALL 219
+#else
+#define RESTART_SYSCALL 128
+#endif
+
+/* Task states: what it sleeps as. Above and between them lie modifiers (wake-kill,
+ * no-load, new, freezable), which say nothing about whether it sleeps. */
+#define STOPPED_OR_TRACED (0x4 | 0x8)
+#define FROZEN 0x8000		/* since 6.1 (f5d39b020809); a flag of the task before */
+#define SLEEPING (0x7f | 0x1000 | FROZEN)
+#define PF_FROZEN 0x10000
+
+struct task_struct___frozen { unsigned frozen: 1; } CORE;	/* by the cgroup v2 freezer */
+
+static __always_inline bool blocked(unsigned int state)
+{
+	return state & SLEEPING;
+}
+
+/* Halted by a signal, a debugger or a freezer, whatever it was doing. */
+static __always_inline bool halted(struct task_struct *task, unsigned int state)
+{
+	struct task_struct___frozen *t = (void *)task;
+
+	if (state & (STOPPED_OR_TRACED | FROZEN) || BPF_CORE_READ(task, flags) & PF_FROZEN)
+		return true;
+	return bpf_core_field_exists(t->frozen) && BPF_CORE_READ_BITFIELD_PROBED(t, frozen);
+}
+
 static __always_inline bool loopback4(__u32 address)
 {
 	return (address & 0xff) == 127;	/* network order on a little-endian machine */
+}
+
+/* ::1, and 127/8 mapped into v6 */
+static __always_inline bool loopback6(const __u64 *address)
+{
+	if (address[0])
+		return false;
+	return address[1] == 1ULL << 56 ||
+	       ((address[1] & 0xff00000000ULL) == 0x7f00000000ULL && (address[1] & 0xffffffff) == 0xffff0000);
 }
 
 static __always_inline __u32 socket_bucket(struct file *file)
@@ -45,11 +84,7 @@ static __always_inline __u32 socket_bucket(struct file *file)
 		BPF_CORE_READ_INTO(&from, sk, __sk_common.skc_v6_rcv_saddr);
 		if (to[0] == from[0] && to[1] == from[1] && (to[0] || to[1]))
 			return PEER_WAIT;
-		/* ::1, and 127/8 mapped into v6 */
-		if (!to[0] && (to[1] == 1ULL << 56 || ((to[1] & 0xff00000000ULL) == 0x7f00000000ULL &&
-						       (to[1] & 0xffffffff) == 0xffff0000)))
-			return PEER_WAIT;
-		return NET_WAIT;
+		return loopback6(to) || loopback6(from) ? PEER_WAIT : NET_WAIT;
 	}
 	return UNEXPLAINED;
 }
@@ -69,16 +104,23 @@ static __always_inline __u32 anonymous_bucket(struct file *file)
 	return UNEXPLAINED;
 }
 
-static __always_inline __u32 fd_bucket(struct task_struct *task, __u64 fd)
+static __always_inline struct file *file_of(struct task_struct *task, __u64 fd)
 {
 	struct fdtable *fdt = BPF_CORE_READ(task, files, fdt);
 	struct file **slots, *file = 0;
-	unsigned short mode;
 
 	if (fd >= BPF_CORE_READ(fdt, max_fds))
-		return UNEXPLAINED;
+		return 0;
 	slots = BPF_CORE_READ(fdt, fd);
 	bpf_probe_read_kernel(&file, sizeof(file), &slots[fd]);
+	return file;
+}
+
+static __always_inline __u32 fd_bucket(struct task_struct *task, __u64 fd)
+{
+	struct file *file = file_of(task, fd);
+	unsigned short mode;
+
 	if (!file)
 		return UNEXPLAINED;
 	mode = BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT;
@@ -93,18 +135,41 @@ static __always_inline __u32 fd_bucket(struct task_struct *task, __u64 fd)
 	return anonymous_bucket(file);
 }
 
+/* A poll never waits for a disk: files are always ready. What looks like one has a
+ * wait of its own (a pidfd, a file in /proc), and its waker tells. */
+static __always_inline __u32 polled_bucket(struct task_struct *task, __u64 fd)
+{
+	__u32 bucket = fd_bucket(task, fd);
+
+	return bucket == DISK_WAIT ? UNEXPLAINED : bucket;
+}
+
+static __always_inline __u32 class_of(long nr)
+{
+	__u32 index = (__u32)nr;
+	__u8 *entry = nr >= 0 ? bpf_map_lookup_elem(&syscall_class, &index) : 0;
+
+	return entry ? *entry : WAIT_UNKNOWN;
+}
+
 /* `current` says whether the task is the one running this program, so that its
  * memory can be read. */
-static __always_inline void classify_wait(struct thread *t, struct task_struct *task, bool current)
+static __always_inline void classify_wait(struct thread *t, struct task_struct *task, unsigned int state, bool current)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	long nr = regs_syscall(regs);
-	__u32 index = (__u32)nr, class = WAIT_UNKNOWN;
 	bool iowait = BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait);
 	__u64 fd = regs_arg0(regs);
-	__u8 *entry;
 
 	t->poll = 0;
+	if (halted(task, state)) {	/* t->syscall stays: it may be restarted */
+		t->bucket = UNEXPLAINED;
+		t->address = 0;
+		return;
+	}
+	/* A sleep or a timed lock that a stop interrupted goes on under this number. */
+	if (nr == RESTART_SYSCALL && t->syscall >= 0)
+		nr = t->syscall;
 	t->syscall = nr >= 0 && nr < SYSCALLS ? (__s32)nr : -1;
 	t->address = 0;
 	if (t->reclaim) {
@@ -124,10 +189,7 @@ static __always_inline void classify_wait(struct thread *t, struct task_struct *
 		t->bucket = DISK_WAIT;
 		return;
 	}
-	entry = bpf_map_lookup_elem(&syscall_class, &index);
-	if (entry)
-		class = *entry;
-	switch (class) {
+	switch (class_of(nr)) {
 	case WAIT_WRITEBACK:
 	case WAIT_FILE:
 		t->bucket = DISK_WAIT;
@@ -152,7 +214,7 @@ static __always_inline void classify_wait(struct thread *t, struct task_struct *
 		if (current && regs_arg1(regs) == 1) {
 			__s32 only = -1;
 			if (!bpf_probe_read_user(&only, sizeof(only), (const void *)fd) && only >= 0)
-				t->bucket = fd_bucket(task, only);
+				t->bucket = polled_bucket(task, only);
 		}
 		return;
 	}
@@ -162,15 +224,39 @@ static __always_inline void classify_wait(struct thread *t, struct task_struct *
 /* A poll is what woke it: only its timeout, the network, or somebody. */
 static __always_inline void decide_poll(struct thread *t)
 {
+	/* In one step, so that the iterator, marking it seen, does it before or not at all. */
+	__u32 poll = __sync_lock_test_and_set(&t->poll, 0);
+
 	if (t->waker_kind == WAKER_IRQ_TIMER)
 		t->bucket = SLEEP;
 	else if (t->bucket == UNEXPLAINED && t->waker_kind == WAKER_TASK)
 		t->bucket = PEER_WAIT;
 	else if (t->bucket == UNEXPLAINED && t->waker_kind == WAKER_IRQ_NET)
 		t->bucket = NET_WAIT;
-	if (t->poll == 2)
+	if (poll == 2)
 		t->spanned_bucket = t->bucket;
-	t->poll = 0;
+}
+
+/* Packets to an address of this host are delivered in a softirq on top of whoever sends
+ * them. So where a thread waits for a local peer, or polls, and the task below is sending
+ * on such a socket right now, that task is the waker and not the interrupt. */
+static __always_inline bool sends_to(struct task_struct *sender, const struct thread *t)
+{
+	struct pt_regs *regs;
+	struct file *file;
+	__u32 bucket;
+
+	if (sender->flags & PF_KTHREAD || !sender->pid || !(t->poll || t->bucket == PEER_WAIT))
+		return false;
+	regs = (struct pt_regs *)bpf_task_pt_regs(sender);
+	if (class_of(regs_syscall(regs)) != WAIT_FD)
+		return false;
+	file = file_of(sender, regs_arg0(regs) & 0xffffffff);
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	bucket = socket_bucket(file);
+	/* An unconnected datagram socket does not say where it sends to; the waiting one does. */
+	return bucket == PEER_WAIT || (bucket == NET_WAIT && t->bucket == PEER_WAIT);
 }
 
 #endif

@@ -366,13 +366,14 @@ enum proc_flag {
 };
 
 #define RUNTIME_RANGES 4
+#define CALLER_RANGES 8	/* runtimes first, then objects with a static runtime in them */
 
 struct proc {
 	__u32 flags;
 	__u32 ranges;
 	__u64 cgroup_id;
 	__u64 start_ns;
-	struct range range[RUNTIME_RANGES];
+	struct range range[CALLER_RANGES];
 };
 
 struct settings {

@@ -8,7 +8,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src"
-MADE = {".git", ".venv", "build", "dist", "__pycache__", ".hypothesis"}
+MADE = {
+    ".git",
+    ".venv",
+    "build",
+    "dist",
+    "__pycache__",
+    ".hypothesis",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+}
 
 
 @cache

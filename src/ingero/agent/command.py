@@ -1,24 +1,31 @@
-"""Starts a command that is traced from its first call.
+"""A command that is traced from its first call.
 
 It waits behind a pipe until the probes are on; then it is what it would have been.
+If the trace is refused meanwhile it never runs. Once it runs it is the user's: only
+being told to stop ends it early, not the end of tracing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
+import threading
+import time
 
 from ingero.errors import TargetError
 
-# A shell that waits for a line, then becomes the command.
-WAIT_THEN_RUN = 'read -r _ <&"$0"; eval "exec $0<&-"; exec "$@"'
+# A shell that waits for a line, then becomes the command; without the line it ends.
+# Descriptor 9, because sh knows no numbers of two digits.
+WAIT_THEN_RUN = 'read -r _ <&9 || exit 1; exec 9<&-; exec "$@"'
+GATE = 9
+GRACE_NS = 10_000_000_000
 
 
 class Command:
-    """The command, held back until release()."""
+    """The command: checked at once, started behind the gate, released, and waited for."""
 
     def __init__(self, words: tuple[str, ...], stdout_to_stderr: bool = False) -> None:
         if shutil.which(words[0]) is None:
@@ -26,37 +33,84 @@ class Command:
                 f"cannot start {words[0]}: no such command",
                 hint="Give its path, or check PATH (sudo changes it).",
             )
+        self.words = words
+        self._stdout_to_stderr = stdout_to_stderr
+        self._gate = -1
+        self._code: int | None = None
+        self._asked_ns: int | None = None
+        self._told_ns: int | None = None
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start it behind the gate."""
+        if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # its exit code would be thrown away
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         reading, self._gate = os.pipe()
+        actions: list[tuple[int, int, int]] = [(os.POSIX_SPAWN_DUP2, reading, GATE)]
+        if self._stdout_to_stderr:
+            actions.append((os.POSIX_SPAWN_DUP2, sys.stderr.fileno(), 1))
         try:
-            self._child = subprocess.Popen(
-                ["/bin/sh", "-c", WAIT_THEN_RUN, str(reading), *words],
-                pass_fds=[reading],
-                stdout=sys.stderr.fileno() if stdout_to_stderr else None,
+            self.pid = os.posix_spawn(
+                "/bin/sh",
+                ["/bin/sh", "-c", WAIT_THEN_RUN, "sh", *self.words],
+                os.environ,
+                file_actions=actions,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these, the command need not
             )
         finally:
             os.close(reading)
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
     def release(self) -> None:
-        os.write(self._gate, b"\n")
+        with contextlib.suppress(BrokenPipeError):  # killed while it waited
+            os.write(self._gate, b"\n")
+        self._close_gate()
+
+    def _close_gate(self) -> None:
         os.close(self._gate)
+        self._gate = -1
 
     def exit_code(self) -> int | None:
         """None while it runs; as a shell would say it: 128 + signal."""
-        code = self._child.poll()
-        return None if code is None else code if code >= 0 else 128 - code
+        if self._code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                self._code = code if code >= 0 else 128 - code
+        return self._code
 
-    def stop(self) -> int:
-        """Tracing was told to end: the command ends with it."""
-        if self._child.poll() is None:
-            self._child.send_signal(signal.SIGTERM)
-            try:
-                self._child.wait(10)
-            except subprocess.TimeoutExpired:
-                self._child.kill()
-                self._child.wait()
-        code = self.exit_code()
-        return code if code is not None else 1
+    def ask_to_end(self, now_ns: int) -> None:
+        """Told to stop: so is the command, and it gets time to. Called until it has ended."""
+        if self._asked_ns is None:
+            self._asked_ns = now_ns
+        if self._told_ns is None:
+            # A Ctrl-C reached it too: what it does about that must not be cut short.
+            if not _on_our_terminal() or now_ns - self._asked_ns >= GRACE_NS:
+                self._signal(signal.SIGTERM)
+                self._told_ns = now_ns
+        elif now_ns - self._told_ns >= GRACE_NS:
+            self._signal(signal.SIGKILL)
+
+    def wait(self, stop_requested: threading.Event) -> int:
+        """Its exit code, once it has ended."""
+        while (code := self.exit_code()) is None:
+            if stop_requested.is_set():
+                self.ask_to_end(time.monotonic_ns())
+            time.sleep(0.02)
+        return code
+
+    def close(self) -> None:
+        """A command that was never released never runs."""
+        if self._gate >= 0:
+            self._close_gate()
+            os.waitpid(self.pid, 0)
+
+    def _signal(self, number: int) -> None:
+        if self.exit_code() is None:
+            os.kill(self.pid, number)
+
+
+def _on_our_terminal() -> bool:
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False

@@ -82,6 +82,7 @@ class Agent:
         self._command = (
             Command(options.command, options.command_stdout_to_stderr) if options.command else None
         )
+        self._session: Session | None = None
         self._writer = self._open_writer()
         self._kernel = KernelSide(
             Settings(
@@ -94,7 +95,6 @@ class Agent:
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
-        self._session: Session | None = None
         self._overhead = Overhead(budget_share=options.max_overhead_share)
 
     def _scope_check(self) -> None:
@@ -118,8 +118,11 @@ class Agent:
             self._command.release()
         code = self._loop()
         self.finish()
-        self._surface.end(self._view(), code)
-        return code
+        self._surface.end(self._view(), code or 0)
+        if self._command and code is None:  # the time is over, the command is not
+            self.close()
+            return self._command.wait(self._surface.stop_requested)
+        return code or 0
 
     def start(self) -> None:
         """Load, attach and find the targets."""
@@ -136,12 +139,14 @@ class Agent:
         self._reader = WindowReader(self._kernel)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
+            self._command.start()
             self._targets.announce(self._command.pid)
         self._targets.find_all()
 
     # --- loop -----------------------------------------------------------------------
 
-    def _loop(self) -> int:
+    def _loop(self) -> int | None:
+        """Until it ends: 0, the command's exit code, or None when the command still runs."""
         deadline = self._deadline()
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
@@ -151,22 +156,21 @@ class Agent:
             if now >= next_window:
                 self._show(self.window())
                 next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
-            code = self._ended(now, deadline)
-            if code is not None:
-                return code
+            if self._ended(now, deadline):
+                return self._command.exit_code() if self._command else 0
 
     def _deadline(self) -> int | None:
         duration = self._options.duration_ns
         return None if duration is None else time.monotonic_ns() + duration
 
-    def _ended(self, now: int, deadline: int | None) -> int | None:
-        if self._command:
-            code = self._command.exit_code()
-            if code is not None:
-                return code
-        if self._surface.stop_requested.is_set() or (deadline is not None and now >= deadline):
-            return self._command.stop() if self._command else 0
-        return None
+    def _ended(self, now: int, deadline: int | None) -> bool:
+        if self._command and self._command.exit_code() is not None:
+            return True
+        if self._surface.stop_requested.is_set():
+            if self._command is None:
+                return True
+            self._command.ask_to_end(now)  # and is traced to its end
+        return deadline is not None and now >= deadline
 
     def hear(self) -> None:
         """Empty the ring and follow what processes did."""
@@ -271,11 +275,12 @@ class Agent:
         return DatabaseStatus(str(path), size, self._writer.status)
 
     def close(self) -> None:
-        """Take everything off; nothing stays in the kernel."""
+        """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""
         if self._command:
-            self._command.stop()
+            self._command.close()
         if self._session:
             self._session.close()
         self._kernel.close()
         if self._writer:
             self._writer.close()
+            self._writer = None

@@ -23,6 +23,7 @@ from ingero.model.layout import ProcessEvent, ProcFlag
 from ingero.model.window import Container, Process, Records
 
 RUNTIME_RANGES = 4
+MIXED_RANGES = 4
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
 
@@ -137,9 +138,10 @@ class Targets:
 
     def attach_ahead(self, libraries: list[Library]) -> None:
         """Files a command about to start is likely to load."""
-        reaches_driver = any(library.kind == "driver" for library in libraries)
+        drivers = [library for library in libraries if library.kind == "driver"]
+        self._host_drivers = drivers or None
         for library in libraries:
-            self._attach_file(library, hot=not reaches_driver)
+            self._attach_file(library, hot=not drivers)
 
     def _driver_ahead(self, target: Target) -> bool:
         """The runtime loads the driver at its first call: attach it before that, where there is one.
@@ -171,15 +173,18 @@ class Targets:
     def _write_proc(self, target: Target) -> None:
         """Tell the kernel side: a target, and where its runtimes lie."""
         proc = np.zeros(1, layout.PROC)
-        ranges = [r for each in target.files.values() if each.kind == "runtime" for r in each.ranges]
-        static = any(each.kind == "static" for each in target.files.values())
+        runtimes = [r for each in target.files.values() if each.kind == "runtime" for r in each.ranges]
+        # An object with a runtime linked into it: its calls may be the runtime's or its own.
+        mixed = [r for each in target.files.values() if each.kind == "static" for r in each.ranges]
         proc["flags"] = int(ProcFlag.PROC_TARGET)
-        if target.has_driver and not static and len(ranges) <= RUNTIME_RANGES:
+        if target.has_driver and len(runtimes) <= RUNTIME_RANGES and len(mixed) <= MIXED_RANGES:
             proc["flags"] |= int(ProcFlag.PROC_RANGES)
         proc["cgroup_id"] = target.process.cgroup_id
         proc["start_ns"] = target.process.start_ns
-        for index, (start, end) in enumerate(ranges[:RUNTIME_RANGES]):
+        for index, (start, end) in enumerate(runtimes[:RUNTIME_RANGES]):
             proc["range"][0][index] = (start, end)
+        for index, (start, end) in enumerate(mixed[:MIXED_RANGES]):
+            proc["range"][0][RUNTIME_RANGES + index] = (start, end)
         self._kernel.write_proc(target.process.pid, proc)
 
     def check_reach(self, operations: Records, layers: dict[int, str]) -> None:

@@ -59,6 +59,7 @@ HOST_PLANS: tuple[ObjectPlan, ...] = (
     ObjectPlan("oom", "memory", alternatives={"mark_victim": "mark_victim_v67"}),
     ObjectPlan("block_io", "block"),
     ObjectPlan("tcp", "tcp"),
+    ObjectPlan("xid", "xid"),
 )
 
 

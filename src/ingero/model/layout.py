@@ -403,13 +403,13 @@ RANGE = _dtype(
 )
 
 PROC = _dtype(
-    88,
+    152,
     [
         ("flags", "<u4", 0),
         ("ranges", "<u4", 4),
         ("cgroup_id", "<u8", 8),
         ("start_ns", "<u8", 16),
-        ("range", (RANGE, (4,)), 24),
+        ("range", (RANGE, (8,)), 24),
     ],
 )
 

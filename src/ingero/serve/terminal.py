@@ -110,7 +110,8 @@ def header_lines(view: LiveView, most: int = 4) -> list[Text]:
     """Targets, libraries, and probes by source with what was refused."""
     lines = [_listed("Target", [_target_name(t.comm, t.pid, t.container) for t in view.targets], most)]
     if not view.targets:
-        lines = [Text("Target: every CUDA process, none seen yet")]
+        ended = [_target_name(p.comm, p.pid, ended=True) for p in view.processes]
+        lines = [_listed("Target", ended, most) if ended else Text("Target: no CUDA process yet")]
     for library in view.libraries[:most]:
         lines.append(Text(f"Library: {clean(library.path)}"))
     if len(view.libraries) > most:
@@ -125,8 +126,8 @@ def header_lines(view: LiveView, most: int = 4) -> list[Text]:
     return lines
 
 
-def _target_name(comm: str, pid: int, container: str) -> str:
-    where = f" in {clean(container)}" if container else ""
+def _target_name(comm: str, pid: int, container: str = "", ended: bool = False) -> str:
+    where = f" in {clean(container)}" if container else ", ended" if ended else ""
     return f"PID {pid} ({clean(comm)}{where})"
 
 

@@ -8,6 +8,7 @@ first and last Python line, its own run_delay from /proc at the last, and what t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -55,6 +56,12 @@ def later(do: Callable[[], object], seconds: float = LATER_S) -> Said:
 
 def run_delay_ns() -> int:
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+
+
+def hurry() -> None:
+    """Before everybody else from here on: nothing is to wait for between the last look and the end."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
 
 
 def spin(seconds: float) -> None:
@@ -322,9 +329,11 @@ def waitpid() -> None:
 
 
 @act
-def vfork_child() -> None:
-    """The parent of a vfork waits until its child executes something."""
-    subprocess.run(["/bin/sleep", "0.15"], check=True)
+def vfork_child(fifo: str) -> None:
+    """The parent of a vfork waits until its child executes something; this one must open a pipe first."""
+    later(lambda: os.open(fifo, os.O_RDONLY))
+    first = [(os.POSIX_SPAWN_OPEN, 1, fifo, os.O_WRONLY, 0)]
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}, file_actions=first), 0)
 
 
 @act
@@ -509,6 +518,7 @@ def perform(name: str, words: list[str], said: Said) -> None:
     said["start_ns"] = time.monotonic_ns()
     RUNTIME.cudaStreamQuery(None)
     said.update(ACTS[name](*words) or {})
+    hurry()
     said["run_delay_ns"] = run_delay_ns()
     said["end_ns"] = time.monotonic_ns()
 

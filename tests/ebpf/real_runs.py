@@ -1,0 +1,199 @@
+"""The installed `ingero` run as a user runs it, and what is left of it afterwards.
+
+Every run has its own lock directory, home and database, so that traces of other
+people on this machine are not in the way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingero.discover.libraries import kind_of, read_maps
+
+INGERO = (sys.executable, "-m", "ingero")
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+TRACEBACK = "Traceback (most recent call last)"
+PROG_GET_FD_BY_ID, LINK_GET_FD_BY_ID = 13, 30
+SYSCALL_BPF = {"x86_64": 321, "aarch64": 280}
+
+
+def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
+    """Wait for something that must happen; its value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := true()):
+        assert time.monotonic() < deadline, f"did not happen in time: {what}"
+        time.sleep(0.02)
+    return value
+
+
+@dataclass
+class Place:
+    """Where one test's traces live."""
+
+    folder: Path
+
+    @property
+    def db(self) -> Path:
+        return self.folder / "trace.db"
+
+    def environment(self, **more: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("INGERO_", "LD_"))}
+        return kept | {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)} | more
+
+    def ingero(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Run to the end. Whatever happens, a user never sees a traceback."""
+        environment = self.environment(**more.pop("env", {}))
+        before = more.pop("before", ())
+        done = subprocess.run(
+            [*before, *INGERO, *words],
+            env=environment,
+            text=True,
+            errors="replace",
+            timeout=more.pop("timeout", 60),
+            **({"capture_output": True, "stdin": subprocess.DEVNULL} | more),
+        )
+        assert TRACEBACK not in (done.stderr or ""), done.stderr
+        return done
+
+    @contextlib.contextmanager
+    def tracing(self, *words: str, attached: bool = True, **more: str) -> Iterator[Run]:
+        """A trace in the background, from when its probes are on."""
+        run = Run(self, ("trace", "--no-tui", "--db", str(self.db), *words), more)
+        try:
+            if attached:
+                until(run.began, "the trace began")
+            yield run
+        finally:
+            run.kill()
+        assert TRACEBACK not in run.err, run.err
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(f"file:{self.db}?mode=ro", uri=True)) as connection:
+            return connection.execute(statement).fetchall()
+
+    def counts(self, *pids: int) -> dict[str, int]:
+        """Calls by operation as the recording has them."""
+        found: dict[str, int] = {}
+        for pid, op, count in self.sql("SELECT pid, op, SUM(count) FROM operations GROUP BY pid, op"):
+            if not pids or pid in pids:
+                found[op] = found.get(op, 0) + count
+        return found
+
+    def sound(self) -> bool:
+        """SQLite finds nothing wrong with the file."""
+        return self.sql("PRAGMA integrity_check") == [("ok",)]
+
+    def ended(self) -> list[bool]:
+        """For each recording whether it was closed."""
+        return [row[0] is not None for row in self.sql("SELECT ended_ns FROM recording ORDER BY id")]
+
+
+class Run:
+    """One `ingero` process; what it prints lies in files so that it never waits for us."""
+
+    def __init__(self, place: Place, words: tuple[str, ...], environment: dict[str, str]) -> None:
+        number = len(list(place.folder.glob("run*.out")))
+        self._out, self._err = (place.folder / f"run{number}.{end}" for end in ("out", "err"))
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*INGERO, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=place.environment(**environment),
+            )
+        self.pid = self.process.pid
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    def began(self) -> bool:
+        """The header comes once the probes are on."""
+        assert self.process.poll() is None, self.out + self.err
+        return "Probes:" in self.out + self.err
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def kernel_objects(self) -> list[tuple[int, int]]:
+        """(command that finds it, id) of every BPF program and link it holds."""
+        found = []
+        for info in Path(f"/proc/{self.pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                for line in info.read_text().splitlines():
+                    name, _, value = line.partition(":\t")
+                    command = {"prog_id": PROG_GET_FD_BY_ID, "link_id": LINK_GET_FD_BY_ID}.get(name)
+                    if command:
+                        found.append((command, int(value)))
+        return found
+
+
+def in_kernel(kernel_object: tuple[int, int]) -> bool:
+    """Whether the kernel still has this program or link."""
+    command, number = kernel_object
+    attributes = ctypes.create_string_buffer(number.to_bytes(4, "little") + bytes(60))
+    fd = ctypes.CDLL(None, use_errno=True).syscall(SYSCALL_BPF[os.uname().machine], command, attributes, 64)
+    if fd >= 0:
+        os.close(fd)
+    return bool(fd >= 0)
+
+
+def none_in_kernel(objects: list[tuple[int, int]]) -> bool:
+    return not any(map(in_kernel, objects))
+
+
+def probed_pages(pid: int) -> set[str]:
+    """CUDA libraries whose code in memory is not what lies in the file."""
+    changed = set()
+    with Path(f"/proc/{pid}/mem").open("rb") as memory:
+        for mapping in read_maps(pid):
+            if mapping.executable and kind_of(mapping.path):
+                memory.seek(mapping.start)
+                in_memory = memory.read(mapping.end - mapping.start)
+                with Path(mapping.path).open("rb") as file:
+                    file.seek(mapping.offset)
+                    in_file = file.read(mapping.end - mapping.start)
+                if in_memory[: len(in_file)] != in_file:
+                    changed.add(mapping.path)
+    return changed
+
+
+def others_probe() -> bool:
+    """Whether somebody else on this machine has probes on, so that code in memory proves nothing."""
+    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
+        with contextlib.suppress(OSError):
+            text = info.read_text()
+            if "link_type:\tuprobe" in text or "link_type:\tperf" in text:
+                return True
+    return False
+
+
+def left_alone(pid: int) -> bool:
+    """The process runs its own code again."""
+    return not probed_pages(pid) or others_probe()
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
