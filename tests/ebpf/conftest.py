@@ -1,4 +1,4 @@
-"""One agent for all tests that only look at calls."""
+"""One agent for all tests of a module that only look at calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.tracing import WORKLOADS, Tracer, tracing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tracer() -> Iterator[Tracer]:
     """Traces every process, records every call."""
     with tracing(record_all=True) as running:
@@ -30,7 +30,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         if not target.exists():
             words = [str(word).replace("STUB", str(stub)) for word in more]
             subprocess.run(
-                ["gcc", "-O2", "-I", str(WORKLOADS), str(WORKLOADS / source), "-o", str(target), *words], check=True
+                ["gcc", "-O2", "-I", str(WORKLOADS), str(WORKLOADS / source), "-o", str(target), *words],
+                check=True,
             )
         return str(target)
 

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from ingero.discover.libraries import kind_of, read_maps
+from ingero.scenarios import cuda
 
 INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
 TRACEBACK = "Traceback (most recent call last)"
 PROG_GET_FD_BY_ID, LINK_GET_FD_BY_ID = 13, 30
+UPROBE_LINKS = ("uprobe", "perf")
 SYSCALL_BPF = {"x86_64": 321, "aarch64": 280}
 
 
@@ -91,6 +93,13 @@ class Place:
                 found[op] = found.get(op, 0) + count
         return found
 
+    def launches(self, pid: int) -> int:
+        """Launches a process made, as the recording has them, wherever each was probed."""
+        return int(
+            self.sql(f"SELECT SUM(weight) FROM calls WHERE pid = {pid} AND op LIKE '%LaunchKernel'")[0][0]
+            or 0
+        )
+
     def sound(self) -> bool:
         """SQLite finds nothing wrong with the file."""
         return self.sql("PRAGMA integrity_check") == [("ok",)]
@@ -137,6 +146,15 @@ class Run:
         self.process.kill()
         self.process.wait()
 
+    def until_probed(self, name: str = "libcudart.so.12", folder: Path | None = None) -> None:
+        """Wait until this very trace has probes on a library of the stub."""
+        path = f"path:\t{folder or cuda.stub_dir()}/{name}"
+        until(lambda: any(path in link or "path:" not in link for link in self.links()), f"{name} was probed")
+
+    def links(self) -> list[str]:
+        """What the kernel says about each of its links on libraries; newer ones name the file."""
+        return list(uprobe_links(Path(f"/proc/{self.pid}/fdinfo")))
+
     def kernel_objects(self) -> list[tuple[int, int]]:
         """(command that finds it, id) of every BPF program and link it holds."""
         found = []
@@ -180,14 +198,18 @@ def probed_pages(pid: int) -> set[str]:
     return changed
 
 
+def uprobe_links(descriptors: Path) -> Iterator[str]:
+    with contextlib.suppress(OSError):
+        for info in list(descriptors.iterdir()):
+            with contextlib.suppress(OSError):
+                text = info.read_text()
+                if any(f"link_type:\t{kind}" in text for kind in UPROBE_LINKS):
+                    yield text
+
+
 def others_probe() -> bool:
     """Whether somebody else on this machine has probes on, so that code in memory proves nothing."""
-    for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        with contextlib.suppress(OSError):
-            text = info.read_text()
-            if "link_type:\tuprobe" in text or "link_type:\tperf" in text:
-                return True
-    return False
+    return any(next(uprobe_links(each), None) for each in Path("/proc").glob("[0-9]*/fdinfo"))
 
 
 def left_alone(pid: int) -> bool:

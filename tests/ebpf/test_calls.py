@@ -168,9 +168,17 @@ def test_functions_that_begin_with_endbr64_are_probed_behind_it(tracer: Tracer) 
         check_all(tracer.calls(job.pid), said)
 
 
-def test_a_statically_linked_runtime_is_found_and_traced(tracer: Tracer, compiled: Callable[..., str]) -> None:
+def test_a_statically_linked_runtime_is_found_and_traced(
+    tracer: Tracer, compiled: Callable[..., str]
+) -> None:
     program = compiled(
-        "static_runtime.c", "STUB/libcudart_static.a", "-pthread", "-ldl", "-LSTUB", "-l:libcuda.so.1", "-Wl,-rpath,STUB"
+        "static_runtime.c",
+        "STUB/libcudart_static.a",
+        "-pthread",
+        "-ldl",
+        "-LSTUB",
+        "-l:libcuda.so.1",
+        "-Wl,-rpath,STUB",
     )
     with workload(program) as job:
         tracer.until_target(job.pid)

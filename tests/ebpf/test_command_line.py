@@ -50,17 +50,17 @@ def finished(job: Workload) -> dict[str, Any]:
     return said
 
 
-def launches(counts: dict[str, int]) -> int:
-    return counts.get("cuLaunchKernel", 0)
-
-
 # --- a running job ---------------------------------------------------------------------
 
 
-def test_a_running_job_is_traced_for_a_while_and_the_recording_can_be_asked(place: Place, steady: str) -> None:
+def test_a_running_job_is_traced_for_a_while_and_the_recording_can_be_asked(
+    place: Place, steady: str
+) -> None:
     with workload(steady) as job:
         job.start()
-        done = place.ingero("trace", "--pid", str(job.pid), "--duration", "2s", "--no-tui", "--db", str(place.db))
+        done = place.ingero(
+            "trace", "--pid", str(job.pid), "--duration", "2s", "--no-tui", "--db", str(place.db)
+        )
         made = finished(job)
     assert done.returncode == 0, done.stderr
     assert f"PID {job.pid} (steady)" in done.stdout
@@ -80,7 +80,9 @@ def test_a_running_job_is_traced_for_a_while_and_the_recording_can_be_asked(plac
 def test_json_is_lines_of_the_documented_columns_and_nothing_else(place: Place, steady: str) -> None:
     with workload(steady) as job:
         job.start()
-        done = place.ingero("trace", "--pid", str(job.pid), "--duration", "2s", "--json", "--record-all", "-d", str(place.db))
+        done = place.ingero(
+            "trace", "--pid", str(job.pid), "--duration", "2s", "--json", "--record-all", "-d", str(place.db)
+        )
         finished(job)
     assert done.returncode == 0, done.stderr
     schema = json_lines(place.ingero("schema", "--json").stdout)[0]["$defs"]["TraceLine"]
@@ -94,13 +96,13 @@ def test_json_is_lines_of_the_documented_columns_and_nothing_else(place: Place, 
 
 
 def test_a_process_that_starts_later_is_found(place: Place, steady: str) -> None:
-    with place.tracing() as run, workload(steady) as job:
-        until(lambda: probed_pages(job.pid), "its libraries were probed")
+    with place.tracing("--record-all") as run, workload(steady) as job:
+        run.until_probed()
         job.start()
         time.sleep(0.3)
         made = finished(job)
         assert run.stop() == 0
-    assert launches(place.counts(job.pid)) == made["launches"]
+    assert place.launches(job.pid) == made["launches"]
     assert f"PID {job.pid}" in run.out
 
 
@@ -117,7 +119,9 @@ def traced_command(place: Place, *words: str, given: str = "\n\n") -> subprocess
 
 
 def test_a_command_is_traced_from_its_first_call_to_its_last(place: Place) -> None:
-    done = traced_command(place, sys.executable, str(WORKLOADS / "busy.py"), "--steps", "30", "--kernels", "20")
+    done = traced_command(
+        place, sys.executable, str(WORKLOADS / "busy.py"), "--steps", "30", "--kernels", "20"
+    )
     assert done.returncode == 0, done.stderr
     counts = place.counts()
     assert counts["cuLaunchKernel"] == 600
@@ -137,7 +141,9 @@ def test_what_a_command_forks_is_traced_too(place: Place, steady: str) -> None:
     assert pids == [(4,)]
 
 
-@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)])
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
+)
 def test_a_commands_exit_code_is_passed_on(place: Place, script: str, code: int) -> None:
     assert place.ingero("trace", "--no-record", "--", "sh", "-c", script).returncode == code
 
@@ -181,7 +187,9 @@ def test_a_command_gets_its_words_its_streams_and_its_descriptors_as_given(place
 
 def test_the_end_of_tracing_is_not_the_end_of_the_command(place: Place) -> None:
     before = time.monotonic()
-    done = place.ingero("trace", "--duration", "500ms", "--db", str(place.db), "--", "sh", "-c", "sleep 2; exit 5")
+    done = place.ingero(
+        "trace", "--duration", "500ms", "--db", str(place.db), "--", "sh", "-c", "sleep 2; exit 5"
+    )
     assert done.returncode == 5
     assert time.monotonic() - before >= 2
     started, ended = place.sql("SELECT started_ns, ended_ns FROM recording")[0]
@@ -189,7 +197,9 @@ def test_the_end_of_tracing_is_not_the_end_of_the_command(place: Place) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_told_to_stop_the_command_is_told_too_and_traced_to_its_end(place: Place, steady: str, number: int) -> None:
+def test_told_to_stop_the_command_is_told_too_and_traced_to_its_end(
+    place: Place, steady: str, number: int
+) -> None:
     script = f"trap 'exit 3' TERM; echo up >&2; {steady} 1000 </dev/zero & wait $!"
     with place.tracing("--", "sh", "-c", script, attached=False, **stub_environment()) as run:
         until(lambda: "up" in run.err, "the command runs")
@@ -222,7 +232,7 @@ def test_a_signal_ends_it_cleanly_and_nothing_stays_behind(place: Place, steady:
         finished(job)
     assert place.ended() == [True]
     assert place.sound()
-    assert launches(place.counts(job.pid)) > 0
+    assert place.launches(job.pid) > 0
 
 
 def test_a_second_trace_is_refused_with_the_pid_of_the_first(place: Place) -> None:
@@ -247,7 +257,10 @@ def job_of_nobody(steady: str) -> Iterator[Workload]:
 @contextmanager
 def container_cgroup() -> Iterator[Path]:
     """A cgroup named as docker names its containers'."""
-    root = next((p for p in map(Path, ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")) if (p / "cgroup.procs").exists()), None)
+    root = next(
+        (p for p in map(Path, ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")) if (p / "cgroup.procs").exists()),
+        None,
+    )
     if root is None:
         pytest.skip("no cgroup hierarchy to make a container in")
     made = [folder for folder in (root / "docker", root / "docker" / CONTAINER) if not folder.exists()]
@@ -264,15 +277,18 @@ def container_cgroup() -> Iterator[Path]:
 
 def test_only_the_chosen_users_processes_are_traced(place: Place, steady: str) -> None:
     Path(steady).parent.chmod(0o755)
-    with workload(steady) as other, job_of_nobody(steady) as job, place.tracing("--user", "nobody") as run:
-        until(lambda: probed_pages(job.pid), "its libraries were probed")
+    with (
+        workload(steady) as other,
+        job_of_nobody(steady) as job,
+        place.tracing("--record-all", "--user", "nobody") as run,
+    ):
         for each in (job, other):
             each.start()
         time.sleep(0.3)
         made = finished(job)
         finished(other)
         assert run.stop() == 0
-    assert launches(place.counts(job.pid)) == made["launches"]
+    assert place.launches(job.pid) == made["launches"]
     assert place.counts(other.pid) == {}
     assert place.sql(f"SELECT uid FROM processes WHERE pid = {job.pid}") == [(65534,)]
 
@@ -287,14 +303,14 @@ def test_only_the_chosen_container_is_traced(place: Place, steady: str, way: str
             "cgroup": ("--cgroup", str(cgroup)),
             "cgroup path": ("--cgroup", f"/docker/{CONTAINER}"),
         }[way]
-        with place.tracing(*flags) as run:
+        with place.tracing("--record-all", *flags) as run:
             for each in (job, other):
                 each.start()
             time.sleep(0.3)
             made = finished(job)
             finished(other)
             assert run.stop() == 0
-        assert launches(place.counts(job.pid)) == made["launches"]
+        assert place.launches(job.pid) == made["launches"]
         assert place.counts(other.pid) == {}
         told = place.sql(f"SELECT container_id, runtime FROM containers WHERE container_id = '{CONTAINER}'")
         assert told == [(CONTAINER, "docker")]

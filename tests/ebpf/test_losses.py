@@ -87,5 +87,9 @@ def test_the_histogram_agrees_with_the_counts(compiled: Callable[..., str]) -> N
     for row in tracer.gather("operations", job.pid):
         assert int(row["slots"].sum()) == int(row["count"])
         assert int(row["split"].sum()) == int(row["sum_ns"])
-        assert int(row["min_ns"]) * int(row["count"]) <= int(row["sum_ns"]) <= int(row["max_ns"]) * int(row["count"])
+        assert (
+            int(row["min_ns"]) * int(row["count"])
+            <= int(row["sum_ns"])
+            <= int(row["max_ns"]) * int(row["count"])
+        )
     assert probes.ROWS

@@ -51,7 +51,9 @@ def test_every_call_of_every_rank_has_its_record(ranks: dict[str, Any]) -> None:
 
 
 def test_an_id_passed_by_value_gives_the_right_rank_size_and_hash(ranks: dict[str, Any]) -> None:
-    inits = {int(row["h"]["pid"]): row for row in ranks["rows"] if NAMES[int(row["op"])] == "ncclCommInitRank"}
+    inits = {
+        int(row["h"]["pid"]): row for row in ranks["rows"] if NAMES[int(row["op"])] == "ncclCommInitRank"
+    }
     said = [call for call in ranks["said"] if call["function"] == "ncclCommInitRank"]
     assert {call["rank"] for call in said} == set(range(RANKS))
     for call in said:

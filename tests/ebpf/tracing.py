@@ -87,7 +87,9 @@ class Workload:
 @contextmanager
 def workload(*command: str, **more: Any) -> Iterator[Workload]:
     """Start a program and wait until it is ready; whatever happens it is gone afterwards."""
-    words = [sys.executable, str(WORKLOADS / command[0]), *command[1:]] if command[0].endswith(".py") else command
+    words = (
+        [sys.executable, str(WORKLOADS / command[0]), *command[1:]] if command[0].endswith(".py") else command
+    )
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more)
     try:
         assert process.stdout is not None
@@ -180,6 +182,15 @@ class Tracer:
             name = NAMES[int(row["op"])]
             found[name] = found.get(name, 0) + int(row["count"])
         return found
+
+    def waiting_calls(self, pid: int) -> dict[str, Any]:
+        """Calls in flight now, by operation."""
+        window = self.tick()
+        return {
+            NAMES[int(row["call_op"])]: row
+            for row in window.in_flight
+            if int(row["h"]["pid"]) == pid and row["call_op"]
+        }
 
     def losses(self) -> dict[str, int]:
         total: dict[str, int] = {}

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ingero.agent.before import BeforeAttach
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.scope import Scope
@@ -22,6 +23,7 @@ from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
+from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.preattach import preattach_candidates
@@ -136,12 +138,13 @@ class Agent:
         self._news = select.poll()  # a library being mapped wakes us at once
         for fd in self._watch.fds():
             self._news.register(fd, select.POLLIN)
-        self._reader = WindowReader(self._kernel)
+        before = BeforeAttach(self._session, self._targets)
+        self._reader = WindowReader(self._kernel, before.find)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
             self._command.start()
             self._targets.announce(self._command.pid)
-        self._targets.find_all()
+        before.begin(self._targets.find_all())
 
     # --- loop -----------------------------------------------------------------------
 
@@ -185,6 +188,7 @@ class Agent:
         """Read, store and count in what happened since the last window."""
         self._clock.observe()
         window = self._reader.read()
+        number_cards(window.calls, self._targets.cards())
         window.processes, window.containers = self._targets.take_news()
         self._targets.check_reach(window.operations, self._layers)
         gone = self._targets.take_gone()
@@ -202,6 +206,7 @@ class Agent:
         self.hear()
         window = self._reader.read()
         self._reader.finish(window)
+        number_cards(window.calls, self._targets.cards())
         window.unsampled = self._reader.operations.unsampled()
         window.processes, window.containers = self._targets.take_news()
         if self._writer:

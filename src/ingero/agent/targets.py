@@ -15,6 +15,8 @@ from ingero.agent.scope import Scope
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
+from ingero.discover.devices import Devices, visible_devices
+from ingero.discover.gpus import find_gpus
 from ingero.discover.libraries import Library, LibraryFinder, kind_of
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError
@@ -34,6 +36,7 @@ class Target:
 
     process: Process
     files: dict[File, Library] = field(default_factory=dict)
+    devices: Devices | None = None  # cards behind its device numbers
     runtime_calls: int = 0
     driver_calls: int = 0
 
@@ -52,8 +55,9 @@ class Targets:
         self._finder = LibraryFinder()
         self._mounts = processes.cgroup_mounts()
         self._host_drivers: list[Library] | None = None
+        self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
-        self.gone: set[int] = set()  # pids that ended since the last window
+        self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[int, Process] = {}
         self._new_containers: dict[int, Container] = {}
@@ -61,15 +65,15 @@ class Targets:
 
     # --- finding -------------------------------------------------------------
 
-    def find_all(self) -> None:
-        """Look at every process there is."""
+    def find_all(self) -> Records:
+        """Look at every process there is; the threads that now are accounted for."""
         if self._scope.fixed:
             for pid in self._scope.named():
                 self.announce(pid)
         else:
             for pid in processes.list_pids():
                 self.examine(pid)
-        self._kernel.read_threads()
+        return self._kernel.read_threads()
 
     def announce(self, pid: int) -> None:
         """Trace this process whatever it maps."""
@@ -102,7 +106,8 @@ class Targets:
         process, container = found
         target = self.live.get(pid)
         if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
-            target = Target(process, dict(files or {}))
+            devices = visible_devices(processes.environment(pid), self._gpus)
+            target = Target(process, dict(files or {}), devices)
             self.live[pid] = target
         else:
             target.process = replace(process, start_ns=target.process.start_ns)
@@ -246,7 +251,7 @@ class Targets:
         target = self.live.pop(pid, None)
         if target is None:
             return
-        self.gone.add(pid)
+        self.gone[pid] = target
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
         )
@@ -258,6 +263,10 @@ class Targets:
         self._new_processes, self._new_containers = {}, {}
         return news
 
+    def cards(self) -> dict[int, Devices | None]:
+        """Cards behind device numbers, by process."""
+        return {pid: target.devices for pid, target in {**self.gone, **self.live}.items()}
+
     def take_gone(self) -> set[int]:
-        gone, self.gone = self.gone, set()
+        gone, self.gone = set(self.gone), {}
         return gone

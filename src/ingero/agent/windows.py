@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -24,7 +25,8 @@ UNKNOWN_RECORD = "record_unknown"
 class WindowReader:
     """Turns the kernel side's counters and records into windows."""
 
-    def __init__(self, kernel: KernelSide) -> None:
+    def __init__(self, kernel: KernelSide, before: Callable[[Records], Records]) -> None:
+        self._before = before
         self._kernel = kernel
         self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
         self.operations = OperationBook(kernel.maps["op_stats"], kernel.cpus)
@@ -58,7 +60,7 @@ class WindowReader:
             threads=self._threads.update(_in_order(totals, dead), start_ns),
             culprits=self._culprits.read(),
             wakers=self._wakers.read(),
-            in_flight=_long_ones(totals),
+            in_flight=_long_ones(totals, self._before(totals)),
             losses=self._take_losses(),
             system=self._system.sample(),
             hits=int(operations["count"].sum()),
@@ -92,8 +94,8 @@ def _in_order(totals: Records, dead: Records) -> Records:
     return np.concatenate([totals[alive], dead]) if len(totals) else dead
 
 
-def _long_ones(totals: Records) -> Records:
-    """Calls in flight, and waits that began before we came, for a second or longer."""
+def _long_ones(totals: Records, before: Records) -> Records:
+    """Calls in flight and waits, for a second or longer; `before`: calls that began before we came."""
     if not len(totals):
         return np.zeros(0, layout.THREAD_TOTALS)
     started = totals["call_start_ns"]
@@ -101,7 +103,9 @@ def _long_ones(totals: Records) -> Records:
     feeder = (totals["h"]["flags"] & HeaderFlag.H_FEEDER) > 0
     waiting = (totals["before_attach"] > 0) & (totals["open_ns"] >= LONG_NS)
     chosen: Records = totals[in_call | waiting | (feeder & (totals["open_ns"] >= LONG_NS))]
-    return chosen
+    known = set(before["h"]["tid"].tolist())
+    others = chosen[[tid not in known for tid in chosen["h"]["tid"].tolist()]]
+    return np.concatenate([before, others])
 
 
 def _join_waiters(window: Window) -> None:

@@ -22,6 +22,15 @@ File = tuple[int, int]
 PREFIXES = {"runtime": ("cuda",), "driver": ("cu",), "nccl": ("nccl",), "static": ("cuda", "nccl")}
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Where a function of the table lies in its file."""
+
+    offset: int
+    size: int
+    op: int
+
+
 @dataclass(slots=True)
 class Attached:
     """One library file with probes on it."""
@@ -30,6 +39,7 @@ class Attached:
     kind: str
     points: list[tuple[Point, Row]]
     hot_points: list[tuple[Point, Row]]
+    functions: list[Function] = field(default_factory=list)  # probed or not
     links: list[int] = field(default_factory=list)
     hot_links: list[int] = field(default_factory=list)
     costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
@@ -100,6 +110,7 @@ class Session:
                     if symbol.offset in seen or row.layer in self._without:
                         continue
                     seen.add(symbol.offset)
+                    planned.functions.append(Function(symbol.offset, symbol.size, number))
                     self._place(planned, file, symbol, number, row)
         except FileFormatError as error:
             raise AttachError(f"cannot attach to {path}: {error.message}", hint=error.hint) from error

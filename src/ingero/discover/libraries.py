@@ -66,8 +66,13 @@ class Library:
     dev: int
     inode: int
     kind: Kind
-    ranges: tuple[tuple[int, int], ...] = ()  # executable addresses in the process
+    segments: tuple[tuple[int, int, int], ...] = ()  # executable: first address, end, offset in the file
     deleted: bool = False
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Executable addresses in the process."""
+        return tuple((start, end) for start, end, _ in self.segments)
 
     @property
     def file(self) -> tuple[int, int]:
@@ -182,9 +187,9 @@ class LibraryFinder:
             if not self.carries(link, status):
                 return None
             kind = "static"
-        ranges = tuple((each.start, each.end) for each in group)
+        segments = tuple((each.start, each.end, each.offset) for each in group)
         shown = printable(os.fsencode(path))
-        return Library(link, shown, status.st_dev, status.st_ino, kind, ranges, group[0].deleted)
+        return Library(link, shown, status.st_dev, status.st_ino, kind, segments, group[0].deleted)
 
     def carries(self, path: str, status: os.stat_result) -> bool:
         """Whether the file defines a traced function; a file is read once per content."""

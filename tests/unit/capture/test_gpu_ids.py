@@ -1,0 +1,54 @@
+"""Device numbers become cards only where that is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ingero.capture.gpu_ids import number_cards
+from ingero.discover.devices import visible_devices
+from ingero.discover.gpus import Gpu
+from ingero.model import layout
+
+CARDS = [Gpu(0, "H200", "GPU-aa11"), Gpu(1, "H200", "GPU-bb22"), Gpu(2, "H200", "GPU-bb33")]
+
+
+def calls(*rows: tuple[int, int]) -> np.ndarray:
+    made = np.zeros(len(rows), layout.CALL)
+    for index, (pid, device) in enumerate(rows):
+        made[index]["h"]["pid"] = pid
+        made[index]["gpu_id"] = device
+    return made
+
+
+def test_without_a_variable_devices_are_cards() -> None:
+    assert visible_devices({}, CARDS) == (0, 1, 2)
+
+
+def test_the_variable_reorders_and_limits_cards() -> None:
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "2,0"}, CARDS) == (2, 0)
+
+
+def test_a_card_may_be_named_by_the_beginning_of_its_uuid() -> None:
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "GPU-bb22"}, CARDS) == (1,)
+
+
+def test_an_ambiguous_or_unknown_name_is_unknown() -> None:
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "GPU-bb"}, CARDS) is None
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "7"}, CARDS) is None
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": ""}, CARDS) is None
+
+
+def test_no_cards_seen_and_no_variable_is_unknown() -> None:
+    assert visible_devices({}, []) is None
+
+
+def test_calls_get_the_card_behind_their_device_number() -> None:
+    made = calls((10, 0), (10, 1), (10, -1), (10, 5), (11, 1))
+    number_cards(made, {10: (2, 0)})
+    assert made["gpu_id"].tolist() == [2, 0, -1, -1, 1]
+
+
+def test_the_only_visible_card_is_meant_by_a_thread_that_never_chose() -> None:
+    made = calls((10, -1), (10, 0))
+    number_cards(made, {10: (1,)})
+    assert made["gpu_id"].tolist() == [1, 1]
