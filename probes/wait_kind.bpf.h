@@ -34,7 +34,10 @@
 #define SLEEPING (0x7f | 0x1000 | FROZEN)
 #define PF_FROZEN 0x10000
 
-struct task_struct___frozen { unsigned frozen: 1; } CORE;	/* by the cgroup v2 freezer */
+#define TRAP_FREEZE (1UL << 23)
+
+/* The cgroup v2 freezer. A vfork's parent counts as frozen too, so the order counts. */
+struct task_struct___frozen { unsigned frozen: 1; unsigned long jobctl; } CORE;
 
 static __always_inline bool blocked(unsigned int state)
 {
@@ -48,7 +51,8 @@ static __always_inline bool halted(struct task_struct *task, unsigned int state)
 
 	if (state & (STOPPED_OR_TRACED | FROZEN) || BPF_CORE_READ(task, flags) & PF_FROZEN)
 		return true;
-	return bpf_core_field_exists(t->frozen) && BPF_CORE_READ_BITFIELD_PROBED(t, frozen);
+	return bpf_core_field_exists(t->frozen) && BPF_CORE_READ_BITFIELD_PROBED(t, frozen) &&
+	       BPF_CORE_READ(t, jobctl) & TRAP_FREEZE;
 }
 
 static __always_inline bool loopback4(__u32 address)

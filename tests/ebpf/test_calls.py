@@ -15,6 +15,8 @@ from ingero.model.layout import CallFlag
 from ingero.scenarios import cuda
 from tests.ebpf.tracing import NAMES, Tracer, workload
 
+pytestmark = pytest.mark.shapes
+
 # What a runtime call that is probed at the driver shows as.
 AT_DRIVER = {
     "cudaLaunchKernel": {"cuLaunchKernel"},

@@ -9,6 +9,8 @@ import pytest
 from ingero.attach import probes
 from tests.ebpf.tracing import NAMES, tracing, workload
 
+pytestmark = pytest.mark.shapes
+
 FLOOD = ("-pthread", "-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
 CALLS, THREADS = 60_000, 3
 # Where each of the flood's calls is probed once the driver is mapped.

@@ -14,6 +14,8 @@ from ingero.model.layout import CallFlag
 from ingero.scenarios import cuda
 from tests.ebpf.tracing import NAMES, Tracer, workload
 
+pytestmark = pytest.mark.shapes
+
 RANKS = 3
 ROUNDS = 2
 

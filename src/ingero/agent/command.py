@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -18,8 +19,9 @@ import time
 from ingero.errors import TargetError
 
 # A shell that waits for a line, then becomes the command; without the line it ends.
-# Descriptor 9, because sh knows no numbers of two digits.
-WAIT_THEN_RUN = 'read -r _ <&9 || exit 1; exec 9<&-; exec "$@"'
+# Descriptor 9, because sh knows no numbers of two digits. $0 is how many descriptors
+# it may have: ours are raised meanwhile.
+WAIT_THEN_RUN = 'ulimit -S -n "$0"; read -r _ <&9 || exit 1; exec 9<&-; exec "$@"'
 GATE = 9
 GRACE_NS = 10_000_000_000
 
@@ -34,6 +36,8 @@ class Command:
                 hint="Give its path, or check PATH (sudo changes it).",
             )
         self.words = words
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._descriptors = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
         self._stdout_to_stderr = stdout_to_stderr
         self._gate = -1
         self._code: int | None = None
@@ -52,7 +56,7 @@ class Command:
         try:
             self.pid = os.posix_spawn(
                 "/bin/sh",
-                ["/bin/sh", "-c", WAIT_THEN_RUN, "sh", *self.words],
+                ["/bin/sh", "-c", WAIT_THEN_RUN, self._descriptors, *self.words],
                 os.environ,
                 file_actions=actions,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these, the command need not

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import select
 import shlex
 import time
@@ -17,6 +18,7 @@ from dataclasses import replace
 from ingero.agent.before import BeforeAttach
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
+from ingero.agent.owners import name_owners
 from ingero.agent.scope import Scope
 from ingero.agent.targets import Targets
 from ingero.agent.windows import WindowReader
@@ -40,7 +42,8 @@ from ingero.store.writer import Writer
 
 POLL_MS = 10
 WINDOW_NS = 1_000_000_000
-NEEDED = ("BPF", "PERFMON", "SYS_PTRACE")
+MAX_DESCRIPTORS = 1 << 16
+NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
 
 def run(options: TraceOptions, surface: Surface) -> int:
@@ -50,6 +53,7 @@ def run(options: TraceOptions, surface: Surface) -> int:
     try:
         agent = Agent(options, surface)
         try:
+            raise_descriptor_limit()
             return agent.run()
         finally:
             agent.close()
@@ -60,13 +64,22 @@ def run(options: TraceOptions, surface: Surface) -> int:
 def require_privileges() -> None:
     missing = [name for name in missing_capabilities() if name in NEEDED]
     if missing:
-        names = ", ".join(f"CAP_{name}" for name in missing)
-        raise PrivilegeError(f"cannot trace: {names} missing", hint="Run it with sudo: sudo ingero trace")
+        raise PrivilegeError(
+            f"cannot trace: {', '.join(missing)} missing", hint="Run it with sudo: sudo ingero trace"
+        )
     if not has_btf():
         raise KernelError(
             "cannot trace: this kernel has no BTF (/sys/kernel/btf/vmlinux)",
             hint="Use a kernel built with CONFIG_DEBUG_INFO_BTF=y; distributions' kernels are.",
         )
+
+
+def raise_descriptor_limit() -> None:
+    """The usual 1024 are few where every probed function takes four (the perf shape)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Agent:
@@ -188,8 +201,7 @@ class Agent:
         """Read, store and count in what happened since the last window."""
         self._clock.observe()
         window = self._reader.read()
-        number_cards(window.calls, self._targets.cards())
-        window.processes, window.containers = self._targets.take_news()
+        self._enrich(window)
         self._targets.check_reach(window.operations, self._layers)
         gone = self._targets.take_gone()
         window.unsampled = self._reader.operations.unsampled(gone)
@@ -201,14 +213,20 @@ class Agent:
         self._overhead = self._measured_overhead(window)
         return window
 
+    def _enrich(self, window: Window) -> None:
+        """What only the user side knows: cards, owners of sockets, processes and their names."""
+        number_cards(window.calls, self._targets.cards())
+        window.tcp = name_owners(window.tcp, self._targets)
+        window.processes, window.containers = self._targets.take_news()
+        window.execs = self._targets.take_execs()
+
     def finish(self) -> Window:
         """The last window, with what was still open."""
         self.hear()
         window = self._reader.read()
         self._reader.finish(window)
-        number_cards(window.calls, self._targets.cards())
+        self._enrich(window)
         window.unsampled = self._reader.operations.unsampled()
-        window.processes, window.containers = self._targets.take_news()
         if self._writer:
             self._writer.write(window)
         self._totals.add(window)

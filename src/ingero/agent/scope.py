@@ -41,8 +41,14 @@ class Scope:
         """The processes asked for by number, with their descendants; they must exist."""
         found: list[int] = []
         for pid in self.pids:
-            if processes.read_stat(pid) is None:
+            stat = processes.read_stat(pid)
+            if stat is None:
                 raise processes.missing_process(pid)
+            if stat.kernel:
+                raise TargetError(
+                    f"process {pid} ({stat.comm}) is a thread of the kernel",
+                    hint="It makes no CUDA calls. Name the process of the job; `ingero check` lists them.",
+                )
             found.extend([pid, *processes.descendants(pid)])
         return list(dict.fromkeys(found))
 

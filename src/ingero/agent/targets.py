@@ -62,6 +62,7 @@ class Targets:
         self._new_processes: dict[int, Process] = {}
         self._new_containers: dict[int, Container] = {}
         self._known_containers: set[int] = set()
+        self._execs: list[np.void] = []
 
     # --- finding -------------------------------------------------------------
 
@@ -224,6 +225,8 @@ class Targets:
             elif event == ProcessEvent.PROCESS_FORK:
                 self._born(pid, record)
             elif record["target"]:  # exec of a target, or a first call nobody announced
+                if event == ProcessEvent.PROCESS_EXEC:
+                    self._execs.append(record)
                 self.announce(pid)
             elif not self._scope.fixed:
                 self.examine(pid)
@@ -262,6 +265,11 @@ class Targets:
         news = list(self._new_processes.values()), list(self._new_containers.values())
         self._new_processes, self._new_containers = {}, {}
         return news
+
+    def take_execs(self) -> Records:
+        """Targets that became another program since the last window."""
+        execs, self._execs = self._execs, []
+        return np.array(execs, layout.PROCESS) if execs else np.zeros(0, layout.PROCESS)
 
     def cards(self) -> dict[int, Devices | None]:
         """Cards behind device numbers, by process."""

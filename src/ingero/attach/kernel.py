@@ -34,6 +34,7 @@ class ObjectPlan:
     name: str
     source: str
     required: bool = False
+    absent: str = ""  # why the kernel may not have its tracepoint at all
     # program refused by this kernel -> the one to load in its place
     alternatives: dict[str, str] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
@@ -59,7 +60,9 @@ HOST_PLANS: tuple[ObjectPlan, ...] = (
     ObjectPlan("oom", "memory", alternatives={"mark_victim": "mark_victim_v67"}),
     ObjectPlan("block_io", "block"),
     ObjectPlan("tcp", "tcp"),
-    ObjectPlan("xid", "xid"),
+    ObjectPlan(
+        "xid", "xid", absent="no NVIDIA driver with its tracepoint is loaded, or tracefs is not mounted"
+    ),
 )
 
 
@@ -195,7 +198,9 @@ class KernelSide:
                 refusal = explain_refusal(error, f"the {plan.name} probes")
                 if plan.required:
                     raise refusal from error
-                state.refused.append(refusal.message)
+                state.refused.append(
+                    plan.absent if error.errno == errno.ENOENT and plan.absent else refusal.message
+                )
 
     def _attach_plan(self, plan: ObjectPlan, state: SourceState) -> None:
         loaded, off = self._load_plan(plan)

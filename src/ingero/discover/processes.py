@@ -22,6 +22,7 @@ from ingero.errors import TargetError
 from ingero.model.window import Container, Process
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+PF_KTHREAD = 0x00200000
 MAX_CMDLINE_CHARS = 1024
 MAX_ENVIRON_BYTES = 1 << 20
 
@@ -43,6 +44,7 @@ class Stat:
     state: str
     parent_pid: int
     start_ns: int  # CLOCK_BOOTTIME, in whole clock ticks
+    kernel: bool = False  # a thread of the kernel's: no code of its own to trace
 
 
 class ProcessHandle:
@@ -81,7 +83,8 @@ def parse_stat(raw: bytes) -> Stat:
     head, _, tail = raw.rpartition(b")")
     pid, _, comm = head.partition(b" (")
     fields = tail.split()
-    return Stat(int(pid), printable(comm), fields[0].decode(), int(fields[1]), int(fields[19]) * TICK_NS)
+    start_ns, kernel = int(fields[19]) * TICK_NS, bool(int(fields[6]) & PF_KTHREAD)
+    return Stat(int(pid), printable(comm), fields[0].decode(), int(fields[1]), start_ns, kernel)
 
 
 def same_start(one_ns: int, other_ns: int) -> bool:
@@ -196,8 +199,8 @@ def still_runs(process: Process) -> bool:
 def shares_files(pid: int) -> bool:
     """Whether a path means the same file to that process as to us."""
     try:
-        same_mounts = os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
-        return same_mounts and os.readlink(f"/proc/{pid}/root") == "/"
+        mounts = Path(f"/proc/{pid}/ns/mnt").readlink()
+        return mounts == Path("/proc/self/ns/mnt").readlink() and Path(f"/proc/{pid}/root").readlink() == Path("/")
     except OSError:
         return False
 

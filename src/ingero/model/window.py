@@ -149,6 +149,7 @@ class Window:
     blocks: Records = field(default_factory=lambda: empty(layout.BLOCK))
     tcp: Records = field(default_factory=lambda: empty(layout.TCP))
     ooms: Records = field(default_factory=lambda: empty(layout.OOM))
+    execs: Records = field(default_factory=lambda: empty(layout.PROCESS))
     xids: Records = field(default_factory=lambda: empty(layout.XID))
     operations: Records = field(default_factory=lambda: empty(OPERATION))
     unsampled: Records = field(default_factory=lambda: empty(UNSAMPLED))

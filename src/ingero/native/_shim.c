@@ -13,6 +13,7 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/perf_event.h>
 #include <stdarg.h>
@@ -235,7 +236,7 @@ static PyObject *object_attach(Object *self, PyObject *args)
 	const char *name;
 	struct bpf_program *program;
 	struct bpf_link *link;
-	int fd;
+	int fd, error;
 
 	if (!PyArg_ParseTuple(args, "s", &name) || !(program = find_program(self, name)))
 		return NULL;
@@ -245,9 +246,11 @@ static PyObject *object_attach(Object *self, PyObject *args)
 	Py_END_ALLOW_THREADS
 	if (!link)
 		return fail("attach", errno);
-	fd = dup(bpf_link__fd(link));
+	/* A command we start must not inherit it: the probe would outlive us. */
+	fd = fcntl(bpf_link__fd(link), F_DUPFD_CLOEXEC, 3);
+	error = errno;
 	bpf_link__destroy(link);
-	return PyLong_FromLong(fd);
+	return fd < 0 ? fail("attach", error) : PyLong_FromLong(fd);
 }
 
 static PyMethodDef object_methods[] = {

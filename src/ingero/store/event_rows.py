@@ -240,6 +240,12 @@ class EventRows:
             pages = {"arg0": ints(ooms["total_vm_pages"]), "arg1": ints(ooms["anon_rss_pages"])}
             insert(self.connection, "event", head | pages)
 
+    def execs(self, execs: Records) -> None:
+        if len(execs):
+            op = self.names.host_op("exec")
+            head = self._head(execs, self.ids.take(len(execs)), Source.HOST, op, create=False)
+            insert(self.connection, "event", head | {"arg0": ints(execs["parent_pid"])})
+
     def xids(self, xids: Records) -> None:
         if not len(xids):
             return

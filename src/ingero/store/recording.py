@@ -167,6 +167,7 @@ class Recording:
         rows.retransmits(window.tcp)
         rows.oom_kills(window.ooms)
         rows.xids(window.xids)
+        rows.execs(window.execs)
         return foreign
 
     def _aggregates(self, window: Window, start_ns: int, end_ns: int) -> None:

@@ -26,7 +26,7 @@ BACKLOG_WINDOWS = 30
 BACKLOG_BYTES = 64 << 20
 BACKLOG_LOSS = "store_backlog"
 _ARRAYS = (
-    "calls", "waits", "blocks", "tcp", "ooms", "xids",
+    "calls", "waits", "blocks", "tcp", "ooms", "xids", "execs",
     "operations", "threads", "culprits", "wakers", "in_flight",
 )  # fmt: skip
 

@@ -3,13 +3,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from builders import EPOCH_NS, block, call, oom, process, records, retransmit, wait, window, xid
+from builders import EPOCH_NS, NUMBERS, block, call, oom, process, records, retransmit, wait, window, xid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ingero.model import layout
 from ingero.model.layout import CallFlag, WakerKind, Why
-from ingero.model.window import Container
+from ingero.model.window import UNSAMPLED, Container
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -362,3 +364,27 @@ def test_any_record_survives_the_way_through_the_database(
         None if size is None or size >= 2**63 else size,
         signed[1],
     )
+
+
+def test_calls_after_the_last_sample_are_added_to_the_last_record_of_their_kind(ask: Ask) -> None:
+    left = np.array([(100, NUMBERS["cuLaunchKernel"], 1, 7), (100, NUMBERS["cudaMemcpy"], 0, 2)], UNSAMPLED)
+    from_runtime = int(CallFlag.CALL_FROM_RUNTIME)
+    rows = ask(
+        "SELECT op, SUM(weight) AS calls, COUNT(*) AS stored FROM cuda_events GROUP BY op ORDER BY op",
+        window(
+            calls=records(
+                call("cuLaunchKernel", at_ns=1, weight=5, flags=from_runtime),
+                call("cuLaunchKernel", at_ns=2, weight=5, flags=from_runtime),
+                call("cuLaunchKernel", at_ns=3, pid=101, weight=5, flags=from_runtime),
+            )
+        ),
+        window(1_000_000_000, unsampled=left),
+    )
+    assert rows == [{"op": "cuLaunchKernel", "calls": 22, "stored": 3}]
+
+
+def test_a_process_that_became_another_program_is_an_event(ask: Ask) -> None:
+    became = np.zeros(1, layout.PROCESS)
+    became[0]["h"]["pid"], became[0]["h"]["comm"], became[0]["parent_pid"] = 100, b"train", 7
+    rows = ask("SELECT source, op, pid, comm, arg0 FROM events WHERE op = 'exec'", window(execs=became))
+    assert rows == [{"source": 3, "op": "exec", "pid": 100, "comm": "train", "arg0": 7}]

@@ -331,9 +331,10 @@ def waitpid() -> None:
 @act
 def vfork_child(fifo: str) -> None:
     """The parent of a vfork waits until its child executes something; this one must open a pipe first."""
-    later(lambda: os.open(fifo, os.O_RDONLY))
+    opener = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.15; cat {fifo}"])
     first = [(os.POSIX_SPAWN_OPEN, 1, fifo, os.O_WRONLY, 0)]
     os.waitpid(os.posix_spawn("/bin/true", ["true"], {}, file_actions=first), 0)
+    opener.wait()
 
 
 @act

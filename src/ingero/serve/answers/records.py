@@ -56,6 +56,9 @@ class RecordStream:
             self._event(row["h"], Source.HOST, "oom_kill", arg0=int(row["total_vm_pages"]))
             for row in window.ooms
         )
+        yield from (
+            self._event(row["h"], Source.HOST, "exec", arg0=int(row["parent_pid"])) for row in window.execs
+        )
         yield from (self._event(row["h"], Source.HOST, "xid", arg0=int(row["code"])) for row in window.xids)
 
     def _event(self, header: np.void, source: Source, op: str, **more: Any) -> Line:

@@ -8,11 +8,12 @@ ours and keeps its traceback.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import click
 from click.exceptions import NoArgsIsHelpError, NoSuchCommand
@@ -21,6 +22,8 @@ from ingero import __version__
 from ingero.errors import IngeroError
 
 INTERRUPTED = 130
+# Writing the output failed; an error about a file of ours names the file.
+CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class Lazy(NamedTuple):
@@ -81,13 +84,43 @@ def ingero() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    _make_streams_usable()
     try:
         return _run(args)
     except BrokenPipeError:
         _forget_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE or error.filename is not None:
+            raise
+        _forget_stdout()
+        return _say(
+            f"cannot write the output: {error.strerror}", "Free some space, or write it elsewhere.", 1
+        )
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+
+
+def _make_streams_usable() -> None:
+    """A closed stream leads nowhere; what a terminal has no characters for becomes a question mark."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, _leading_nowhere(number))
+        elif number and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _leading_nowhere(number: int) -> TextIO:
+    # On its own number, or the next file opened would take the messages meant for it.
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.fstat(number)
+    except OSError:
+        os.dup2(null, number)
+        os.close(null)
+        null = number
+    return os.fdopen(null, "w" if number else "r", encoding="utf-8", closefd=False)
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -142,6 +175,6 @@ def _forget_stdout() -> None:
     # The reader went away; the interpreter's own flush at exit must not complain either.
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -18,17 +18,23 @@ import msgspec
 from ingero import units
 from ingero.errors import UsageError
 
-# msgspec escapes C0; C1, direction marks and line separators pass through it.
-_UNSAFE = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+# msgspec escapes C0; the rest could steer a terminal, or not be writable to it.
+_NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
 CELL_LIMIT = 200
 
 Row = Mapping[str, Any]
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON, harmless to a terminal."""
+    """One line of JSON, harmless to a terminal and the same in every locale."""
     text = msgspec.json.encode(value).decode()
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """As JSON has it: characters of the upper planes are two escapes."""
+    halves = found[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{halves[at : at + 4]}" for at in range(0, len(halves), 4))
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:

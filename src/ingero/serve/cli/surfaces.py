@@ -7,6 +7,7 @@ A reader that goes away ends the trace, it does not break it.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -79,6 +80,8 @@ class PlainSurface(QuietSurface):
             self.stop_requested.set()
             self.console = Console(file=io.StringIO())
             self._updates = False
+        except OSError:  # a full disk below a log: this part is missing there, the trace goes on
+            return
 
 
 class JsonSurface(QuietSurface):
@@ -91,16 +94,30 @@ class JsonSurface(QuietSurface):
         self._out: TextIO | None = out
         self._err = tables.console(err)
         self._warned: set[str] = set()
+        self._recorded = False
+        self._failed = False
+
+    def run(self, work: Callable[[], int]) -> int:
+        return work() or int(self._failed)
 
     def begin(self, view: LiveView) -> None:
+        self._recorded = view.database.path is not None
         for part in tables.header(view):
-            self._err.print(part)
+            self._tell(part)
 
     def update(self, view: LiveView) -> None:
-        for warning in view.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                self._err.print(tables.warning_line(warning))
+        problem = view.database.problem
+        for warning in (*view.warnings, *([f"db: {problem}"] if problem else [])):
+            self._warn(warning)
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._tell(tables.warning_line(warning))
+
+    def _tell(self, part: Any) -> None:
+        with contextlib.suppress(OSError):
+            self._err.print(part, soft_wrap=True)
 
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None:
         if self._out is None:
@@ -112,6 +129,15 @@ class JsonSurface(QuietSurface):
         except BrokenPipeError:
             self._out = None
             self.stop_requested.set()
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """Half a line may be out: nothing may follow it."""
+        self._out, self._failed = None, True
+        self._warn(f"the records cannot be written any more: {error.strerror}")
+        if not self._recorded:
+            self.stop_requested.set()
 
     def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
-        self._err.print(tables.log_line(view), soft_wrap=True)
+        self._tell(tables.log_line(view))
