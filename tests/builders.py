@@ -285,4 +285,8 @@ def window(start_ns: int = 0, **parts: Any) -> Window:
         else value
         for name, value in parts.items()
     }
-    return Window(start_ns, start_ns + SECOND, **joined)
+    made = Window(start_ns, start_ns + SECOND, **joined)
+    if len(made.threads):
+        late = made.threads["window_ns"] > 0
+        made.threads["window_ns"] = np.where(late, made.threads["window_ns"], start_ns)
+    return made

@@ -193,11 +193,18 @@ def find(named: Path | None, environ: Mapping[str, str]) -> Path | None:
         named = Path(environ["INGERO_CONFIG"])
     if named is not None:
         return _readable(named)
-    found = next((path for path in _places(environ) if path.is_file()), None)
+    found = next((path for path in _places(environ) if _is_file(path)), None)
     if found is None:
         return None
     _refuse_foreign(found, environ)
     return _readable(found)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a home that is not ours to look into
+        return False
 
 
 def _places(environ: Mapping[str, str]) -> list[Path]:

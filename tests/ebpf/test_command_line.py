@@ -31,25 +31,6 @@ CONTAINER = "ab12" * 16
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def steady(compiled: Callable[..., str]) -> str:
-    return compiled("hardship/steady.c", "-L", "STUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB")
-
-
-def finished(job: Workload) -> dict[str, Any]:
-    """Tell a steady job to stop; what it did, none of it wrong."""
-    job.start()
-    (said,) = job.wait_done()
-    assert said["failed"] == 0
-    assert isinstance(said, dict)
-    return said
-
-
 # --- a running job ---------------------------------------------------------------------
 
 

@@ -291,11 +291,7 @@ class Agent:
     def _database_status(self) -> DatabaseStatus:
         if self._writer is None:
             return DatabaseStatus()
-        path = self._writer.path
-        size = sum(
-            each.stat().st_size for each in (path, path.with_name(path.name + "-wal")) if each.exists()
-        )
-        return DatabaseStatus(str(path), size, self._writer.status)
+        return DatabaseStatus(str(self._writer.path), self._writer.size_bytes(), self._writer.status)
 
     def close(self) -> None:
         """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingero.clock import Clock
+from ingero.errors import StoreError
 from ingero.model.live import DatabaseStatus, LiveView, Overhead, Surface, Target
 from ingero.scenarios import synthetic
 from ingero.serve.answers.live import LiveTotals
@@ -85,20 +86,21 @@ def _view(totals: LiveTotals, clock: Clock, stream: StreamTime, writer: Writer, 
             Target(synthetic.TRAINER, "python3", "python3 train.py --epochs 3", "nightly-retraining-0"),
         ),
         overhead=Overhead(),
-        database=DatabaseStatus(str(writer.path), _size_bytes(writer.path), writer.status),
+        database=DatabaseStatus(str(writer.path), writer.size_bytes(), writer.status),
         warnings=(f"made-up events, {phase}",),
     )
 
 
-def _size_bytes(path: Path) -> int:
-    files = (path, path.with_name(path.name + "-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
 def remove(path: Path) -> None:
     """Forget an earlier demo."""
-    for side in ("", "-wal", "-shm"):
-        path.with_name(path.name + side).unlink(missing_ok=True)
+    try:
+        for side in ("", "-wal", "-shm"):
+            path.with_name(path.name + side).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot replace the demo's recording {path}: {error.strerror}",
+            hint="Record it elsewhere: ingero demo --db FILE",
+        ) from error
 
 
 def default_path() -> Path:

@@ -93,6 +93,8 @@ def _window(random: np.random.Generator, phase: Phase, start_ns: int, collective
     waits = _waits(random, phase, start_ns)
     trainer = _trainer_time(calls, waits)
     records = _records(random, calls, collectives)
+    threads = _threads(random, phase, trainer, len(waits))
+    threads["window_ns"] = start_ns
     hits = sum(len(each.start_ns) for each in calls)
     return Window(
         start_ns,
@@ -100,7 +102,7 @@ def _window(random: np.random.Generator, phase: Phase, start_ns: int, collective
         calls=records,
         waits=waits,
         operations=_operations(calls, records),
-        threads=_threads(random, phase, trainer, len(waits)),
+        threads=threads,
         culprits=_culprits(random, waits),
         wakers=_wakers(waits),
         system=_system(random, phase),

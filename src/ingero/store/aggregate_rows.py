@@ -87,7 +87,8 @@ class AggregateRows:
                 "pid": ints(threads["pid"]),
                 "tid": ints(threads["tid"]),
                 "comm_id": ints(self.names.comms(threads["comm"])),
-                "start_ns": repeat(self.start_ns),
+                # What a poll waited for is told when it ends: such a row belongs to an earlier window.
+                "start_ns": ints(self.clock.wall_ns(threads["window_ns"].astype(np.int64))),
                 "feeder": ints(threads["feeder"]),
             }
             | {name: lengths(threads[name]) for name in counters}

@@ -22,7 +22,13 @@ _SIDE_FILES = ("-wal", "-shm", "-journal")
 def default_path() -> Path:
     """INGERO_DB, or ~/.ingero/ingero.db of the person who called sudo."""
     named = os.environ.get("INGERO_DB")
-    return Path(named).expanduser() if named else _home() / ".ingero" / "ingero.db"
+    try:
+        return Path(named).expanduser() if named else _home() / ".ingero" / "ingero.db"
+    except RuntimeError as error:  # no HOME, and a user the system has no name for
+        raise StoreError(
+            "cannot tell where the database is: this user has no home directory",
+            hint="Name it with --db or INGERO_DB.",
+        ) from error
 
 
 def invoking_user() -> tuple[int, int] | None:

@@ -6,7 +6,9 @@ rather than raised, and nothing is ever written, not even beside it.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -92,13 +94,7 @@ class Reader:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    if not path.exists():
-        raise StoreError(
-            f"there is no database at {path}",
-            hint="Record one with `sudo ingero trace`, or name another with --db.",
-        )
-    if path.is_dir():
-        raise StoreError(f"{path} is a directory, not a database", hint="Name the file with --db.")
+    _require_readable(path)
     try:
         return _connect(path, "mode=ro")
     except sqlite3.OperationalError as error:
@@ -108,6 +104,28 @@ def _open(path: Path) -> sqlite3.Connection:
         return _connect(path, "mode=ro&immutable=1")
     except sqlite3.OperationalError as error:
         raise trouble.opening_error(path, error) from error
+
+
+def _require_readable(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreError(
+            f"there is no database at {path}",
+            hint="Record one with `sudo ingero trace`, or name another with --db.",
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise StoreError(f"cannot read {path}: {why}", hint="Name another database with --db.") from error
+    if stat.S_ISDIR(mode):
+        raise StoreError(f"{path} is a directory, not a database", hint="Name the file with --db.")
+    if not stat.S_ISREG(mode):
+        raise StoreError(f"{path} is not a plain file", hint="Name another database with --db.")
+    if not os.access(path, os.R_OK):
+        raise StoreError(
+            f"the database {path} may not be read by this user",
+            hint="It belongs to whoever recorded it: ask as that user, with sudo, or name another with --db.",
+        )
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:

@@ -77,6 +77,14 @@ class Writer:
             return None
         return at.st_dev, at.st_ino
 
+    def size_bytes(self) -> int:
+        """Of the database and its log; a file that is gone has none."""
+        total = 0
+        for path in (self.path, self.path.with_name(self.path.name + "-wal")):
+            with contextlib.suppress(OSError):
+                total += path.stat().st_size
+        return total
+
     def save_findings(self, found: Iterable[FindingRow]) -> None:
         """Stored with the next window; the same key again replaces the earlier one."""
         self._findings.update((row.key, row) for row in found)

@@ -235,3 +235,18 @@ def test_a_start_told_in_ticks_and_in_nanoseconds_is_one_process(ask: Ask) -> No
         window(SECOND, processes=[process(start_ns=12_340_000_000)]),
     )
     assert len(rows) == 1
+
+
+def test_time_of_a_poll_told_later_stands_in_the_window_it_belongs_to(ask: Ask) -> None:
+    late = thread(tid=7, peer_wait=400)
+    late["window_ns"] = SECOND
+    rows = ask(
+        "SELECT bucket_start_ns, bucket, ns FROM thread_time ORDER BY bucket_start_ns, bucket",
+        window(SECOND, threads=thread(tid=7, host_cpu=600)),
+        window(2 * SECOND, threads=[thread(tid=7, host_cpu=1000), late]),
+    )
+    assert [(row["bucket_start_ns"] - EPOCH_NS, row["bucket"], row["ns"]) for row in rows] == [
+        (SECOND, "host_cpu", 600),
+        (SECOND, "peer_wait", 400),
+        (2 * SECOND, "host_cpu", 1000),
+    ]

@@ -43,7 +43,7 @@ def database(function: Function) -> Function:
     option = click.option(
         "-d",
         "--db",
-        type=click.Path(path_type=Path),
+        type=click.Path(path_type=Path, readable=False),  # whoever opens it says what is wrong
         help="Database; else INGERO_DB, else ~/.ingero/ingero.db.",
     )
     return option(function)
