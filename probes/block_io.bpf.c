@@ -95,11 +95,15 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	struct flight *known = bpf_map_lookup_elem(&flights, &key);
 	struct flight f = {.issue_ns = bpf_ktime_get_ns()};
 
-	if (known && known->sector == rq->__sector && !known->issue_ns) {
+	describe(&f, rq);
+	/* Also when issued again: a full device sends a request back, and a worker brings
+	 * it a second time. Neighbours may have been merged into it before and behind. */
+	if (known && known->sector >= f.sector && known->sector <= f.sector + (f.bytes >> 9)) {
 		known->issue_ns = f.issue_ns;
+		known->sector = f.sector;
+		known->bytes = f.bytes;
 		return 0;
 	}
-	describe(&f, rq);
 	note_issuer(&f);
 	f.insert_ns = f.issue_ns;
 	if (bpf_map_update_elem(&flights, &key, &f, BPF_ANY))

@@ -34,10 +34,10 @@ struct {
 	__type(value, struct core_log);
 } cores SEC(".maps");
 
+/* Both are made in full beforehand: with the run-queue lock held no memory may be had. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct culprit_key);
 	__type(value, struct who_value);
 } culprits SEC(".maps");
@@ -45,7 +45,6 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 32768);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct waker_key);
 	__type(value, struct who_value);
 } wakers SEC(".maps");

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ingero.scenarios import cuda
+from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import WORKLOADS, Tracer, tracing
 
 
@@ -36,3 +37,17 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         return str(target)
 
     return compile_one
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """Where one test's `ingero` runs keep their lock, home and database."""
+    return Place(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def steady(compiled: Callable[..., str]) -> str:
+    """A job that runs until told to stop and checks what it gets; anybody may run it."""
+    program = compiled("hardship/steady.c", "-L", "STUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB")
+    Path(program).parent.chmod(0o755)
+    return program

@@ -22,6 +22,7 @@ from typing import Any
 
 from ingero.discover.libraries import kind_of, read_maps
 from ingero.scenarios import cuda
+from tests.ebpf.tracing import Workload
 
 INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
@@ -50,9 +51,11 @@ class Place:
     def db(self) -> Path:
         return self.folder / "trace.db"
 
-    def environment(self, **more: str) -> dict[str, str]:
+    def environment(self, **more: str | None) -> dict[str, str]:
+        """Ours without what would change a trace; None takes a variable away."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("INGERO_", "LD_"))}
-        return kept | {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)} | more
+        ours = kept | {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)} | more
+        return {name: value for name, value in ours.items() if value is not None}
 
     def ingero(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run to the end. Whatever happens, a user never sees a traceback."""
@@ -215,6 +218,15 @@ def others_probe() -> bool:
 def left_alone(pid: int) -> bool:
     """The process runs its own code again."""
     return not probed_pages(pid) or others_probe()
+
+
+def finished(job: Workload) -> dict[str, Any]:
+    """Tell a steady job to stop; what it did, none of it wrong."""
+    job.start()
+    (said,) = job.wait_done()
+    assert isinstance(said, dict)
+    assert said["failed"] == 0
+    return said
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:

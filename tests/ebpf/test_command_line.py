@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.real_runs import (
     NOBODY,
     Place,
+    finished,
     json_lines,
     left_alone,
     none_in_kernel,
@@ -260,7 +260,6 @@ def container_cgroup() -> Iterator[Path]:
 
 
 def test_only_the_chosen_users_processes_are_traced(place: Place, steady: str) -> None:
-    Path(steady).parent.chmod(0o755)
     with (
         workload(steady) as other,
         job_of_nobody(steady) as job,

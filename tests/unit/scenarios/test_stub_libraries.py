@@ -112,7 +112,7 @@ def run_workload(command: list[str], stub_dir: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("options", "calls"),
-    [((), 23), (("--layer", "driver"), 23), (("--threads", "3", "--late"), 69), (("--forks", "2"), 46)],
+    [((), 23), (("--layer", "driver"), 23), (("--threads", "3"), 69), (("--forks", "2"), 46)],
 )
 def test_the_workload_makes_exactly_23_calls_per_thread(
     stub_dir: Path, options: tuple[str, ...], calls: int

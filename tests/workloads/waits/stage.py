@@ -407,6 +407,19 @@ def remote_epoll(namespace: str, address: str, port: str) -> None:
         poller.poll()
 
 
+@act
+def send_into_the_dark(namespace: str, address: str, port: str, signal_file: str) -> Said:
+    """Connects, says so, waits until nothing arrives there any more, and sends."""
+    within(namespace)
+    with socket.create_connection((address, int(port))) as one:
+        Path(signal_file).touch()
+        while Path(signal_file).exists():
+            time.sleep(0.01)
+        one.sendall(b"x" * 1000)
+        time.sleep(0.7)
+        return {"inode": os.fstat(one.fileno()).st_ino, "port": one.getsockname()[1]}
+
+
 # --- disk ----------------------------------------------------------------------------------
 
 
@@ -418,6 +431,15 @@ def read_direct(path: str, blocks: str, tasks: str = "") -> None:
     with mmap.mmap(-1, 1 << 16) as memory:
         for index in range(int(blocks)):
             assert os.preadv(fd, [memory], index << 16) == 1 << 16
+    os.close(fd)
+
+
+@act
+def read_at_once(path: str, megabytes: str) -> None:
+    """One large read, which takes the disk a while."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    with mmap.mmap(-1, int(megabytes) << 20) as memory:
+        os.preadv(fd, [memory], 0)
     os.close(fd)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from ingero.model.live import LiveView
@@ -73,7 +74,7 @@ class PlainSurface(QuietSurface):
 
     def _print(self, parts: Iterable[Any]) -> None:
         try:
-            for part in parts:
+            for part in map(self._unwrapped, parts):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
             self.console.file.flush()
         except BrokenPipeError:
@@ -82,6 +83,13 @@ class PlainSurface(QuietSurface):
             self._updates = False
         except OSError:  # a full disk below a log: this part is missing there, the trace goes on
             return
+
+
+    def _unwrapped(self, part: Any) -> Any:
+        """In a log a line stays a line, so that it can be searched for."""
+        if self.console.is_terminal or not isinstance(part, Padding) or not isinstance(part.renderable, Text):
+            return part
+        return Text(" " * part.left).append_text(part.renderable)
 
 
 class JsonSurface(QuietSurface):

@@ -1,0 +1,67 @@
+"""The machine a benchmark ran on, and what /proc says of a process there."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingero.units import clean
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the machine was with other things."""
+
+    load1: float
+    at: str
+
+
+def load_now() -> Load:
+    return Load(os.getloadavg()[0], time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
+
+
+def describe() -> dict[str, str]:
+    """What a reader must know to compare; no host name."""
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
+    virtual = " (a guest: a hypervisor shares its cores)" if re.search(r"^flags.*\bhypervisor\b", cpuinfo, re.M) else ""
+    kernel = re.match(r"\d+(?:\.\d+)+", platform.release())
+    return {
+        "processor": clean(model.group(1) if model else platform.machine(), 80) + virtual,
+        "cores": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.0f} GiB",
+        "kernel": f"Linux {kernel.group(0) if kernel else platform.release()} {platform.machine()}",
+        "Python": platform.python_version(),
+    }
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of all its threads so far, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def memory_bytes(pid: int) -> tuple[int, int]:
+    """Resident now, and at most so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = {name: int(kib) * 1024 for name, kib in re.findall(r"^(VmRSS|VmHWM):\s+(\d+) kB", status, re.M)}
+    return found["VmRSS"], found["VmHWM"]
+
+
+@contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """Run this thread on one core: -1 is the last."""
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {allowed[core]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
