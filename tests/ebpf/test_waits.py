@@ -142,6 +142,8 @@ def namespaces(name: str) -> Iterator[tuple[str, str]]:
     commands = f"""
         ip netns add {here}
         ip netns add {there}
+        ip netns exec {here} sysctl -qw net.ipv6.conf.default.accept_dad=0
+        ip netns exec {there} sysctl -qw net.ipv6.conf.default.accept_dad=0
         ip link add {here} netns {here} type veth peer name {there} netns {there}
         ip -n {here} addr add 10.9.9.1/24 dev {here}
         ip -n {there} addr add 10.9.9.2/24 dev {there}

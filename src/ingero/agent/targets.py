@@ -170,7 +170,7 @@ class Targets:
         """Hot runtime probes go where every user of the file reaches a probed driver."""
         for file, library in target.files.items():
             attached = self._session.files.get(file)
-            if library.kind != "runtime" or attached is None or not attached.hot_links:
+            if library.kind == "driver" or attached is None or not attached.hot_links:
                 continue
             users = [other for other in self.live.values() if file in other.files]
             if all(user.has_driver for user in users):

@@ -30,6 +30,19 @@ class Known:
     pending: list[tuple[int, int]] = field(default_factory=list)  # (window, ns)
 
 
+def make_good(change: list[int]) -> None:
+    """An open interval read as one bucket and closed as another was told once already.
+
+    It happens to threads caught between two states; what was told too much of one is
+    taken from the others, so that the sum stays what it is.
+    """
+    owed = -sum(ns for ns in change if ns < 0)
+    for bucket in sorted(range(len(change)), key=change.__getitem__, reverse=True) if owed else ():
+        paid = min(owed, max(change[bucket], 0))
+        owed -= paid
+        change[bucket] = max(change[bucket], 0) - paid
+
+
 class ThreadBook:
     """Remembers the last reading of every thread and tells the difference."""
 
@@ -39,10 +52,11 @@ class ThreadBook:
     def update(self, totals: Records, window_ns: int) -> Records:
         """Rows for the window that began at window_ns, and late ones for windows before it."""
         rows: list[tuple[object, ...]] = []
-        names = totals.dtype.names
-        assert names is not None
+        gone = set(self._known)
         for record in totals:
             rows.extend(self._rows(record, window_ns))
+            gone.discard((int(record["h"]["tid"]), int(record["h"]["start_ns"])))
+        rows.extend(self._forget(gone))
         return np.array(rows, THREAD_TIME) if rows else np.zeros(0, THREAD_TIME)
 
     def _rows(self, record: np.void, window_ns: int) -> list[tuple[object, ...]]:
@@ -53,11 +67,12 @@ class ThreadBook:
         counts = {name: int(record[name]) for name in COUNTS}
         known = self._known.get((tid, start_ns))
         if known is None:
-            known = self._first_sight(record, start_ns, counts)
+            known = self._first_sight(record, start_ns)
             self._known[tid, start_ns] = known
         known.feeder = known.feeder or bool(header["flags"] & HeaderFlag.H_FEEDER)
         known.comm = bytes(header["comm"])
         change = [after - before for after, before in zip(acc, known.acc, strict=True)]
+        make_good(change)
         rows = self._told(known, record, change, tid)
         if record["undecided"]:
             known.pending.append((window_ns, min(int(record["open_ns"]), now_ns - known.now_ns)))
@@ -70,12 +85,9 @@ class ThreadBook:
         return rows
 
     @staticmethod
-    def _first_sight(record: np.void, start_ns: int, counts: dict[str, int]) -> Known:
-        header = record["h"]
-        # Switches and faults of the time before we came are not this recording's.
-        before = dict(counts) if record["before_attach"] else dict.fromkeys(COUNTS, 0)
-        before["throttled_ns"] = 0
-        return Known([0] * BUCKETS, before, start_ns, int(header["pid"]), bytes(header["comm"]), False)
+    def _first_sight(record: np.void, start_ns: int) -> Known:
+        header, none = record["h"], dict.fromkeys(COUNTS, 0)
+        return Known([0] * BUCKETS, none, start_ns, int(header["pid"]), bytes(header["comm"]), False)
 
     def _told(self, known: Known, record: np.void, change: list[int], tid: int) -> list[tuple[object, ...]]:
         """A poll held back has ended: move its time into the windows it covered."""
@@ -89,10 +101,26 @@ class ThreadBook:
         for window_ns, held in known.pending:
             ns = min(held, change[bucket])
             change[bucket] -= ns
-            late = [0] * BUCKETS
-            late[bucket] = ns
-            rows.append(self._row(window_ns, known, tid, late, [0] * len(COUNTS)))
+            rows.append(self._late(window_ns, known, tid, bucket, ns))
         known.pending.clear()
+        return rows
+
+    def _late(self, window_ns: int, known: Known, tid: int, bucket: int, ns: int) -> tuple[object, ...]:
+        late = [0] * BUCKETS
+        late[bucket] = ns
+        return self._row(window_ns, known, tid, late, [0] * len(COUNTS))
+
+    def _pending(self, known: Known, tid: int, bucket: Bucket) -> list[tuple[object, ...]]:
+        """What is held back, told as one bucket."""
+        rows = [self._late(window_ns, known, tid, bucket, held) for window_ns, held in known.pending]
+        known.pending.clear()
+        return rows
+
+    def _forget(self, gone: set[tuple[int, int]]) -> list[tuple[object, ...]]:
+        """Threads that are no more, and whose last accounting was lost on the way."""
+        rows: list[tuple[object, ...]] = []
+        for key in gone & self._known.keys():
+            rows.extend(self._pending(self._known.pop(key), key[0], Bucket.UNEXPLAINED))
         return rows
 
     @staticmethod
@@ -104,7 +132,7 @@ class ThreadBook:
             tid,
             known.comm,
             known.feeder,
-            [max(value, 0) for value in ns],
+            ns,
             by_name["throttled_ns"],
             by_name["voluntary_switches"],
             by_name["involuntary_switches"],
@@ -114,11 +142,7 @@ class ThreadBook:
 
     def finish(self) -> Records:
         """Polls still open when tracing ends: nothing came, so they slept."""
-        rows = []
+        rows: list[tuple[object, ...]] = []
         for (tid, _), known in self._known.items():
-            for window_ns, held in known.pending:
-                late = [0] * BUCKETS
-                late[Bucket.SLEEP] = held
-                rows.append(self._row(window_ns, known, tid, late, [0] * len(COUNTS)))
-            known.pending.clear()
+            rows.extend(self._pending(known, tid, Bucket.SLEEP))
         return np.array(rows, THREAD_TIME) if rows else np.zeros(0, THREAD_TIME)
