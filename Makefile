@@ -56,8 +56,8 @@ test-ebpf: build  ## the eBPF tests under each attach shape; needs root
 	done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
-bench: build  ## what a probe hit costs on this machine, by attach shape; needs root
-	@$(BIN)/python tools/hit_cost.py
+bench: build  ## measure what tracing costs, write docs/overhead.md; needs root; BENCH=--quick is short
+	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 layout: build  ## write model/layout.py from the compiled probes, then build again
 	$(BIN)/python tools/layout.py $(OBJECT)

@@ -7,7 +7,7 @@ import platform
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,22 +17,27 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """How busy the machine was with other things."""
+class Moment:
+    """When, and how busy the machine was with other things."""
 
-    load1: float
     at: str
+    load1: float
+    other_traces: int
 
 
-def load_now() -> Load:
-    return Load(os.getloadavg()[0], time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
+def moment() -> Moment:
+    return Moment(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0], other_traces())
 
 
 def describe() -> dict[str, str]:
     """What a reader must know to compare; no host name."""
     cpuinfo = Path("/proc/cpuinfo").read_text()
     model = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.M)
-    virtual = " (a guest: a hypervisor shares its cores)" if re.search(r"^flags.*\bhypervisor\b", cpuinfo, re.M) else ""
+    virtual = (
+        " (a guest: a hypervisor shares its cores)"
+        if re.search(r"^flags.*\bhypervisor\b", cpuinfo, re.M)
+        else ""
+    )
     kernel = re.match(r"\d+(?:\.\d+)+", platform.release())
     return {
         "processor": clean(model.group(1) if model else platform.machine(), 80) + virtual,
@@ -41,6 +46,20 @@ def describe() -> dict[str, str]:
         "kernel": f"Linux {kernel.group(0) if kernel else platform.release()} {platform.machine()}",
         "Python": platform.python_version(),
     }
+
+
+def other_traces() -> int:
+    """Processes that hold probes on libraries: they slow down what is measured here."""
+    return sum(map(_holds_uprobes, Path("/proc").glob("[0-9]*/fdinfo")))
+
+
+def _holds_uprobes(descriptors: Path) -> bool:
+    with suppress(OSError):
+        for info in descriptors.iterdir():
+            with suppress(OSError):
+                if re.search(r"^link_type:\t(uprobe|perf)", info.read_text(), re.M):
+                    return True
+    return False
 
 
 def cpu_s(pid: int) -> float:

@@ -26,6 +26,7 @@ from ingero.model import layout
 from ingero.model.layout import OpFlag, ProcFlag, RecordType
 from ingero.native import _shim
 
+TITLE = "Cost of a probe"
 TARGET_RATIO = 1.3
 CALLS, WARM_CALLS = 3000, 500
 # Rounds of eight segments; taking a probe off takes the kernel 50 ms, of the perf shape 200 ms.
@@ -166,17 +167,18 @@ def _recorded(times: dict[str, NDArray[np.float64]]) -> Interval:
 
 
 METHOD = """\
-A function of five instructions that begins with `push` is called {calls:,} times in a row with a probe on it. Four
-kinds of probe take turns, mirrored (A B C D D C B A) within each round and attached anew for every turn: an empty
-program at entry and return, the same again from a second copy, ingero's call program as it is by default (histogram,
-split of time, caller, a sampled record), and the same with every call recorded. The probed call stands for
-`cuLaunchKernel`. Rounds: {rounds}. The value is the ratio of medians, in brackets its 95 % bootstrap interval over
-rounds."""
+A function of five instructions that begins with `push` is called {calls:,} times in a row with a probe on
+it. Four kinds of probe take turns, mirrored (A B C D D C B A) within each round and attached anew for
+every turn: an empty program at entry and return, the same again from a second copy, ingero's call program
+as it is by default (histogram, split of time, caller, a sampled record), and the same with every call
+recorded. The probed call stands for `cuLaunchKernel`. Rounds: {rounds}. The value is the ratio of
+medians, in brackets its 95 % bootstrap interval over rounds."""
 
 RESOLVES = """\
-The null test compares equal programs: a ratio nearer to 1 than its interval is wide cannot be told from no cost. The
-function is in the cache and does nothing else; between real work caches are colder and a call costs more, with an
-empty probe too. What the ratio means for a job depends on how long its own calls are (next section)."""
+The null test compares equal programs: a ratio nearer to 1 than its interval is wide cannot be told from
+no cost. The function is in the cache and does nothing else; between real work caches are colder and a
+call costs more, with an empty probe too. What the ratio means for a job depends on how long its own calls
+are (next section)."""
 
 
 def measure(quick: bool) -> Section:
@@ -189,4 +191,4 @@ def measure(quick: bool) -> Section:
             except OSError as error:
                 figures.append(Figure(f"{shape}: not offered by this kernel", str(error.errno)))
     said = ", ".join(f"{shape} {count}" for shape, count in wanted.items())
-    return Section("Cost of a probe", tuple(figures), METHOD.format(calls=CALLS, rounds=said), RESOLVES)
+    return Section(TITLE, tuple(figures), METHOD.format(calls=CALLS, rounds=said), RESOLVES)

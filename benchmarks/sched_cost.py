@@ -17,7 +17,8 @@ from ingero.attach.kernel import KernelSide, Settings
 from ingero.model import layout
 from ingero.model.layout import ProcFlag
 
-ROUNDS, QUICK_ROUNDS = 14, 3
+TITLE = "Accounting for time: cost of a context switch"
+ROUNDS, QUICK_ROUNDS = 25, 3
 TRIPS, WARM_TRIPS = 8000, 500
 SWITCHES_PER_S = 10_000
 
@@ -91,21 +92,22 @@ def _figures(times: dict[str, NDArray[np.float64]]) -> list[Figure]:
 
 
 METHOD = """\
-Two threads on one core pass a byte through two pipes, {switches:,} switches per segment. In each of {rounds} rounds:
-untraced; with all host probes on and another process's threads traced, or none; traced; and the same backwards. A
-switch here is a blocking read, a wake-up and a switch: four tracepoints, a wait to classify, a waker to count."""
+Two threads on one core pass a byte through two pipes, {switches:,} switches per segment. In each of
+{rounds} rounds: untraced; with all host probes on and another process's threads traced, or none; traced;
+and the same backwards. A switch here is a blocking read, a wake-up and a switch: four tracepoints, a wait
+to classify, a waker to count."""
 
 RESOLVES = """\
-Values are medians with 95 % bootstrap intervals over rounds. Two threads that do nothing but switch keep everything in
-the cache; it is the cheapest switch there is, so the ratio is the worst case and the nanoseconds are the best. The
-null test shows how far equal segments differ."""
+Values are medians with 95 % bootstrap intervals over rounds. Two threads that do nothing but switch keep
+everything in the cache; it is the cheapest switch there is, so the ratio is the worst case and the
+nanoseconds are the best. The null test shows how far equal segments differ."""
 
 
 def measure(quick: bool) -> Section:
     rounds = QUICK_ROUNDS if quick else ROUNDS
     times = _rounds(rounds)
     return Section(
-        "Accounting for time: cost of a context switch",
+        TITLE,
         tuple(_figures(times)),
         METHOD.format(switches=2 * TRIPS, rounds=rounds),
         RESOLVES,

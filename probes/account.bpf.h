@@ -61,18 +61,30 @@ static __always_inline void copy_counts(struct thread_totals *r, const struct th
 	r->throttled_ns = t->throttled_ns;
 }
 
-/* The first sight of a thread; `task` need not be the current one. */
+/* The first sight of a thread; `task` need not be the current one. Two programs may
+ * meet it at once: the state is made ready before the task is told its slot, and who
+ * comes second gives its slot back. */
 static __always_inline struct thread *
 new_thread(struct task_struct *task, __u64 now, __u32 state)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread_ref *ref = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread *t;
+	__u32 slot;
 
+	if (!ref) {
+		lose(LOSS_THREAD_STATE, 1);
+		return 0;
+	}
+	if (ref->slot)
+		return thread_at(ref->slot);
+	slot = take_slot();
+	t = thread_at(slot);
 	if (!t) {
 		lose(LOSS_THREAD_STATE, 1);
 		return 0;
 	}
-	if (t->state)
-		return t;
+	__builtin_memset(t, 0, __builtin_offsetof(struct thread, frames));
+	t->slot = slot;
 	t->pid = BPF_CORE_READ(task, tgid);
 	t->tid = BPF_CORE_READ(task, pid);
 	t->process_start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
@@ -81,7 +93,20 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 	t->syscall = -1;
 	start_account(t, task, now);
 	t->state = state;
+	if (__sync_val_compare_and_swap(&ref->slot, 0, (__u64)slot)) {
+		bpf_map_push_elem(&free_slots, &slot, 0);
+		return thread_at(ref->slot);
+	}
 	return t;
+}
+
+/* The thread is gone. */
+static __always_inline void free_thread(struct task_struct *task, struct thread *t)
+{
+	__u32 slot = t->slot;
+
+	bpf_task_storage_delete(&threads, task);
+	bpf_map_push_elem(&free_slots, &slot, 0);
 }
 
 #endif

@@ -235,10 +235,9 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 	s->norm_ns = s->count == 1 ? ns : s->norm_ns - s->norm_ns / 16 + ns / 16;
 }
 
-static __always_inline int call_return(void *ctx)
+static __always_inline int call_return(void *ctx, struct thread *t)
 {
 	const struct uregs *regs = ctx;
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	struct settings *set = get_settings();
 	struct op_key key = {};
 	struct op_info *info;
@@ -308,43 +307,57 @@ static __always_inline int call_return(void *ctx)
 	return 0;
 }
 
-/* 6.13+: one probe serves both ends; a non-zero result skips the return. */
-extern bool bpf_session_is_return(void) __ksym __weak;
+/* 6.13+: one probe serves both ends; a non-zero result skips the return. The cookie
+ * is ours from entry to return and starts as 0. */
+extern __u64 *bpf_session_cookie(void) __ksym __weak;
 
 SEC("uprobe/session")
 int call_session(void *ctx)
 {
-	if (bpf_session_is_return())
-		return call_return(ctx);
-	return call_enter(ctx);
+	__u64 *slot = bpf_session_cookie();
+
+	if (*slot)
+		return call_return(ctx, thread_at(*slot));
+	return call_enter(ctx, slot);
+}
+
+static __always_inline int enter_alone(void *ctx)
+{
+	__u64 slot;
+
+	call_enter(ctx, &slot);
+	return 0;
+}
+
+static __always_inline int return_alone(void *ctx)
+{
+	return call_return(ctx, find_thread(bpf_get_current_task_btf()));
 }
 
 /* 6.6+: uprobe_multi, one link per end. */
 SEC("uprobe/multi_enter")
 int call_multi_enter(void *ctx)
 {
-	call_enter(ctx);
-	return 0;
+	return enter_alone(ctx);
 }
 
 SEC("uprobe/multi_return")
 int call_multi_return(void *ctx)
 {
-	return call_return(ctx);
+	return return_alone(ctx);
 }
 
 /* 5.15+: one perf event per function and end. */
 SEC("uprobe/perf_enter")
 int call_perf_enter(void *ctx)
 {
-	call_enter(ctx);
-	return 0;
+	return enter_alone(ctx);
 }
 
 SEC("uretprobe/perf_return")
 int call_perf_return(void *ctx)
 {
-	return call_return(ctx);
+	return return_alone(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

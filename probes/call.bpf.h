@@ -131,7 +131,7 @@ static __noinline int adopt_process(struct settings *s, __u32 pid, __u64 cgroup_
 
 static __always_inline struct thread *current_thread(struct task_struct *task, __u64 now)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = find_thread(task);
 	__u32 pid;
 
 	if (t)
@@ -164,8 +164,8 @@ static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 	}
 }
 
-/* Returns 0 when the return is wanted. */
-static __always_inline int call_enter(void *ctx)
+/* Returns 0 when the return is wanted; `slot` then says whose it will be. */
+static __always_inline int call_enter(void *ctx, __u64 *slot)
 {
 	const struct uregs *regs = ctx;
 	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
@@ -204,6 +204,7 @@ static __always_inline int call_enter(void *ctx)
 		t->sync++;
 	f->start_ns = now;
 	t->depth = depth + 1;
+	*slot = t->slot;
 	return 0;
 }
 

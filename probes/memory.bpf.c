@@ -7,7 +7,7 @@
 
 static __always_inline int enter_reclaim(void)
 {
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct thread *t = find_thread(bpf_get_current_task_btf());
 
 	if (!t)
 		return 0;
@@ -18,7 +18,7 @@ static __always_inline int enter_reclaim(void)
 
 static __always_inline int leave_reclaim(void)
 {
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct thread *t = find_thread(bpf_get_current_task_btf());
 
 	if (!t || !t->reclaim)		/* it began before we came */
 		return 0;

@@ -47,7 +47,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		tell(child, PROCESS_FORK, 1, pid);
 	}
 	t = new_thread(child, bpf_ktime_get_ns(), RUNNABLE);
-	from = bpf_task_storage_get(&threads, parent, 0, 0);
+	from = find_thread(parent);
 	if (t && from && child_pid != pid)
 		t->gpu_id = -1;
 	return 0;
@@ -101,7 +101,7 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 {
 	__u32 pid = p->tgid;
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 
 	if (proc) {
@@ -128,7 +128,7 @@ int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *p)
 {
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 	__u64 now = bpf_ktime_get_ns();
 	__u32 pid = p->tgid;
 
@@ -138,7 +138,7 @@ int BPF_PROG(process_exit, struct task_struct *p)
 	drop_calls(t);
 	tell_totals(p, t, now);
 	/* Nobody accounts for a dying thread's last instructions. */
-	bpf_task_storage_delete(&threads, p);
+	free_thread(p, t);
 	if (BPF_CORE_READ(p, signal, live.counter) == 0) {
 		tell(p, PROCESS_EXIT, 1, BPF_CORE_READ(p, real_parent, tgid));
 		bpf_map_delete_elem(&procs, &pid);

@@ -165,7 +165,7 @@ static __always_inline void record_wait(struct thread *t, struct task_struct *ta
 
 static __always_inline void leave_core(struct task_struct *task, bool preempt, __u32 state, __u64 now)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = find_thread(task);
 
 	if (!t)
 		return;
@@ -188,7 +188,7 @@ static __always_inline void leave_core(struct task_struct *task, bool preempt, _
 
 static __always_inline void take_core(struct task_struct *task, __u64 now)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct thread *t = find_thread(task);
 	__u64 wait;
 
 	if (!t || t->state == RUNNING)
@@ -279,7 +279,7 @@ static __always_inline __u32 waker_kind(const struct irq_state *i)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 	struct task_struct *current;
 	struct irq_state *i;
 
@@ -331,7 +331,7 @@ static __always_inline void count_waker(struct thread *t, __u64 ns)
 
 static __always_inline int on_wakeup(struct task_struct *p)
 {
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 	__u64 now;
 
 	if (!t || t->state != BLOCKED)
@@ -358,7 +358,7 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 {
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 
 	if (!t || t->state != RUNNABLE)
 		return 0;
@@ -370,7 +370,7 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 {
-	struct thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct thread *t = find_thread(p);
 	__u64 now;
 
 	if (!t || t->state != RUNNABLE || t->throttled)

@@ -75,7 +75,7 @@ int each_task(struct bpf_iter__task *ctx)
 
 	if (!task || task->flags & PF_KTHREAD || task_state(task) & TASK_NEW)
 		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, 0);
+	t = find_thread(task);
 	if (!t) {
 		if (task->flags & PF_EXITING)	/* its last accounting has left; a zombie waits for nothing */
 			return 0;
@@ -83,7 +83,7 @@ int each_task(struct bpf_iter__task *ctx)
 		if (!bpf_map_lookup_elem(&procs, &pid))
 			return 0;
 		take_in(task, bpf_ktime_get_ns());
-		t = bpf_task_storage_get(&threads, task, 0, 0);
+		t = find_thread(task);
 		if (!t)
 			return 0;
 	}

@@ -163,7 +163,7 @@ class Run:
         found = []
         for info in Path(f"/proc/{self.pid}/fdinfo").iterdir():
             with contextlib.suppress(OSError):
-                for line in info.read_text().splitlines():
+                for line in info.read_text(errors="replace").splitlines():
                     name, _, value = line.partition(":\t")
                     command = {"prog_id": PROG_GET_FD_BY_ID, "link_id": LINK_GET_FD_BY_ID}.get(name)
                     if command:
@@ -205,7 +205,7 @@ def uprobe_links(descriptors: Path) -> Iterator[str]:
     with contextlib.suppress(OSError):
         for info in list(descriptors.iterdir()):
             with contextlib.suppress(OSError):
-                text = info.read_text()
+                text = info.read_text(errors="replace")
                 if any(f"link_type:\t{kind}" in text for kind in UPROBE_LINKS):
                     yield text
 

@@ -72,7 +72,9 @@ def test_reads_that_must_wait_for_the_disk_are_disk_wait(acting: Stage, file: Pa
         assert int(played.rows["major_faults"].sum()) >= BLOCKS
 
 
-def test_a_read_is_a_block_record_with_its_issuer_and_the_interrupt_as_waker(acting: Stage, file: Path) -> None:
+def test_a_read_is_a_block_record_with_its_issuer_and_the_interrupt_as_waker(
+    acting: Stage, file: Path
+) -> None:
     played = acting.play("read_direct", file, BLOCKS)
     adds_up(played)
     mine = played.blocks

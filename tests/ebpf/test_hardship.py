@@ -339,7 +339,7 @@ def test_closed_streams_are_no_reason_to_stop(place: Place) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(place: Place, made: Path) -> None:
-    for command in (f"$I query -d {made}", "$I trace --no-tui --no-record --pid 1", "$I demo --no-tui --speed 100"):
+    for command in (f"$I query -d {made}", "$I trace --no-tui --no-record --pid 1 --duration 500ms", "$I demo --no-tui --speed 100"):
         done = shell(place, f"{command} | head -1; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (0, ""), command
 

@@ -56,7 +56,9 @@ def test_every_one_of_many_short_threads_leaves_its_accounting(
         rows = tracer.gather("threads", job.pid)
         for tid in set(said["tids"]):
             mine = rows[rows["tid"] == tid]
-            assert total(mine, Bucket.SLEEP) >= MS * said["tids"].count(tid)
+            assert int(mine["ns"].sum()) >= MS * said["tids"].count(tid)
+        # One that loses its core on the way to sleep sleeps for less.
+        assert total(rows, Bucket.SLEEP) > 150 * MS
 
 
 def test_a_first_thread_that_ended_waits_for_nothing(
@@ -138,7 +140,9 @@ def test_a_process_taken_in_while_it_runs_adds_up(tracer: Tracer) -> None:
             late.tick()
             for tid in {int(row["h"]["tid"]) for rows in readings.totals for row in rows}:
                 for reading in readings.of(tid):
-                    accounted = int(reading["acc"].sum()) + int(reading["undecided"]) * int(reading["open_ns"])
+                    accounted = int(reading["acc"].sum()) + int(reading["undecided"]) * int(
+                        reading["open_ns"]
+                    )
                     assert accounted == int(reading["now_ns"]) - int(reading["h"]["start_ns"])
 
 
@@ -169,7 +173,9 @@ FROZEN_S = 0.3
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_frozen_process_is_unexplained_not_short_of_a_core(acting: Stage, tracer: Tracer, version: str) -> None:
+def test_a_frozen_process_is_unexplained_not_short_of_a_core(
+    acting: Stage, tracer: Tracer, version: str
+) -> None:
     """As `docker pause` does it."""
     root = Path("/sys/fs/cgroup/freezer" if version == "v1" else "/sys/fs/cgroup/unified")
     if not root.is_dir():
@@ -177,7 +183,9 @@ def test_a_frozen_process_is_unexplained_not_short_of_a_core(acting: Stage, trac
     group = root / "ingero-frozen"
     group.mkdir(exist_ok=True)
     switch, on, off = (
-        (group / "freezer.state", "FROZEN", "THAWED") if version == "v1" else (group / "cgroup.freeze", "1", "0")
+        (group / "freezer.state", "FROZEN", "THAWED")
+        if version == "v1"
+        else (group / "cgroup.freeze", "1", "0")
     )
     with stage(tracer, acting.readings) as frozen:
         (group / "cgroup.procs").write_text(str(frozen.pid))
@@ -205,7 +213,14 @@ def test_no_accounting_was_lost(tracer: Tracer) -> None:
     """Runs last in this file."""
     tracer.tick()
     lost = tracer.losses()
-    for reason in ("ring_thread", "ring_process", "thread_state", "process_full", "culprit_full", "waker_full"):
+    for reason in (
+        "ring_thread",
+        "ring_process",
+        "thread_state",
+        "process_full",
+        "culprit_full",
+        "waker_full",
+    ):
         assert not lost.get(reason), lost
     assert os.getpid() not in tracer.gather("threads")["pid"]
     assert subprocess.run(["true"], check=False).returncode == 0

@@ -59,7 +59,7 @@ class Targets:
         self.live: dict[int, Target] = {}
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
-        self._new_processes: dict[int, Process] = {}
+        self._new_processes: dict[tuple[int, int], Process] = {}
         self._new_containers: dict[int, Container] = {}
         self._known_containers: set[int] = set()
         self._execs: list[np.void] = []
@@ -117,7 +117,8 @@ class Targets:
         return target
 
     def _note(self, process: Process, container: Container | None = None) -> None:
-        self._new_processes[process.pid] = process
+        # A number may end and begin again within one window.
+        self._new_processes[process.pid, process.start_ns // processes.TICK_NS] = process
         if container and container.cgroup_id not in self._known_containers:
             self._known_containers.add(container.cgroup_id)
             self._new_containers[container.cgroup_id] = container
@@ -276,5 +277,5 @@ class Targets:
         return {pid: target.devices for pid, target in {**self.gone, **self.live}.items()}
 
     def take_gone(self) -> set[int]:
-        gone, self.gone = set(self.gone), {}
+        gone, self.gone = set(self.gone) - set(self.live), {}  # a reused number still counts
         return gone

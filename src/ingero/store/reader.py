@@ -129,7 +129,7 @@ def _require_readable(path: Path) -> None:
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
-    uri = f"file:{quote(str(path.absolute()))}?{how}"
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?{how}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")

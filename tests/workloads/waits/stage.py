@@ -143,7 +143,12 @@ def epoll_timeout(seconds: str) -> None:
 class Interval(ctypes.Structure):
     """struct itimerspec."""
 
-    _fields_ = [("every_s", ctypes.c_long), ("every_ns", ctypes.c_long), ("s", ctypes.c_long), ("ns", ctypes.c_long)]
+    _fields_ = [
+        ("every_s", ctypes.c_long),
+        ("every_ns", ctypes.c_long),
+        ("s", ctypes.c_long),
+        ("ns", ctypes.c_long),
+    ]
 
 
 @act

@@ -90,11 +90,6 @@ def main(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 0
-    except SystemExit as leaving:  # click's way with a reader that went away
-        if not isinstance(leaving.__context__, BrokenPipeError):
-            raise
-        _forget_stdout()
-        return 0
     except OSError as error:
         if error.errno not in CANNOT_WRITE or error.filename is not None:
             raise

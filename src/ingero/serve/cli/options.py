@@ -33,7 +33,10 @@ def configured(function: Function) -> Function:
         config = configuration.load(config_path)
         file = log_file or (Path(config.log.file) if config.log.file else None)
         log.start(log_level or config.log.level, file)
-        return function(config=config, **rest)
+        try:
+            return function(config=config, **rest)
+        except BrokenPipeError:  # the reader has what it wanted; click would call it a failure
+            return 0
 
     return wrapper
 

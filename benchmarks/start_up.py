@@ -1,0 +1,102 @@
+"""How long a user waits for `ingero --help` and for statistics of a large recording."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import jobs
+from benchmarks.figures import Figure, Section, at_most
+from benchmarks.large_database import large_database
+
+TITLE = "Start-up and questions"
+HELP_TARGET_MS, QUERY_TARGET_S = 150, 1
+HELPS, QUERIES = 15, 5
+SCRIPT = Path(sys.executable).parent / "ingero"  # as pip made it
+
+
+def run_ms(*words: str) -> tuple[float, int]:
+    """Wall time of a command that must succeed, and its peak memory in bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        pid = os.posix_spawn(
+            str(SCRIPT),
+            [str(SCRIPT), *words],
+            jobs.environment(Path(folder)),
+            file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)],
+        )
+        _, status, usage = os.wait4(pid, 0)
+        took = (time.perf_counter() - begin) * 1000
+    if status:
+        raise RuntimeError(f"ingero {' '.join(words)} failed ({os.waitstatus_to_exitcode(status)})")
+    return took, usage.ru_maxrss * 1024
+
+
+def byte_compile() -> None:
+    """As `make build` leaves it; otherwise the first run would pay for it."""
+    import ingero
+
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(Path(ingero.__file__).parent)], check=True)
+
+
+def _help_figure() -> Figure:
+    run_ms("--help")
+    took = statistics.median(run_ms("--help")[0] for _ in range(HELPS))
+    bare = statistics.median(_python_ms() for _ in range(HELPS))
+    shown = f"{took:.0f} ms (Python alone {bare:.0f} ms)"
+    return at_most("`ingero --help`", took, HELP_TARGET_MS, shown, " ms")
+
+
+def _python_ms() -> float:
+    begin = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return (time.perf_counter() - begin) * 1000
+
+
+def _query_figures(path: Path) -> list[Figure]:
+    runs = [run_ms("query", "--db", str(path)) for _ in range(QUERIES)]
+    recent = statistics.median(run_ms("query", "--db", str(path), "--since", "5m")[0] for _ in range(QUERIES))
+    median = statistics.median(took for took, _ in runs) / 1000
+    return [
+        at_most("`ingero query`, the whole recording", median, QUERY_TARGET_S, f"{median:.2f} s", " s"),
+        Figure("`ingero query --since 5m`", f"{recent / 1000:.2f} s"),
+        Figure("its peak memory", f"{max(peak for _, peak in runs) / 1e6:,.0f} MB"),
+    ]
+
+
+def _content(path: Path) -> str:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        rows, windows = connection.execute(
+            "SELECT (SELECT COUNT(*) FROM event), (SELECT COUNT(*) FROM window)"
+        ).fetchone()
+    return f"{path.stat().st_size / 1e6:,.0f} MB, {rows:,} events, {windows / 3600:.1f} h of windows"
+
+
+METHOD = """\
+Wall time of the installed script, byte-compiled, from start to exit: median of {helps} for `--help`, of
+{queries} for queries. The database is written by the real writer from made-up windows and kept between
+runs; it was read before, so it lies in the page cache as far as it fits."""
+
+RESOLVES = """\
+Start-up is mostly Python's imports, so it follows the processor's speed and the disk cache. A query of
+the whole recording reads the per-minute roll-up, not the events: its time follows the length of the
+recording and the number of processes, not the number of calls."""
+
+
+def measure(quick: bool) -> Section:
+    byte_compile()
+    figures, notes = [_help_figure()], []
+    if not quick:
+        path, built_s = large_database()
+        figures += [Figure("the database asked", _content(path)), *_query_figures(path)]
+        if built_s:
+            notes.append(f"The database was built in this run, in {built_s:.0f} s.")
+    method = METHOD.format(helps=HELPS, queries=QUERIES)
+    return Section(TITLE, tuple(figures), method, RESOLVES, tuple(notes))

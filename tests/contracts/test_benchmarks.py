@@ -1,0 +1,71 @@
+"""Every benchmark is run by `make bench` and has its section in docs/overhead.md.
+
+No timing is looked at here: what a benchmark finds depends on the machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import run
+from benchmarks.figures import Figure, Section, at_most, missed
+from benchmarks.intervals import mirrored, ratio_of_medians
+from benchmarks.machine import Moment
+from benchmarks.page import page
+from tests.contracts.tree import ROOT, under
+
+QUIET = Moment("2026-01-01 00:00 UTC", 0.0, 0)
+
+
+def made(path: Path) -> bool:
+    return "\ndef measure(quick: bool)" in path.read_text(encoding="utf-8")
+
+
+def test_every_benchmark_is_run() -> None:
+    assert {path.stem for path in under("benchmarks", ".py") if made(path)} == set(run.NAMES)
+
+
+@pytest.mark.parametrize("name", run.NAMES)
+def test_every_benchmark_has_its_section_on_the_page(name: str) -> None:
+    title = importlib.import_module(f"benchmarks.{name}").TITLE
+    assert f"\n## {title}\n" in (ROOT / "docs/overhead.md").read_text(encoding="utf-8")
+
+
+def test_a_missed_target_is_said_plainly() -> None:
+    sections = [
+        Section("Speed", (at_most("a call", 2.0, 1.3, "2.0 x", " x"), Figure("b", "1")), "How.", "Why.")
+    ]
+    assert missed(sections) == ["target missed: Speed, a call: 2.0 x, target ≤ 1.3 x"]
+    text = page(sections, {"cores": "2"}, QUIET, QUIET)
+    assert "- Target missed: Speed, a call: 2.0 x, target ≤ 1.3 x." in text
+    assert "Every target was met" not in text
+
+
+def test_a_benchmark_that_failed_is_not_a_target_met() -> None:
+    text = page([Section("Speed", (), "", "", problem="no root")], {}, QUIET, QUIET)
+    assert "- Not measured: Speed: no root." in text
+    assert "Every target was met" not in text
+
+
+def test_a_busy_machine_is_said() -> None:
+    busy = Moment(QUIET.at, 3.0, 1)
+    assert "was not idle" in page([], {}, busy, QUIET)
+    assert "was not idle" not in page([], {}, QUIET, QUIET)
+
+
+def test_drift_favours_neither_side() -> None:
+    assert mirrored(["a", "b"]) == ["a", "b", "b", "a"]
+    drift = np.arange(400, dtype=float).reshape(100, 4)
+    equal = ratio_of_medians(100 + drift[:, [1, 2]], 100 + drift[:, [0, 3]])
+    assert equal.low <= 1 <= equal.high
+
+
+def test_an_interval_holds_the_ratio_it_was_drawn_from() -> None:
+    random = np.random.default_rng(1)
+    found = ratio_of_medians(random.normal(130, 10, (60, 2)), random.normal(100, 10, (60, 2)))
+    assert found.low < 1.3 < found.high
+    assert found.high - found.low < 0.2
