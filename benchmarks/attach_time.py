@@ -13,7 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,35 +55,45 @@ def stub_libraries() -> Iterator[Path]:
         yield cuda.stub_dir() / name
 
 
-def attach_once(shape: shapes.Shape, path: Path) -> Attached:
-    """All functions of the table, hot ones at the runtime too; this process maps the file."""
-    ctypes.CDLL(str(path))
+def attach_all(shape: shapes.Shape, libraries: Sequence[Path]) -> list[Attached]:
+    """All functions of the table, hot ones at the runtime too: each file on, then each off.
+
+    Off only when all are on: the kernel makes new perf probes wait until it has let go of old ones.
+    """
+    on = [_attach(shape, path) for path in libraries]
+    return [Attached(functions, on_ms, _ms(session.close)) for session, functions, on_ms in on]
+
+
+def _attach(shape: shapes.Shape, path: Path) -> tuple[Session, int, float]:
     kind = kind_of(str(path))
     assert kind is not None
+    ctypes.CDLL(str(path))  # a process maps it, so its code changes
     session, status = Session(shape), path.stat()
+    file = (status.st_dev, status.st_ino)
+    on_ms = _ms(lambda: session.attach(file, str(path), str(path), kind, hot_runtime=True))
+    return session, sum(session.counts().values()), on_ms
+
+
+def _ms(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
-    attached = session.attach((status.st_dev, status.st_ino), str(path), str(path), kind, hot_runtime=True)
-    on = time.perf_counter()
-    functions = sum(attached.counts().values())
-    session.close()
-    return Attached(functions, (on - begin) * 1000, (time.perf_counter() - on) * 1000)
+    work()
+    return (time.perf_counter() - begin) * 1000
 
 
-def _shape_figures(name: str, libraries: list[tuple[str, Path]], repeats: int) -> list[Figure]:
+def _shape_figures(name: str, libraries: dict[str, Path], repeats: int) -> list[Figure]:
     kind = next(kind for kind in shapes.SHAPES if kind.name == name)
     kernel = KernelSide(Settings())
     try:
         shape = kind(kernel)
         kernel.configure()
-        return [
-            _figure(name, label, [attach_once(shape, path) for _ in range(repeats)])
-            for label, path in libraries
-        ]
+        rounds = [attach_all(shape, list(libraries.values())) for _ in range(repeats)]
+        runs = zip(*rounds, strict=True)
+        return [_figure(name, label, each) for label, each in zip(libraries, runs, strict=True)]
     finally:
         kernel.close()
 
 
-def _figure(shape: str, label: str, runs: list[Attached]) -> Figure:
+def _figure(shape: str, label: str, runs: Sequence[Attached]) -> Figure:
     on = statistics.median(run.on_ms for run in runs)
     off = statistics.median(run.off_ms for run in runs)
     shown = f"{on:,.0f} ms on, {off:,.0f} ms off"
@@ -132,8 +142,8 @@ there are."""
 
 def measure(quick: bool) -> Section:
     loads = QUICK_LOADS if quick else LOADS
-    libraries = [(f"real {path.name}", path) for path in real_libraries()]
-    libraries += [(f"stub {path.name}", path) for path in stub_libraries()]
+    libraries = {f"real {path.name}": path for path in real_libraries()}
+    libraries |= {f"stub {path.name}": path for path in stub_libraries()}
     figures: list[Figure] = [_load_figure(load_to_probes_ms(loads))]
     for name, repeats in REPEATS.items():
         try:

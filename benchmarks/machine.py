@@ -22,11 +22,20 @@ class Moment:
 
     at: str
     load1: float
+    cpu_pressure: float | None  # percent of the last minute in which somebody waited for a core
     other_traces: int
 
 
 def moment() -> Moment:
-    return Moment(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), os.getloadavg()[0], other_traces())
+    at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return Moment(at, os.getloadavg()[0], cpu_pressure(), other_traces())
+
+
+def cpu_pressure() -> float | None:
+    with suppress(OSError):
+        found = re.search(r"^some .*avg60=([\d.]+)", Path("/proc/pressure/cpu").read_text())
+        return float(found.group(1)) if found else None
+    return None
 
 
 def describe() -> dict[str, str]:

@@ -26,6 +26,10 @@ def _table(figures: Sequence[Figure]) -> Iterator[str]:
         yield f"| {figure.what} | {figure.value} | {figure.target} | {verdict} |"
 
 
+def _percent(moment: Moment) -> str:
+    return "unknown" if moment.cpu_pressure is None else f"{moment.cpu_pressure:.1f} %"
+
+
 def _conditions(machine: dict[str, str], before: Moment, after: Moment) -> Iterator[str]:
     yield "| machine | |"
     yield "|---|---|"
@@ -33,9 +37,10 @@ def _conditions(machine: dict[str, str], before: Moment, after: Moment) -> Itera
         yield f"| {name} | {value} |"
     yield f"| measured | {before.at} to {after.at} |"
     yield f"| load average before, after | {before.load1:.2f}, {after.load1:.2f} |"
+    yield f"| minute before, after with somebody waiting for a core | {_percent(before)}, {_percent(after)} |"
     yield f"| other traces running before, after | {before.other_traces}, {after.other_traces} |"
     yield ""
-    if before.load1 > 0.5 or before.other_traces or after.other_traces:
+    if (before.cpu_pressure or 0) > 2 or before.load1 > 0.5 or before.other_traces or after.other_traces:
         yield "The machine was not idle when it began: something else may be in the figures."
         yield ""
 

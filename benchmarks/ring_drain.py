@@ -109,7 +109,8 @@ def move_ns() -> tuple[float, float]:
         ring = _shim.Ring(kernel.maps["ring"], DEFAULT_RING_BYTES)
         room = np.zeros(BATCH, layout.CALL)
         targets = {int(RecordType.REC_CALL): (room.view(np.uint8), layout.CALL.itemsize)}
-        alone, held = [], []
+        alone: list[float] = []
+        held: list[float] = []
         for _ in range(BATCHES):
             for times, work in ((alone, lambda: ring.drain(targets)), (held, lambda: _hold(reader))):
                 _shim.test_run(program, context)

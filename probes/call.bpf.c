@@ -285,8 +285,10 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	f->flags = flags;
 	s = stats_of(&key);
-	if (!s) {
-		lose(LOSS_HISTOGRAM_FULL, 1);
+	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
+		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
+		if (record_call(ctx, t, index, now, why | 1ULL << 32))
+			lose(LOSS_HISTOGRAM_FULL, 1);
 		return 0;
 	}
 	why = deserves(s, set, info->flags, failed, ns, now);

@@ -45,7 +45,7 @@ enum loss {
 	LOSS_RING_PROCESS,	/* ring full: fork, exec or exit */
 	LOSS_RING_THREAD,	/* ring full: a dead thread's last accounting */
 	LOSS_RING_OTHER,	/* ring full: block, tcp, oom, xid */
-	LOSS_HISTOGRAM_FULL,	/* no room for a new (process, operation): call not counted */
+	LOSS_HISTOGRAM_FULL,	/* no room for a new (process, operation), nor in the ring: call not counted */
 	LOSS_THREAD_STATE,	/* no memory for a thread's state: call or thread unseen */
 	LOSS_CALL_DEPTH,	/* more nested calls than a thread's stack of them holds */
 	LOSS_CALL_UNWOUND,	/* a call left by longjmp, an exception or thread exit */
@@ -83,6 +83,7 @@ enum why {
 	WHY_SLOW = 4,
 	WHY_ERROR = 8,
 	WHY_SAMPLE = 16,
+	WHY_UNCOUNTED = 32,	/* its counters could not be made yet: the record is the count */
 };
 
 /* call.flags */

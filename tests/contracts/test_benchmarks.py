@@ -18,7 +18,7 @@ from benchmarks.machine import Moment
 from benchmarks.page import page
 from tests.contracts.tree import ROOT, under
 
-QUIET = Moment("2026-01-01 00:00 UTC", 0.0, 0)
+QUIET = Moment("2026-01-01 00:00 UTC", 0.0, 0.0, 0)
 
 
 def made(path: Path) -> bool:
@@ -52,7 +52,7 @@ def test_a_benchmark_that_failed_is_not_a_target_met() -> None:
 
 
 def test_a_busy_machine_is_said() -> None:
-    busy = Moment(QUIET.at, 3.0, 1)
+    busy = Moment(QUIET.at, 3.0, 40.0, 1)
     assert "was not idle" in page([], {}, busy, QUIET)
     assert "was not idle" not in page([], {}, QUIET, QUIET)
 

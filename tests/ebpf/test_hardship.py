@@ -131,6 +131,7 @@ def test_a_trace_on_a_disk_that_stays_full_ends_as_told_and_says_so(place: Place
             time.sleep(2.5)
             assert run.stop(signal.SIGTERM) == 0
         assert "no space left for the database" in run.out
+        assert "store_backlog" in run.out  # what could not be stored is counted as lost
         assert "cuLaunchKernel" in run.out  # what was seen is shown all the same
         assert "Recorded in" not in run.out
         finished(job)

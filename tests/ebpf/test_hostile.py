@@ -130,7 +130,7 @@ def test_a_reused_pid_is_another_process(place: Place, steady: str) -> None:
         ended_well(run)
     lives = place.sql(f"SELECT start_ns, end_ns FROM processes WHERE pid = {first.pid} ORDER BY start_ns")
     assert len(lives) == 2
-    assert lives[0][1] <= lives[1][0]
+    assert lives[0][1] <= lives[1][0] + 10_000_000  # /proc tells the start in clock ticks
     assert place.launches(first.pid) == made["launches"] + made_again["launches"]
 
 

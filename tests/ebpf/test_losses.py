@@ -95,3 +95,19 @@ def test_the_histogram_agrees_with_the_counts(compiled: Callable[..., str]) -> N
             <= int(row["max_ns"]) * int(row["count"])
         )
     assert probes.ROWS
+
+
+def test_many_new_operations_at_once_are_all_counted() -> None:
+    """A burst of first calls outruns the kernel's stock of memory for counters; none may be missed."""
+    with workload("calls23.py", "--forks", "30") as job:
+        with tracing(pids=(job.pid,)) as tracer:
+            tracer.until_target(job.pid)
+            said = job.go()
+            tracer.tick()
+            pids = {made["pid"] for made in said}
+            counted = tracer.counts(*pids)
+    assert len(pids) == 30
+    for function in ("cudaMalloc", "cudaFree", "cudaMemcpy", "cudaStreamSynchronize", "cudaFreeHost"):
+        assert counted[function] == sum(made["function"] == function for made in said), function
+    assert counted["cuLaunchKernel"] == 60
+    assert "histogram_full" not in tracer.losses()

@@ -133,6 +133,8 @@ class Agent:
             self._command.release()
         code = self._loop()
         self.finish()
+        if self._writer:
+            self._writer.close()  # before the end is shown: only now it is known what was stored
         self._surface.end(self._view(), code or 0)
         if self._command and code is None:  # the time is over, the command is not
             self.close()
@@ -262,6 +264,7 @@ class Agent:
             targets=tuple(self._target_lines()),
             libraries=tuple(self._library_lines()),
             probes=tuple(self._probe_lines()),
+            losses={**view.losses, **(self._writer.dropped if self._writer else {})},
             overhead=self._overhead,
             database=self._database_status(),
             warnings=tuple(self._targets.warnings.values()),
@@ -302,4 +305,3 @@ class Agent:
         self._kernel.close()
         if self._writer:
             self._writer.close()
-            self._writer = None

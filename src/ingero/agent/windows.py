@@ -13,6 +13,7 @@ from ingero.capture.losses import LossBook
 from ingero.capture.operations import OperationBook
 from ingero.capture.ring import RingReader
 from ingero.capture.threads import ThreadBook
+from ingero.capture.uncounted import with_uncounted
 from ingero.discover.host import SystemSampler
 from ingero.model import layout
 from ingero.model.layout import HeaderFlag, RecordType
@@ -45,12 +46,13 @@ class WindowReader:
         totals = self._kernel.read_threads()
         self.ring.drain()
         dead = self.ring.take(RecordType.REC_THREAD)
-        operations = self.operations.read(start_ns)
+        calls = self.ring.take(RecordType.REC_CALL)
+        operations = with_uncounted(self.operations.read(start_ns), calls)
         end_ns = time.monotonic_ns()
         window = Window(
             start_ns,
             end_ns,
-            calls=self.ring.take(RecordType.REC_CALL),
+            calls=calls,
             waits=self.ring.take(RecordType.REC_WAIT),
             blocks=self.ring.take(RecordType.REC_BLOCK),
             tcp=self.ring.take(RecordType.REC_TCP),

@@ -200,7 +200,9 @@ def shares_files(pid: int) -> bool:
     """Whether a path means the same file to that process as to us."""
     try:
         mounts = Path(f"/proc/{pid}/ns/mnt").readlink()
-        return mounts == Path("/proc/self/ns/mnt").readlink() and Path(f"/proc/{pid}/root").readlink() == Path("/")
+        return mounts == Path("/proc/self/ns/mnt").readlink() and Path(
+            f"/proc/{pid}/root"
+        ).readlink() == Path("/")
     except OSError:
         return False
 

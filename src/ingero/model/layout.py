@@ -64,6 +64,7 @@ class Why(IntFlag):
     WHY_SLOW = 4
     WHY_ERROR = 8
     WHY_SAMPLE = 16
+    WHY_UNCOUNTED = 32
 
 
 class CallFlag(IntFlag):

@@ -22,6 +22,7 @@ from ingero.store.recording import Loss, Recording, connect
 from ingero.store.retention import Retention
 from ingero.units import clean
 
+BUSY_MS = 100
 BACKLOG_WINDOWS = 30
 BACKLOG_BYTES = 64 << 20
 BACKLOG_LOSS = "store_backlog"
@@ -52,6 +53,7 @@ class Writer:
         self._losses: list[Loss] = []
         self._findings: dict[str, FindingRow] = {}
         self._steps_saved = 0
+        self._closed = False
         self._connection = connect(self.path)
         self._file = self._identity()
         try:
@@ -62,6 +64,8 @@ class Writer:
                 self._connection, max_bytes, self._recording.id, self._recording.node_id
             )
             self._retention.set_up()
+            # A window that has to wait waits in the backlog, not in the way of the next one.
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except sqlite3.Error as error:
             self._connection.close()
             raise trouble.opening_error(self.path, error) from error
@@ -136,7 +140,10 @@ class Writer:
             self._losses[-2:] = [(last[0], to_ns, BACKLOG_LOSS, last[3] + rows)]
 
     def close(self) -> str:
-        """Store what is left and mark the recording complete; returns the status."""
+        """Store what is left and mark the recording complete; returns the status. Once is enough."""
+        if self._closed:
+            return self.status
+        self._closed = True
         if self._backlog:
             self.status = self._attempt(self._drain)
         while self._backlog:

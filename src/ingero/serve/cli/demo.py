@@ -26,7 +26,10 @@ Examples:
 @click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same numbers.")
 @click.option("--speed", type=float, default=10.0, show_default=True, help="Seconds of the job per second.")
 @click.option(
-    "-d", "--db", type=click.Path(path_type=Path, readable=False), help="Record here.  [~/.ingero/demo.db, begun anew]"
+    "-d",
+    "--db",
+    type=click.Path(path_type=Path, readable=False),
+    help="Record here.  [~/.ingero/demo.db, begun anew]",
 )
 @click.option("--no-tui", is_flag=True, help="Plain tables instead of the live view.")
 @as_json

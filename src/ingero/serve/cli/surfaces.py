@@ -84,7 +84,6 @@ class PlainSurface(QuietSurface):
         except OSError:  # a full disk below a log: this part is missing there, the trace goes on
             return
 
-
     def _unwrapped(self, part: Any) -> Any:
         """In a log a line stays a line, so that it can be searched for."""
         if self.console.is_terminal or not isinstance(part, Padding) or not isinstance(part.renderable, Text):
