@@ -18,10 +18,13 @@ class Figure:
     value: str
     target: str = ""
     met: bool | None = None  # None: there is no target
+    sure: bool = True  # False: the interval lies on both sides of the target
 
     @property
     def verdict(self) -> str:
-        return "" if self.met is None else "met" if self.met else "missed"
+        if self.met is None:
+            return ""
+        return ("met" if self.met else "missed") + ("" if self.sure else ", not surely")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,9 @@ class Section:
     problem: str = ""  # why there are no figures
 
 
-def at_most(what: str, value: float, limit: float, shown: str, unit: str) -> Figure:
+def at_most(what: str, value: float, limit: float, shown: str, unit: str, sure: bool = True) -> Figure:
     """A value that should stay at or below a limit."""
-    return Figure(what, shown, f"≤ {limit:g}{unit}", value <= limit)
+    return Figure(what, shown, f"≤ {limit:g}{unit}", value <= limit, sure)
 
 
 def missed(sections: Iterable[Section]) -> list[str]:

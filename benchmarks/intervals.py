@@ -27,6 +27,9 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
+    def excludes(self, value: float) -> bool:
+        return not self.low <= value <= self.high
+
     def rounded(self, digits: int = 0) -> str:
         return f"{self.value:,.{digits}f} [{self.low:,.{digits}f}, {self.high:,.{digits}f}]"
 

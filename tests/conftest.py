@@ -19,8 +19,8 @@ import ingero
 TESTS = Path(__file__).parent
 SHARED = TESTS.parent.parent / "shared"
 BTF = Path("/sys/kernel/btf/vmlinux")
-# How a probe is attached matters to these; scheduler, memory and block probes have one shape.
-SHAPE_FILES = ("test_calls", "test_losses", "test_nccl")
+# The kernel takes some 0.1 s to let go of each perf uprobe, and a trace has hundreds of them.
+PERF_TIMEOUT_S = 600
 
 
 def pytest_report_header() -> str:
@@ -36,8 +36,8 @@ def folder_of(item: pytest.Item) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(folder_of(item))
-        if folder_of(item) == "ebpf" and item.path.stem in SHAPE_FILES:
-            item.add_marker("shapes")
+        if folder_of(item) == "ebpf" and os.environ.get("INGERO_ATTACH") == "perf":
+            item.add_marker(pytest.mark.timeout(PERF_TIMEOUT_S))
         if "shared_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("shared")
 

@@ -11,8 +11,6 @@ import pytest
 
 from tests.ebpf.tracing import tracing, workload
 
-pytestmark = pytest.mark.shapes
-
 
 @pytest.mark.parametrize("how", ["spinning", "blocked"])
 def test_a_call_that_began_before_attach_is_found_on_its_stack(how: str) -> None:

@@ -83,7 +83,10 @@ def test_a_job_that_executes_another_program_within_a_call_goes_on_being_traced(
 
 
 def test_calls_left_by_a_jump_do_not_spoil_the_later_ones(place: Place, stuck: str) -> None:
-    with workload(stuck, "jump", "5", "200") as job, place.tracing("--pid", str(job.pid), "--record-all") as run:
+    with (
+        workload(stuck, "jump", "5", "200") as job,
+        place.tracing("--pid", str(job.pid), "--record-all") as run,
+    ):
         (said,) = job.go()
         ended_well(run)
     assert said["failed"] == 0
@@ -120,6 +123,7 @@ def test_a_reused_pid_is_another_process(place: Place, steady: str) -> None:
             assert first.end() == 0
         second = started_with_pid(first.pid, steady)
         try:
+            time.sleep(0.5)  # it is found by what it maps
             second.start()
             time.sleep(0.4)
             made_again = finished(second)
@@ -173,13 +177,13 @@ def test_short_lives_in_a_row_are_all_counted(place: Place, steady: str) -> None
 
 
 def test_a_process_that_ends_while_we_attach_is_no_disaster(place: Place, steady: str) -> None:
-    for _ in range(4):
+    for _ in range(3):
         job = subprocess.Popen([steady, "0"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         run = subprocess.Popen(
             [sys.executable, "-m", "ingero", "trace", "--no-tui", "--no-record", "--duration", "300ms", "--pid", str(job.pid)],
             env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        time.sleep(random.uniform(0.2, 0.9))  # noqa: S311
+        time.sleep(random.uniform(0.2, 0.9))
         job.kill()
         job.communicate()
         _, err = run.communicate(timeout=30)
@@ -188,7 +192,11 @@ def test_a_process_that_ends_while_we_attach_is_no_disaster(place: Place, steady
 
 @pytest.mark.parametrize(
     ("pid", "said"),
-    [("2", r"process 2 \(\w+\) is a thread of the kernel"), ("4194302", "no process 4194302"), ("0", "not a process id")],
+    [
+        ("2", r"process 2 \(\w+\) is a thread of the kernel"),
+        ("4194302", "no process 4194302"),
+        ("0", "not a process id"),
+    ],
 )
 def test_a_pid_that_cannot_be_traced_is_one_line(place: Place, pid: str, said: str) -> None:
     done = place.ingero("trace", "--no-tui", "--no-record", "--duration", "1s", "--pid", pid)
@@ -201,7 +209,9 @@ def test_a_pid_that_cannot_be_traced_is_one_line(place: Place, pid: str, said: s
 def test_the_first_process_and_the_agent_itself_can_be_named(place: Place) -> None:
     flags = "trace --no-tui --no-record --duration 300ms --pid"
     script = f'exec "{sys.executable}" -m ingero {flags} 1,$$'
-    done = subprocess.run(["sh", "-c", script], env=place.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["sh", "-c", script], env=place.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -231,7 +241,9 @@ def test_nothing_a_process_is_called_reaches_the_reader_unchanged(place: Place, 
     assert place.launches(pid) > 0
     statement = "SELECT p.comm, p.cmdline, e.comm FROM processes p, events e LIMIT 5"
     texts = [run.out, run.err, checked.stdout, streamed.stdout, streamed.stderr]
-    texts += [place.ingero("query", "-d", str(place.db), *more).stdout for more in ((), ("--json",), (statement,))]
+    texts += [
+        place.ingero("query", "-d", str(place.db), *more).stdout for more in ((), ("--json",), (statement,))
+    ]
     for text in texts:
         assert not UNSAFE.search(text), text
     assert "st" in run.out
@@ -255,10 +267,12 @@ def test_the_names_of_commands_nodes_and_databases_may_be_anything(place: Place)
 # --- files ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["with space", "two\nlines", "byte \udcff", "libcuda.so.1 (deleted)"])
-def test_a_library_is_found_whatever_its_folder_is_called(place: Place, steady: str, name: str) -> None:
-    environment = stub_copy(place.folder / name)
-    with workload(steady, env=environment) as job, place.tracing("--pid", str(job.pid), "--record-all") as run:
+def test_a_library_is_found_whatever_its_folder_is_called(place: Place, steady: str) -> None:
+    environment = stub_copy(place.folder / "with space, two\nlines, \udcff, libcuda.so.1 (deleted)")
+    with (
+        workload(steady, env=environment) as job,
+        place.tracing("--pid", str(job.pid), "--record-all") as run,
+    ):
         job.start()
         time.sleep(0.3)
         made = finished(job)
@@ -266,8 +280,10 @@ def test_a_library_is_found_whatever_its_folder_is_called(place: Place, steady: 
     assert place.launches(job.pid) == made["launches"]
 
 
-@pytest.mark.parametrize("way", ["deleted", "replaced", "truncated beside"])
-def test_a_library_that_changed_on_disk_is_probed_as_it_is_mapped(place: Place, steady: str, way: str) -> None:
+@pytest.mark.parametrize("way", ["deleted", "replaced"])
+def test_a_library_that_changed_on_disk_is_probed_as_it_is_mapped(
+    place: Place, steady: str, way: str
+) -> None:
     environment = stub_copy(place.folder / "lib")
     with workload(steady, env=environment) as job:
         job.start()
@@ -276,8 +292,6 @@ def test_a_library_that_changed_on_disk_is_probed_as_it_is_mapped(place: Place, 
             library.unlink()
             if way == "replaced":
                 library.write_bytes(b"\x7fELF" + bytes(5000))
-            elif way == "truncated beside":
-                library.touch()
         with place.tracing("--pid", str(job.pid), "--record-all") as run:
             time.sleep(0.5)
             ended_well(run)
@@ -322,7 +336,7 @@ def test_a_job_that_changed_its_root_is_traced(place: Place, steady: str) -> Non
 def hostile_files(folder: Path) -> list[Path]:
     """Files named like the driver that no reader should trust."""
     good = (cuda.stub_dir() / "libcuda.so.1").read_bytes()
-    moments = random.Random(1)  # noqa: S311
+    moments = random.Random(1)
     flipped = bytearray(good)
     for _ in range(200):
         flipped[moments.randrange(64, 4096)] ^= 1 << moments.randrange(8)
@@ -368,7 +382,9 @@ def many_symbols(path: Path, count: int = 4_000_000) -> Path:
     return path
 
 
-def test_files_made_to_hurt_the_reader_do_not_and_others_are_traced_as_ever(place: Place, steady: str) -> None:
+def test_files_made_to_hurt_the_reader_do_not_and_others_are_traced_as_ever(
+    place: Place, steady: str
+) -> None:
     files = hostile_files(place.folder)
     with workload("hardship/maps_files.py", *map(str, files)) as mapper, workload(steady) as job:
         pids = f"{mapper.pid},{job.pid}"
@@ -397,3 +413,36 @@ def test_a_job_stopped_within_a_call_can_be_left_and_continued(place: Place, ste
             ended_well(run)
         os.kill(job.pid, signal.SIGCONT)
         finished(job)
+
+
+def test_a_process_that_maps_libraries_all_the_time_hides_nobody(
+    place: Place, steady: str, compiled: Callable[..., str]
+) -> None:
+    mapper = compiled("hardship/maps_on.c")
+    environment = stub_copy(place.folder / "lib")
+    libraries = (str(place.folder / "lib" / "libcuda.so.1"), str(place.folder / "lib" / "libcudart.so.12"))
+    other = stub_copy(place.folder / "other")
+    with (
+        workload(mapper, *libraries, env=environment),
+        place.tracing("--record-all", "--user", "root") as run,
+    ):
+        with workload(steady, env=other) as job:
+            run.until_probed(folder=place.folder / "other")
+            job.start()
+            time.sleep(1.5)
+            made = finished(job)
+        ended_well(run)
+    assert place.launches(job.pid) == made["launches"]
+
+
+def test_a_killed_agent_leaves_its_command_running_untouched(place: Place, steady: str) -> None:
+    with place.tracing("--", "sh", "-c", "echo up >&2; exec sleep 60", attached=False) as run:
+        until(lambda: "up" in run.err, "the command runs")
+        (child,) = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        objects = run.kernel_objects()
+        run.kill()
+    try:
+        until(lambda: none_in_kernel(objects), "programs and links are gone")
+        assert "sleep" in Path(f"/proc/{child}/cmdline").read_text()
+    finally:
+        os.kill(int(child), signal.SIGKILL)

@@ -5,12 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-import pytest
-
 from ingero.attach import probes
 from tests.ebpf.tracing import Tracer, workload
-
-pytestmark = pytest.mark.shapes
 
 
 def test_a_call_in_flight_is_listed_with_its_start(tracer: Tracer) -> None:

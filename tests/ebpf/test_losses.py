@@ -9,8 +9,6 @@ import pytest
 from ingero.attach import probes
 from tests.ebpf.tracing import NAMES, tracing, workload
 
-pytestmark = pytest.mark.shapes
-
 FLOOD = ("-pthread", "-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
 CALLS, THREADS = 60_000, 3
 # Where each of the flood's calls is probed once the driver is mapped.
@@ -25,6 +23,7 @@ PROBED = {
 FAST = {"INGERO_STUB_KERNEL_US": "0.05"}
 
 
+@pytest.mark.shapes
 @pytest.mark.parametrize("drain", [False, True], ids=["ring overrun", "ring drained"])
 def test_under_a_flood_every_call_is_counted_exactly_once(compiled: Callable[..., str], drain: bool) -> None:
     """With everything recorded into a ring of one megabyte, which cannot hold it."""
@@ -99,13 +98,12 @@ def test_the_histogram_agrees_with_the_counts(compiled: Callable[..., str]) -> N
 
 def test_many_new_operations_at_once_are_all_counted() -> None:
     """A burst of first calls outruns the kernel's stock of memory for counters; none may be missed."""
-    with workload("calls23.py", "--forks", "30") as job:
-        with tracing(pids=(job.pid,)) as tracer:
-            tracer.until_target(job.pid)
-            said = job.go()
-            tracer.tick()
-            pids = {made["pid"] for made in said}
-            counted = tracer.counts(*pids)
+    with workload("calls23.py", "--forks", "30") as job, tracing(pids=(job.pid,)) as tracer:
+        tracer.until_target(job.pid)
+        said = job.go()
+        tracer.tick()
+        pids = {made["pid"] for made in said}
+        counted = tracer.counts(*pids)
     assert len(pids) == 30
     for function in ("cudaMalloc", "cudaFree", "cudaMemcpy", "cudaStreamSynchronize", "cudaFreeHost"):
         assert counted[function] == sum(made["function"] == function for made in said), function

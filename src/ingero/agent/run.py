@@ -150,6 +150,7 @@ class Agent:
         self._session = Session(shape, self._options.without, costly=self._options.costly)
         self._targets = Targets(self._kernel, self._session, self._scope)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
+        self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once
         for fd in self._watch.fds():
             self._news.register(fd, select.POLLIN)
@@ -193,8 +194,7 @@ class Agent:
     def hear(self) -> None:
         """Empty the ring and follow what processes did."""
         self._reader.ring.drain()
-        for pid, _, _, _, _, _, path in self._watch.read():
-            self._targets.on_mapping(pid, path)
+        self._targets.on_mappings((row[0], row[-1]) for row in self._watch.read())
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
@@ -202,6 +202,9 @@ class Agent:
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""
         self._clock.observe()
+        if self._watch.lost() > self._mappings_lost:  # somebody maps more than the kernel tells us of
+            self._mappings_lost = self._watch.lost()
+            self._targets.look_again()
         window = self._reader.read()
         self._enrich(window)
         self._targets.check_reach(window.operations, self._layers)

@@ -7,6 +7,7 @@ so. A library file is attached when the first target maps it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -75,6 +76,11 @@ class Targets:
             for pid in processes.list_pids():
                 self.examine(pid)
         return self._kernel.read_threads()
+
+    def look_again(self) -> None:
+        """At the libraries of everybody, after news of mappings were lost."""
+        for pid in list(self.live) if self._scope.fixed else processes.list_pids():
+            self.examine(pid)
 
     def announce(self, pid: int) -> None:
         """Trace this process whatever it maps."""
@@ -212,10 +218,11 @@ class Targets:
 
     # --- the kernel's news -------------------------------------------------------
 
-    def on_mapping(self, pid: int, path: str) -> None:
-        """A file was mapped for execution."""
-        if kind_of(path) is not None and (pid in self.live or not self._scope.fixed):
-            self.examine(pid)
+    def on_mappings(self, mappings: Iterable[tuple[int, str]]) -> None:
+        """Files were mapped for execution; a process is looked at once, however often it maps."""
+        for pid in dict.fromkeys(pid for pid, path in mappings if kind_of(path) is not None):
+            if pid in self.live or not self._scope.fixed:
+                self.examine(pid)
 
     def on_events(self, events: Records) -> None:
         """Fork, exec, exit, first calls."""
@@ -229,8 +236,8 @@ class Targets:
                 if event == ProcessEvent.PROCESS_EXEC:
                     self._execs.append(record)
                 self.announce(pid)
-            elif not self._scope.fixed:
-                self.examine(pid)
+            elif not self._scope.fixed and self._finder.executable_carries(pid):
+                self.examine(pid)  # what it maps besides is heard of by itself
 
     def _born(self, pid: int, record: np.void) -> None:
         """A child may be gone before /proc is read: what the kernel said must do then."""

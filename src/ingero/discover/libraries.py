@@ -191,6 +191,15 @@ class LibraryFinder:
         shown = printable(os.fsencode(path))
         return Library(link, shown, status.st_dev, status.st_ino, kind, segments, group[0].deleted)
 
+    def executable_carries(self, pid: int) -> bool:
+        """Whether a process's program itself has a runtime linked in; far quicker than its mappings."""
+        path = f"/proc/{pid}/exe"
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return self.carries(path, status)
+
     def carries(self, path: str, status: os.stat_result) -> bool:
         """Whether the file defines a traced function; a file is read once per content."""
         key = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
