@@ -15,9 +15,11 @@ from tests.ebpf.tracing import tracing, workload
 @pytest.mark.parametrize("how", ["spinning", "blocked"])
 def test_a_call_that_began_before_attach_is_found_on_its_stack(how: str) -> None:
     flags = ["--block"] if how == "blocked" else []
-    with workload("devices.py", "--early", "--seconds", "8", *flags) as job:
-        with tracing(pids=(job.pid,)) as tracer:
-            time.sleep(0.3)
-            found = tracer.waiting_calls(job.pid)
-            assert "cudaDeviceSynchronize" in found, f"only {list(found)}"
-            assert found["cudaDeviceSynchronize"]["h"]["tid"] != job.pid
+    with (
+        workload("devices.py", "--early", "--seconds", "8", *flags) as job,
+        tracing(pids=(job.pid,)) as tracer,
+    ):
+        time.sleep(0.3)
+        found = tracer.waiting_calls(job.pid)
+        assert "cudaDeviceSynchronize" in found, f"only {list(found)}"
+        assert found["cudaDeviceSynchronize"]["h"]["tid"] != job.pid

@@ -55,8 +55,8 @@ def mask(name: str, index: int) -> int:
     """An int argument leaves the upper half of its register undefined."""
     narrow = {
         "cudaMemset": {1}, "cudaMemcpy": {3}, "cudaMemcpyAsync": {3}, "cudaEventCreateWithFlags": {1},
-        "cuLaunchKernel": {1, 2, 3, 4, 5}, "cuInit": {0}, "cudaLaunchKernel": {2, 4}, "cuDevicePrimaryCtxRetain": {1},
-        "cuDeviceGet": {1},
+        "cuLaunchKernel": {1, 2, 3, 4, 5}, "cuInit": {0}, "cudaLaunchKernel": {2, 4}, "cuDeviceGet": {1},
+        "cuDevicePrimaryCtxRetain": {1},
     }  # fmt: skip
     return 0xFFFFFFFF if index in narrow.get(name, ()) else 0xFFFFFFFFFFFFFFFF
 

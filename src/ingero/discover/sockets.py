@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 MAX_DESCRIPTORS = 65536  # of one process; a hostile one may have millions
 
@@ -30,7 +31,7 @@ def _descriptors(pid: int) -> list[str]:
                 if len(links) >= MAX_DESCRIPTORS:
                     break
                 try:
-                    links.append(os.readlink(entry.path))
+                    links.append(str(Path(entry.path).readlink()))
                 except OSError:  # closed meanwhile
                     continue
     except OSError:
