@@ -26,6 +26,7 @@ from ingero.native import _shim
 TITLE = "Draining the ring"
 RATE = 1_000_000
 BURST = 1000
+LATE_S = 0.005  # what is caught up with
 BATCH, BATCHES = 10_000, 60  # what ten milliseconds bring
 SECONDS, QUICK_SECONDS = 6, 2
 OFF = frozenset({"empty_session", "empty_enter", "empty_return"})
@@ -40,6 +41,7 @@ class Drained:
     lost: int
     took_s: float
     cpu_s: float
+    longest_gap_s: float  # between two drains
 
     @property
     def rate(self) -> float:
@@ -51,14 +53,15 @@ class Drained:
 
 
 def _produce(program: int, seconds: float, rate: int) -> None:
-    """In the second process: bursts on time, late ones caught up with."""
+    """In the second process: bursts on time. Held up itself, it does not make up for it by a flood."""
     bursts = int(rate * seconds / BURST)
     context = bytearray(np.array([BURST, 0], "<u4").tobytes())
-    begin = time.perf_counter()
-    for number in range(bursts):
-        while time.perf_counter() < begin + number * BURST / rate:
+    due = time.perf_counter()
+    for _ in range(bursts):
+        while (now := time.perf_counter()) < due:
             pass
         _shim.test_run(program, context)
+        due = max(due, now - LATE_S) + BURST / rate
 
 
 def _start_producer(program: int, seconds: float, rate: int) -> int:
@@ -84,17 +87,18 @@ def drain_at(rate: int, seconds: float) -> Drained:
         with pinned(0):
             child = _start_producer(program, seconds, rate)
             begin, cpu = time.perf_counter(), time.process_time()
-            status = None
+            status, drained_at, longest = None, begin, 0.0
             while status is None:
                 time.sleep(POLL_MS / 1000)
                 ended, code = os.waitpid(child, os.WNOHANG)
                 _hold(reader)
+                longest, drained_at = max(longest, time.perf_counter() - drained_at), time.perf_counter()
                 status = code if ended else None
             took, cpu = time.perf_counter() - begin, time.process_time() - cpu
         if status:
             raise RuntimeError("the producer failed")
         produced = int(rate * seconds / BURST) * BURST
-        return Drained(produced, reader.drained, losses.read().get("ring_call", 0), took, cpu)
+        return Drained(produced, reader.drained, losses.read().get("ring_call", 0), took, cpu, longest)
     finally:
         kernel.close()
 
@@ -131,10 +135,14 @@ def _figures(run: Drained) -> list[Figure]:
     wanted = run.produced
     return [
         Figure(
-            "records drained per second", f"{run.rate:,.0f}", "≥ 1,000,000 offered", run.rate >= RATE * 0.99
+            "records drained per second",
+            f"{run.rate:,.0f}",
+            f"≥ {RATE:,} (within 2 %)",
+            run.rate >= RATE * 0.98,
         ),
         at_most(f"records lost of {wanted:,}", run.lost, 0, f"{run.lost:,}", ""),
         Figure("drained and lost add up to produced", str(run.drained + run.lost == wanted)),
+        Figure("longest time between two drains", f"{run.longest_gap_s * 1000:.0f} ms"),
         Figure("reader's CPU", f"{run.cpu_s / run.took_s * 100:.1f} % of a core"),
         Figure("ns per record", f"{run.ns_per_record:.1f}"),
     ]
@@ -144,13 +152,13 @@ METHOD = """\
 A BPF program writes call records of {size} bytes, {burst:,} at a time and {rate:,} a second, from a
 process on the last core; the agent's reader empties a ring of {ring} MiB every {poll} ms on the first for
 {seconds} s and lets go of the arrays at once. CPU time is the reader's own. A second run at a tenth of
-the rate separates what a record costs from what the timer costs; the last line times {batch:,} records that
-already wait in the ring."""
+the rate separates what a record costs from what the timer costs; the last line times {batch:,} records
+that already wait in the ring."""
 
 RESOLVES = """\
-The producer catches up when it was held up, so a burst may be several milliseconds' worth; the ring holds
-{held:.0f} ms at this rate. Nothing is stored: rows of the database cost far more (see there), which is
-why most calls are only counted."""
+The producer catches up with at most {late:.0f} ms when it was held up, so that a loss is the reader's;
+the ring holds {held:.0f} ms at this rate. Nothing is stored: rows of the database cost far more (see
+there), which is why most calls are only counted."""
 
 
 def measure(quick: bool) -> Section:
@@ -170,5 +178,5 @@ def measure(quick: bool) -> Section:
         METHOD.format(
             size=size, burst=BURST, batch=BATCH, rate=RATE, ring=ring >> 20, poll=POLL_MS, seconds=seconds
         ),
-        RESOLVES.format(held=ring / (size + 8) / RATE * 1000),
+        RESOLVES.format(late=LATE_S * 1000, held=ring / (size + 8) / RATE * 1000),
     )

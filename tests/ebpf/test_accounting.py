@@ -117,7 +117,8 @@ def test_a_cpu_quota_is_runqueue_and_nobodys_fault(acting: Stage) -> None:
     adds_up(played)
     assert told_ns > 500 * MS
     accounted_ns = int(played.rows["throttled_ns"].sum())
-    assert abs(accounted_ns - told_ns) < 0.05 * told_ns + 10 * MS
+    # The group is out of quota a moment before its thread is: that one may have lost its core to others.
+    assert abs(accounted_ns - told_ns) < 0.15 * told_ns
     assert accounted_ns <= played.ns["runqueue"]
     quota_rows = played.culprits[played.culprits["throttled"] > 0]
     assert set(quota_rows["pid"].tolist()) == {0}

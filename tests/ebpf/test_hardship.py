@@ -21,6 +21,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_killed_agent_leaves_the_job_alone_and_a_sound_recording_to_go_on_with
                 objects = run.kernel_objects()
                 killed_ns = time.time_ns()
                 run.kill()
-            until(lambda objects=objects: none_in_kernel(objects), "programs and links are gone")
+            until(partial(none_in_kernel, objects), "programs and links are gone")
             until(lambda: left_alone(job.pid), "the job runs its own code again")
             if place.db.exists() and after_s > 1.5:
                 assert place.sound()
@@ -179,6 +180,15 @@ def test_a_recording_removed_while_it_is_made_is_said_and_the_trace_goes_on(
     assert "cuLaunchKernel" in run.out
 
 
+def somebody_elses(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript("CREATE TABLE mine (x); PRAGMA user_version = 3")
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes((path.parent / "made.db").read_bytes()[:5000])
+
+
 def newer(path: Path) -> None:
     shutil.copy(path.parent / "made.db", path)
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -202,18 +212,13 @@ HOLDERS: list[subprocess.Popen[str]] = []
 TROUBLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a directory": (lambda path: path.mkdir(), "not a plain file"),
     "no database": (lambda path: path.write_text("# my notes\n" * 100), "not an ingero database"),
-    "somebody else's database": (
-        lambda path: sqlite3.connect(path).executescript("CREATE TABLE mine (x); PRAGMA user_version = 3").close(),
-        "not an ingero database",
-    ),
+    "somebody else's database": (somebody_elses, "not an ingero database"),
     "a newer one": (newer, "newer ingero.*9999-from-the-future"),
-    "a link": (lambda path: path.symlink_to(path.parent / "made.db"), "symbolic link; as root it is not followed"),
+    "a link": (lambda path: path.symlink_to(path.parent / "made.db"), "symbolic link; as root it is not"),
     "a pipe": (lambda path: os.mkfifo(path), "not a plain file"),
     "locked": (locked_for_good, "locked by another program"),
-    "cut short": (
-        lambda path: path.write_bytes((path.parent / "made.db").read_bytes()[:5000]), "damaged|not an ingero database"
-    ),
-}  # fmt: skip
+    "cut short": (cut_short, "damaged|not an ingero database"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -415,6 +420,11 @@ def shown(ours: int, enough: Callable[[str], bool] = lambda text: False) -> str:
     return text
 
 
+def after_s(seconds: float) -> Callable[[str], bool]:
+    until_s = time.monotonic() + seconds
+    return lambda text: time.monotonic() >= until_s
+
+
 def printed(place: Place, *words: str, columns: int, **environment: str) -> str:
     with on_terminal(place, *words, columns=columns, **environment) as (process, ours):
         text = shown(ours)
@@ -442,7 +452,8 @@ def test_the_live_view_of_a_narrow_terminal_ends_by_q_and_by_the_terminal_going_
         job.start()
         words = ("trace", "--pid", str(job.pid), "--db", str(place.db))
         with on_terminal(place, *words, columns=40) as (process, ours):
-            text = shown(ours, lambda text: "cuLaunch" in text)
+            text = shown(ours, lambda text: "Filter" in text)
+            text += shown(ours, after_s(1.5))
             if how == "q":
                 os.write(ours, b"q")
                 text += shown(ours)

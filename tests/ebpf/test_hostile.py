@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from ingero.scenarios import cuda
-from tests.ebpf.real_runs import Place, Run, finished, json_lines, none_in_kernel, until
+from tests.ebpf.real_runs import INGERO, Place, Run, finished, json_lines, none_in_kernel, until
 from tests.ebpf.tracing import Workload, workload
 
 pytestmark = pytest.mark.timeout(120)
@@ -179,8 +179,9 @@ def test_short_lives_in_a_row_are_all_counted(place: Place, steady: str) -> None
 def test_a_process_that_ends_while_we_attach_is_no_disaster(place: Place, steady: str) -> None:
     for _ in range(3):
         job = subprocess.Popen([steady, "0"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        flags = ("--no-tui", "--no-record", "--duration", "300ms", "--pid", str(job.pid))
         run = subprocess.Popen(
-            [sys.executable, "-m", "ingero", "trace", "--no-tui", "--no-record", "--duration", "300ms", "--pid", str(job.pid)],
+            [*INGERO, "trace", *flags],
             env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         time.sleep(random.uniform(0.2, 0.9))
@@ -222,10 +223,10 @@ def test_nothing_a_process_is_called_reaches_the_reader_unchanged(place: Place, 
     folder = os.fsencode(place.folder) + b"/" + NASTY
     stub_copy(Path(os.fsdecode(folder)))
     program = folder + b"/\x1b[5m\x9b\nst"
-    shutil.copy(steady, program)
+    shutil.copy(os.fsencode(steady), program)
     words = [program, b"1000", NASTY * 200]
     environment = {**os.environb, b"LD_LIBRARY_PATH": folder, b"RANK": NASTY}
-    job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # type: ignore[arg-type]
+    job = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert job.stdout is not None
         pid = int(job.stdout.readline().split()[1])
@@ -302,9 +303,12 @@ def test_a_library_that_changed_on_disk_is_probed_as_it_is_mapped(
 def test_a_job_in_a_mount_namespace_of_its_own_is_traced(place: Place, steady: str) -> None:
     hidden = place.folder / "hidden"
     hidden.mkdir()
-    script = f'mount -t tmpfs x "{hidden}" && cp -r "{cuda.stub_dir()}/." "{hidden}" && cp "{steady}" "{hidden}/job"'
-    script += f' && LD_LIBRARY_PATH="{hidden}" exec "{hidden}/job"'
-    with workload("unshare", "-m", "sh", "-c", script) as job:
+    script = (
+        'mount -t tmpfs x "$1" && cp -r "$2/." "$1" && cp "$3" "$1/job" && LD_LIBRARY_PATH="$1" exec "$1/job"'
+    )
+    with workload(
+        "unshare", "-m", "sh", "-c", script, "sh", str(hidden), str(cuda.stub_dir()), steady
+    ) as job:
         assert not list(hidden.iterdir())
         with place.tracing("--pid", str(job.pid), "--record-all") as run:
             job.start()
@@ -324,12 +328,12 @@ def test_a_job_that_changed_its_root_is_traced(place: Place, steady: str) -> Non
     folder = root / str(cuda.stub_dir()).lstrip("/")
     shutil.copytree(cuda.stub_dir(), folder, dirs_exist_ok=True)
     (folder / "libcudart.so").unlink(missing_ok=True)
-    with workload("chroot", str(root), steady) as job:
-        with place.tracing("--pid", str(job.pid), "--record-all") as run:
-            job.start()
-            time.sleep(0.3)
-            made = finished(job)
-            ended_well(run)
+    job_there = workload("chroot", str(root), steady)
+    with job_there as job, place.tracing("--pid", str(job.pid), "--record-all") as run:
+        job.start()
+        time.sleep(0.3)
+        made = finished(job)
+        ended_well(run)
     assert place.launches(job.pid) == made["launches"]
 
 

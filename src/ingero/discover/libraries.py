@@ -195,7 +195,7 @@ class LibraryFinder:
         """Whether a process's program itself has a runtime linked in; far quicker than its mappings."""
         path = f"/proc/{pid}/exe"
         try:
-            status = os.stat(path)
+            status = Path(path).stat()
         except OSError:
             return False
         return self.carries(path, status)

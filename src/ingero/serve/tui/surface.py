@@ -8,12 +8,15 @@ trace has begun: a refused trace prints its error on a terminal left alone.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ingero.model.live import LiveView, Surface
 from ingero.serve.tui.app import LiveApp
+
+CLOSING_S = 3.0  # to draw the last picture and restore the terminal
 
 
 class TuiSurface:
@@ -26,6 +29,7 @@ class TuiSurface:
         self._afterwards = afterwards
         self._opened = threading.Event()
         self._finished = threading.Event()
+        self._screen_closed = threading.Event()
         self._newest: LiveView | None = None
         self._ended: tuple[LiveView, int] | None = None
         self._error: BaseException | None = None
@@ -39,6 +43,7 @@ class TuiSurface:
             if not self._finished.is_set():
                 self.app().run()
         finally:
+            self._screen_closed.set()
             self.stop_requested.set()
             thread.join()
         if self._error is not None:
@@ -62,6 +67,12 @@ class TuiSurface:
         finally:
             self._finished.set()
             self._opened.set()
+            self._leave_anyway()
+
+    def _leave_anyway(self) -> None:
+        """Everything is closed by now; a screen whose terminal went away may wait for it for ever."""
+        if not self._screen_closed.wait(CLOSING_S):
+            os._exit(self._code)
 
     def begin(self, view: LiveView) -> None:
         self._newest = view
