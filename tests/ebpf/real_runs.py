@@ -53,9 +53,14 @@ class Place:
 
     def environment(self, **more: str | None) -> dict[str, str]:
         """Ours without what would change a trace; None takes a variable away."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("INGERO_", "LD_"))}
-        ours = kept | {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)} | more
-        return {name: value for name, value in ours.items() if value is not None}
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if name == "INGERO_ATTACH" or not name.startswith(("INGERO_", "LD_"))
+        }
+        ours |= {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)}
+        ours |= {name: value for name, value in more.items() if value is not None}
+        return {name: value for name, value in ours.items() if more.get(name, "") is not None}
 
     def ingero(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run to the end. Whatever happens, a user never sees a traceback."""
@@ -210,14 +215,13 @@ def uprobe_links(descriptors: Path) -> Iterator[str]:
                     yield text
 
 
-def others_probe() -> bool:
-    """Whether somebody else on this machine has probes on, so that code in memory proves nothing."""
-    return any(next(uprobe_links(each), None) for each in Path("/proc").glob("[0-9]*/fdinfo"))
-
-
 def left_alone(pid: int) -> bool:
-    """The process runs its own code again."""
-    return not probed_pages(pid) or others_probe()
+    """The process runs its own code again, unless somebody else's trace probes the same files."""
+    changed = probed_pages(pid)
+    if not changed:
+        return True
+    links = [link for each in Path("/proc").glob("[0-9]*/fdinfo") for link in uprobe_links(each)]
+    return any("path:" not in link or any(path in link for path in changed) for link in links)
 
 
 def finished(job: Workload) -> dict[str, Any]:

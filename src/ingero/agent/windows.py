@@ -43,12 +43,13 @@ class WindowReader:
     def read(self) -> Window:
         """Everything since the last call."""
         start_ns = self._start_ns
+        # The window ends where the threads are read: their time must fill it. The rest follows.
+        end_ns = time.monotonic_ns()
         totals = self._kernel.read_threads()
         self.ring.drain()
         dead = self.ring.take(RecordType.REC_THREAD)
         calls = self.ring.take(RecordType.REC_CALL)
         operations = with_uncounted(self.operations.read(start_ns), calls)
-        end_ns = time.monotonic_ns()
         window = Window(
             start_ns,
             end_ns,
