@@ -2,7 +2,7 @@
  *
  * Every record, map key, map value and number that crosses between the kernel
  * and Python. `make layout` reads these types out of the compiled object's BTF
- * and writes src/ingero/capture/layout.py, so nothing here is kept twice.
+ * and writes src/ingero/model/layout.py, so nothing here is kept twice.
  *
  * Instants are CLOCK_MONOTONIC nanoseconds. pid is the process, tid the thread.
  * Fields are ordered so that no structure has hidden padding.

@@ -82,9 +82,11 @@ POLLING = OpFlag.OP_NOT_READY_OK
 RUNTIME: tuple[Row, ...] = (
     # cudaLaunchKernel(func, dim3 grid, dim3 block, args, shared, stream): a dim3 takes two places
     runtime("cudaLaunchKernel", "launch", hot=True, stream=7, arguments=8),
+    runtime("__cudaLaunchKernel", "launch", hot=True, stream=7, arguments=8),  # what <<<>>> calls since 13
     runtime("cudaLaunchKernelExC", "launch", hot=True, stream=0, stream_at=32),
     runtime("cudaLaunchCooperativeKernel", "launch", hot=True, stream=7, arguments=8),
     runtime("cudaLaunchHostFunc", "launch", hot=True, stream=0),
+    runtime("cudaLaunchHostFunc_v2", "launch", hot=True, stream=0),
     runtime("cudaMemcpy", "copy", bytes=2, kind_arg=3),
     runtime("cudaMemcpyAsync", "copy", hot=True, bytes=2, kind_arg=3, stream=4),
     runtime("cudaMemcpy2D", "copy", bytes=4, rows=5, kind_arg=6, arguments=7),
@@ -98,10 +100,16 @@ RUNTIME: tuple[Row, ...] = (
     runtime("cudaMemcpyFromSymbol", "copy", bytes=2, kind_arg=4),
     runtime("cudaMemcpyFromSymbolAsync", "copy", bytes=2, kind_arg=4, stream=5),
     runtime("cudaMemcpyBatchAsync", "copy", hot=True),
+    runtime("cudaMemcpy3DBatchAsync", "copy", hot=True),
+    runtime("cudaMemcpyWithAttributesAsync", "copy", hot=True, bytes=2, stream=4),
+    runtime("cudaMemcpy2DToArray", "copy"),
+    runtime("cudaMemcpy2DFromArray", "copy"),
     runtime("cudaMemset", "set", bytes=2),
     runtime("cudaMemsetAsync", "set", hot=True, bytes=2, stream=3),
     runtime("cudaMemset2D", "set", bytes=3, rows=4),
     runtime("cudaMemset2DAsync", "set", hot=True, bytes=3, rows=4, stream=5),
+    runtime("cudaMemset3D", "set"),
+    runtime("cudaMemset3DAsync", "set", hot=True),
     runtime("cudaMalloc", "alloc", rare=True, bytes=1, out=0),
     runtime("cudaMallocPitch", "alloc", rare=True, bytes=2, rows=3, out=0),
     runtime("cudaMalloc3D", "alloc", rare=True),

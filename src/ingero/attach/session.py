@@ -19,7 +19,7 @@ from ingero.native.instructions import probe_site
 
 File = tuple[int, int]
 
-PREFIXES = {"runtime": ("cuda",), "driver": ("cu",), "nccl": ("nccl",), "static": ("cuda", "nccl")}
+PREFIXES = {"runtime": ("cuda", "__cuda"), "nccl": ("nccl",), "static": ("cuda", "__cuda", "nccl")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +118,9 @@ class Session:
 
     @staticmethod
     def _names(kind: str) -> Iterable[str]:
-        prefixes = PREFIXES[kind]
         if kind == "driver":
             return [name for name in BY_NAME if name.startswith("cu") and not name.startswith("cuda")]
-        return [name for name in BY_NAME if name.startswith(prefixes)]
+        return [name for name in BY_NAME if name.startswith(PREFIXES[kind])]
 
     def _place(self, planned: Attached, file: elf.ElfFile, symbol: elf.Symbol, number: int, row: Row) -> None:
         site = probe_site(file.read(symbol.offset, min(32, max(symbol.size, 16))), file.machine)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,20 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def stored(path: Path) -> Callable[..., Reader]:
+def stored(path: Path) -> Iterator[Callable[..., Reader]]:
     """Write windows, then open what was written."""
+    opened: list[Reader] = []
 
     def store(*windows: Window, node: str = NODE) -> Reader:
         with Writer(path, node, fixed_clock(), OPERATIONS) as writer:
             for window in windows:
                 assert writer.write(window) == ""
-        return Reader(path)
+        opened.append(Reader(path))
+        return opened[-1]
 
-    return store
+    yield store
+    for reader in opened:
+        reader.close()
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, operation, process, window
@@ -17,6 +19,17 @@ from ingero.store.writer import Writer
 ALL_TIME = TimeRange(0, 2**62, "given")
 
 
+OPENED: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """A connection left open is a warning from Python 3.13 on."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def _record(path: Path, *windows: Window, close: bool = True) -> Reader:
     times = FakeTime()
     writer = Writer(path, "n", times.clock(), OPERATIONS)
@@ -25,7 +38,10 @@ def _record(path: Path, *windows: Window, close: bool = True) -> Reader:
     times.advance(max(each.end_ns for each in windows))
     if close:
         writer.close()
-    return Reader(path)
+    else:
+        OPENED.append(writer)
+    OPENED.append(Reader(path))
+    return OPENED[-1]
 
 
 def _only(stats: list[OperationStats]) -> OperationStats:

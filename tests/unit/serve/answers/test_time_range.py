@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, window
@@ -14,6 +16,17 @@ from ingero.store.writer import Writer
 LAST_NS = EPOCH_NS + 60 * SECOND
 
 
+OPENED: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def closing() -> Iterator[None]:
+    """A connection left open is a warning from Python 3.13 on."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def _recorded(path: Path, close: bool) -> Reader:
     times = FakeTime()
     writer = Writer(path, "n", times.clock(), OPERATIONS)
@@ -21,7 +34,10 @@ def _recorded(path: Path, close: bool) -> Reader:
     times.advance(60 * SECOND)
     if close:
         writer.close()
-    return Reader(path)
+    else:
+        OPENED.append(writer)
+    OPENED.append(Reader(path))
+    return OPENED[-1]
 
 
 def test_since_counts_back_from_now_while_the_recording_runs(tmp_path: Path) -> None:
@@ -72,5 +88,5 @@ def test_instants_may_be_seconds_or_nanoseconds() -> None:
 
 def test_a_database_without_recording_says_so(tmp_path: Path) -> None:
     connect(tmp_path / "x.db").close()
-    with pytest.raises(StoreError, match="no recording"):
-        time_range(Reader(tmp_path / "x.db"), since="5m")
+    with pytest.raises(StoreError, match="no recording"), Reader(tmp_path / "x.db") as reader:
+        time_range(reader, since="5m")
