@@ -39,7 +39,7 @@ def test_a_running_job_is_traced_for_a_while_and_the_recording_can_be_asked(
     with workload(steady) as job:
         job.start()
         done = place.ingero(
-            "trace", "--pid", str(job.pid), "--duration", "2s", "--no-tui", "--db", str(place.db)
+            "trace", "--pid", str(job.pid), "--duration", "1200ms", "--no-tui", "--db", str(place.db)
         )
         made = finished(job)
     assert done.returncode == 0, done.stderr
@@ -61,7 +61,15 @@ def test_json_is_lines_of_the_documented_columns_and_nothing_else(place: Place, 
     with workload(steady) as job:
         job.start()
         done = place.ingero(
-            "trace", "--pid", str(job.pid), "--duration", "2s", "--json", "--record-all", "-d", str(place.db)
+            "trace",
+            "--pid",
+            str(job.pid),
+            "--duration",
+            "1200ms",
+            "--json",
+            "--record-all",
+            "-d",
+            str(place.db),
         )
         finished(job)
     assert done.returncode == 0, done.stderr
@@ -121,9 +129,7 @@ def test_what_a_command_forks_is_traced_too(place: Place, steady: str) -> None:
     assert pids == [(4,)]
 
 
-@pytest.mark.parametrize(
-    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)]
-)
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137)])
 def test_a_commands_exit_code_is_passed_on(place: Place, script: str, code: int) -> None:
     assert place.ingero("trace", "--no-record", "--", "sh", "-c", script).returncode == code
 
@@ -173,12 +179,12 @@ def test_a_command_gets_its_words_its_streams_and_its_descriptors_as_given(place
 def test_the_end_of_tracing_is_not_the_end_of_the_command(place: Place) -> None:
     before = time.monotonic()
     done = place.ingero(
-        "trace", "--duration", "500ms", "--db", str(place.db), "--", "sh", "-c", "sleep 2; exit 5"
+        "trace", "--duration", "500ms", "--db", str(place.db), "--", "sh", "-c", "sleep 1.5; exit 5"
     )
     assert done.returncode == 5
-    assert time.monotonic() - before >= 2
+    assert time.monotonic() - before >= 1.5
     started, ended = place.sql("SELECT started_ns, ended_ns FROM recording")[0]
-    assert ended - started < 1_900_000_000
+    assert ended - started < 1_500_000_000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -82,7 +82,7 @@ def test_a_killed_agent_leaves_the_job_alone_and_a_sound_recording_to_go_on_with
     print("seed", seed)
     with workload(steady) as job:
         job.start()
-        for after_s in (moments.uniform(0.1, 0.9), moments.uniform(0, 0.5), moments.uniform(1.5, 3.5)):
+        for after_s in (moments.uniform(0.1, 0.9), moments.uniform(0, 0.5), moments.uniform(1.6, 2.4)):
             early = after_s < 0.9 and not place.db.exists()
             with place.tracing("--pid", str(job.pid), "--record-all", attached=not early) as run:
                 time.sleep(after_s)
@@ -131,7 +131,7 @@ def test_a_trace_on_a_disk_that_stays_full_ends_as_told_and_says_so(place: Place
         with place.tracing("--pid", str(job.pid), "--record-all", "--db", str(db)) as run:
             fill(disk)
             job.start()
-            time.sleep(2.5)
+            time.sleep(1.6)
             assert run.stop(signal.SIGTERM) == 0
         assert "no space left for the database" in run.out
         assert "store_backlog" in run.out  # what could not be stored is counted as lost
@@ -148,10 +148,8 @@ def test_a_database_locked_by_somebody_for_seconds_costs_nothing(place: Place, s
             until(lambda: _locked(other), "we hold the lock")
             job.start()
             until(lambda: "locked by another program" in run.err, "it says that the database is locked")
-            time.sleep(1)
             other.execute("ROLLBACK")
         made = finished(job)
-        time.sleep(1.2)
         assert run.stop() == 0
     assert place.launches(job.pid) == made["launches"]
     lines = [
@@ -347,11 +345,10 @@ def shell(place: Place, script: str, **environment: str) -> subprocess.Completed
 def test_closed_streams_are_no_reason_to_stop(place: Place) -> None:
     trace = "$I trace --pid 1 --db $D --duration 300ms"
     assert shell(place, f"{trace} <&- | grep -q 'Recorded in'").returncode == 0
-    assert shell(place, f"{trace} >&-").returncode == 0
     assert shell(place, f"{trace} <&- >&- 2>&-").returncode == 0
     assert shell(place, "$I trace --no-record -- sh -c 'exit 7' <&- >&- 2>&-").returncode == 7
     assert shell(place, "$I query -d $D >&-").returncode == 0
-    assert place.ended() == [True] * 3
+    assert place.ended() == [True] * 2
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(place: Place, made: Path) -> None:
@@ -368,7 +365,7 @@ def test_a_full_disk_below_the_output_is_said_and_the_trace_goes_on(place: Place
     one_line_refusal(shell(place, "$I schema --json > /dev/full"), "cannot write the output: No space left")
     with workload(steady) as job:
         job.start()
-        trace = f"$I trace --pid {job.pid} --db $D --duration 1500ms"
+        trace = f"$I trace --pid {job.pid} --db $D --duration 700ms"
         assert shell(place, f"{trace} --no-tui > /dev/full").returncode in (0, 1)
         assert place.launches(job.pid) > 0
         said = shell(place, f"{trace} --json > /dev/full")

@@ -177,7 +177,7 @@ def test_short_lives_in_a_row_are_all_counted(place: Place, steady: str) -> None
 
 
 def test_a_process_that_ends_while_we_attach_is_no_disaster(place: Place, steady: str) -> None:
-    for _ in range(3):
+    for _ in range(2):
         job = subprocess.Popen([steady, "0"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         flags = ("--no-tui", "--no-record", "--duration", "300ms", "--pid", str(job.pid))
         run = subprocess.Popen(
@@ -235,7 +235,7 @@ def test_nothing_a_process_is_called_reaches_the_reader_unchanged(place: Place, 
             time.sleep(1.2)
             checked = place.ingero("check")
             ended_well(run)
-        streamed = place.ingero("trace", "--json", "--no-record", "--pid", str(pid), "--duration", "1500ms")
+        streamed = place.ingero("trace", "--json", "--no-record", "--pid", str(pid), "--duration", "800ms")
     finally:
         job.kill()
         job.communicate()
@@ -433,7 +433,7 @@ def test_a_process_that_maps_libraries_all_the_time_hides_nobody(
         with workload(steady, env=other) as job:
             run.until_probed(folder=place.folder / "other")
             job.start()
-            time.sleep(1.5)
+            time.sleep(0.6)
             made = finished(job)
         ended_well(run)
     assert place.launches(job.pid) == made["launches"]

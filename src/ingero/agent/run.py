@@ -19,11 +19,12 @@ from ingero.agent.before import BeforeAttach
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.owners import name_owners
+from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.targets import Targets
 from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes
-from ingero.attach.kernel import DEFAULT_RING_BYTES, KernelSide, Settings
+from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
@@ -103,7 +104,8 @@ class Agent:
             Settings(
                 trace_all=self._scope.everything,
                 record_all=options.record_all,
-                ring_bytes=options.ring_bytes or DEFAULT_RING_BYTES,
+                ring_bytes=options.ring_bytes
+                or (RECORD_ALL_RING_BYTES if options.record_all else DEFAULT_RING_BYTES),
                 without=options.without,
             )
         )
@@ -115,14 +117,15 @@ class Agent:
     def _scope_check(self) -> None:
         self._scope.named()  # a wrong --pid is told before anything is attached
 
-    def _open_writer(self) -> Writer | None:
+    def _open_writer(self) -> Recorder | None:
         if not self._options.record:
             return None
         command = shlex.join(self._options.command) or " ".join(map(str, self._options.pids))
         path = self._options.db or default_path()
-        return Writer(
+        writer = Writer(
             path, self._node, self._clock, self._operations, self._options.max_db_bytes, command=command
         )
+        return Recorder(writer)
 
     # --- start ---------------------------------------------------------------------
 

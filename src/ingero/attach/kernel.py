@@ -25,6 +25,7 @@ from ingero.model import layout
 from ingero.native import _shim
 
 DEFAULT_RING_BYTES = 16 * 1024 * 1024
+RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 
 
 @dataclass(frozen=True, slots=True)

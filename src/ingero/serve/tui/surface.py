@@ -16,7 +16,7 @@ from typing import Any
 from ingero.model.live import LiveView, Surface
 from ingero.serve.tui.app import LiveApp
 
-CLOSING_S = 3.0  # to draw the last picture and restore the terminal
+CLOSING_S = 2.0  # to draw the last picture and restore the terminal
 
 
 class TuiSurface:
