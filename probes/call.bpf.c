@@ -53,7 +53,7 @@ static __noinline int learn_comms(const struct frame *f, const struct op_info *i
 	if (info->flags & OP_SPLIT_COMM) {
 		struct handle_key parent = {.pid = pid, .handle = nth(f, info->comm_arg)};
 		struct comm_value *p = bpf_map_lookup_elem(&comms, &parent);
-		if (!p)
+		if (!p || !p->hash)
 			return 0;
 		value.hash = mix(mix(p->hash, nth(f, 1) & 0xffffffff), __sync_fetch_and_add(&p->splits, 1));
 	}
@@ -110,7 +110,7 @@ static __always_inline void name_comm(struct call *r, const struct op_info *info
 
 	key.handle = info->flags & OP_NEW_COMM ? out : nth(f, info->comm_arg);
 	comm = bpf_map_lookup_elem(&comms, &key);
-	if (!comm)
+	if (!comm || !comm->hash)	/* made before we came: only its collectives are numbered */
 		return;
 	r->comm_hash = comm->hash;
 	r->rank = comm->rank;
@@ -266,7 +266,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	ns = now - f->start_ns;
 	flags = t->depth ? CALL_NESTED : 0;
 	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
-	failed = info->flags & OP_STATUS && f->ret != 0 && !(info->flags & OP_NOT_READY_OK && f->ret == 600);
+	failed = info->flags & OP_STATUS && f->ret != 0 && !(info->flags & OP_NOT_READY_OK && f->ret == 600) &&
+		 !(info->flags & OP_IN_PROGRESS_OK && f->ret == 7);
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;

@@ -342,7 +342,7 @@ static __always_inline __u32 deserves(struct op_stats *s, const struct settings 
 		if (s->budget_used++ >= set->rare_per_second)
 			why = 0;
 	}
-	if (now - s->last_sample_ns >= set->sample_every_ns && !(flags & OP_QUIET)) {
+	if (now - s->last_sample_ns >= set->sample_every_ns) {
 		s->last_sample_ns = now;
 		why |= WHY_SAMPLE;
 	}

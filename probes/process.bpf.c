@@ -132,14 +132,14 @@ int BPF_PROG(process_exit, struct task_struct *p)
 	__u64 now = bpf_ktime_get_ns();
 	__u32 pid = p->tgid;
 
-	if (!t)
-		return 0;
-	settle(t, now, running_bucket(t));
-	drop_calls(t);
-	tell_totals(p, t, now);
-	/* Nobody accounts for a dying thread's last instructions. */
-	free_thread(p, t);
-	if (BPF_CORE_READ(p, signal, live.counter) == 0) {
+	if (t) {
+		settle(t, now, running_bucket(t));
+		drop_calls(t);
+		tell_totals(p, t, now);
+		/* Nobody accounts for a dying thread's last instructions. */
+		free_thread(p, t);
+	}
+	if (BPF_CORE_READ(p, signal, live.counter) == 0 && bpf_map_lookup_elem(&procs, &pid)) {
 		tell(p, PROCESS_EXIT, 1, BPF_CORE_READ(p, real_parent, tgid));
 		bpf_map_delete_elem(&procs, &pid);
 	}

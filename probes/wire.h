@@ -310,7 +310,7 @@ enum op_flag {
 	OP_NEW_CONTEXT = 32,	/* out is a new context on args[device_arg] */
 	OP_NEW_COMM = 64,	/* out is a new NCCL communicator */
 	OP_COLLECTIVE = 128,	/* numbered on its communicator */
-	OP_QUIET = 256,		/* never recorded, only counted */
+	OP_QUIET = 256,		/* sampled, and recorded when it fails */
 	OP_NOT_READY_OK = 512,	/* status 600 (not ready) is an answer, not an error */
 	OP_BY_VALUE_ID = 1024,	/* takes the 128-byte NCCL id by value */
 	OP_TYPED_COUNT = 2048,	/* bytes = args[bytes_arg] elements of type args[dtype_arg] */
@@ -319,6 +319,7 @@ enum op_flag {
 	OP_CALLER = 16384,	/* tell the runtime's calls from direct ones */
 	OP_COMM_ARRAY = 32768,	/* out is an array of args[nranks_arg] communicators */
 	OP_STACK_ARGS = 131072,	/* read arguments beyond the registers at entry */
+	OP_IN_PROGRESS_OK = 524288,	/* status 7 (NCCL: in progress) is an answer, not an error */
 	OP_INNER = 262144,	/* from the runtime: made on its own account, inside a call not probed there */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 };

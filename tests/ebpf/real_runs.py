@@ -31,6 +31,15 @@ PROG_GET_FD_BY_ID, LINK_GET_FD_BY_ID = 13, 30
 UPROBE_LINKS = ("uprobe", "perf")
 SYSCALL_BPF = {"x86_64": 321, "aarch64": 280}
 
+LAUNCHES = """
+WITH driver AS (SELECT * FROM cuda_events WHERE pid = PID AND op = 'cuLaunchKernel'),
+runtime AS (SELECT * FROM cuda_events WHERE pid = PID AND op = 'cudaLaunchKernel')
+SELECT (SELECT COALESCE(SUM(weight), 0) FROM driver) + (
+    SELECT COALESCE(SUM(weight), 0) FROM runtime r WHERE NOT EXISTS (
+        SELECT 1 FROM driver d WHERE d.tid = r.tid
+        AND d.timestamp_ns BETWEEN r.timestamp_ns AND r.timestamp_ns + r.duration_ns))
+"""
+
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
     """Wait for something that must happen; its value."""
@@ -102,11 +111,8 @@ class Place:
         return found
 
     def launches(self, pid: int) -> int:
-        """Launches a process made, as the recording has them, wherever each was probed."""
-        return int(
-            self.sql(f"SELECT SUM(weight) FROM calls WHERE pid = {pid} AND op LIKE '%LaunchKernel'")[0][0]
-            or 0
-        )
+        """Launches a process made: those seen at the driver, and those seen at the runtime alone."""
+        return int(self.sql(LAUNCHES.replace("PID", str(pid)))[0][0])
 
     def sound(self) -> bool:
         """SQLite finds nothing wrong with the file."""

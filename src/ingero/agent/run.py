@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from ingero.agent.before import BeforeAttach
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
@@ -43,6 +45,7 @@ from ingero.store.writer import Writer
 
 POLL_MS = 10
 WINDOW_NS = 1_000_000_000
+SHORT_NS = 200_000_000
 MAX_DESCRIPTORS = 1 << 16
 NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
@@ -99,7 +102,6 @@ class Agent:
             Command(options.command, options.command_stdout_to_stderr) if options.command else None
         )
         self._session: Session | None = None
-        self._writer = self._open_writer()
         self._kernel = KernelSide(
             Settings(
                 trace_all=self._scope.everything,
@@ -113,6 +115,8 @@ class Agent:
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
         self._overhead = Overhead(budget_share=options.max_overhead_share)
+        self._cost_so_far = np.zeros(4)  # hits, feeding threads' ns, elapsed ns, our own CPU ns
+        self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
 
     def _scope_check(self) -> None:
         self._scope.named()  # a wrong --pid is told before anything is attached
@@ -138,7 +142,11 @@ class Agent:
         self.finish()
         if self._writer:
             self._writer.close()  # before the end is shown: only now it is known what was stored
-        self._surface.end(self._view(), code or 0)
+        view = self._view()
+        whole_run = replace(
+            view, events_per_s=view.events * 1e9 / view.elapsed_ns if view.elapsed_ns else 0.0
+        )
+        self._surface.end(whole_run, code or 0)
         if self._command and code is None:  # the time is over, the command is not
             self.close()
             return self._command.wait(self._surface.stop_requested)
@@ -169,6 +177,7 @@ class Agent:
 
     def _loop(self) -> int | None:
         """Until it ends: 0, the command's exit code, or None when the command still runs."""
+        self._started_ns = time.monotonic_ns()
         deadline = self._deadline()
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
@@ -192,6 +201,9 @@ class Agent:
             if self._command is None:
                 return True
             self._command.ask_to_end(now)  # and is traced to its end
+        if self._scope.pids and not self._targets.live:
+            self._targets.warnings["ended"] = "every process that was to be traced has ended"
+            return True
         return deadline is not None and now >= deadline
 
     def hear(self) -> None:
@@ -211,6 +223,10 @@ class Agent:
         window = self._reader.read()
         self._enrich(window)
         self._targets.check_reach(window.operations, self._layers)
+        if "ring_process" in window.losses:
+            self._targets.sweep()
+        if not self._scope.fixed:
+            self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
@@ -227,17 +243,23 @@ class Agent:
         window.tcp = name_owners(window.tcp, self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
+        refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
+        if refused:
+            window.losses["process_full"] = window.losses.get("process_full", 0) + refused
 
     def finish(self) -> Window:
         """The last window, with what was still open."""
         self.hear()
         window = self._reader.read()
         self._reader.finish(window)
+        if window.end_ns - window.start_ns < SHORT_NS:
+            window.system = None  # a fragment of a second says nothing of the machine
         self._enrich(window)
         window.unsampled = self._reader.operations.unsampled()
         if self._writer:
             self._writer.write(window)
         self._totals.add(window)
+        self._overhead = self._measured_overhead(window, whole=True)
         if self._surface.wants_records:
             self._surface.records(self._stream.lines(window))
         return window
@@ -249,17 +271,22 @@ class Agent:
             self._surface.records(self._stream.lines(window))
         self._surface.update(self._view())
 
-    def _measured_overhead(self, window: Window) -> Overhead:
+    def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:
         """What the probes cost the traced threads: hits times the calibrated cost of one."""
-        elapsed = window.end_ns - window.start_ns
         feeding = window.threads[window.threads["feeder"]]
-        threads_ns = int(feeding["ns"].sum())
+        now = np.array(
+            [window.hits, feeding["ns"].sum(), window.end_ns - window.start_ns, window.agent_cpu_ns]
+        )
+        self._cost_so_far += now
+        hits, threads_ns, elapsed_ns, agent_ns = (
+            float(each) for each in (self._cost_so_far if whole else now)
+        )
         return replace(
             self._overhead,
-            share=window.hits * self._hit_cost.ns / threads_ns if threads_ns else 0.0,
-            hits_per_s=window.hits * 1e9 / elapsed if elapsed else 0.0,
+            share=hits * self._hit_cost.ns / threads_ns if threads_ns else 0.0,
+            hits_per_s=hits * 1e9 / elapsed_ns if elapsed_ns else 0.0,
             ns_per_hit=self._hit_cost.ns,
-            agent_cpu_share=window.agent_cpu_ns / elapsed if elapsed else 0.0,
+            agent_cpu_share=agent_ns / elapsed_ns if elapsed_ns else 0.0,
         )
 
     def _view(self) -> LiveView:

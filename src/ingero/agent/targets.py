@@ -29,6 +29,7 @@ RUNTIME_RANGES = 4
 MIXED_RANGES = 4
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
+UNUSED_NS = 60_000_000_000
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Targets:
         self._new_containers: dict[int, Container] = {}
         self._known_containers: set[int] = set()
         self._execs: list[np.void] = []
+        self._unused_since: dict[File, int] = {}
 
     # --- finding -------------------------------------------------------------
 
@@ -119,6 +121,8 @@ class Targets:
         else:
             target.process = replace(process, start_ns=target.process.start_ns)
         self._write_proc(target)
+        if not processes.still_runs(target.process):  # died meanwhile: its number is free for others
+            self._kernel.forget_proc(pid)
         self._note(target.process, container)
         return target
 
@@ -263,10 +267,29 @@ class Targets:
         if target is None:
             return
         self.gone[pid] = target
+        self._kernel.forget_proc(pid)
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
         )
         self._note(ended)
+
+    def sweep(self) -> None:
+        """News of processes were lost: drop those that are gone."""
+        for pid, target in list(self.live.items()):
+            if not processes.still_runs(target.process):
+                self.gone[pid] = self.live.pop(pid)
+                self._kernel.forget_proc(pid)
+
+    def release_unused(self, now_ns: int) -> None:
+        """Take the probes off files no target has mapped for a while; containers come and go."""
+        used = {file for target in self.live.values() for file in target.files}
+        used.update(library.file for library in self._host_drivers or ())
+        for file in list(self._session.files):
+            if file in used:
+                self._unused_since.pop(file, None)
+            elif now_ns - self._unused_since.setdefault(file, now_ns) > UNUSED_NS:
+                del self._unused_since[file]
+                self._session.release(file)
 
     def take_news(self) -> tuple[list[Process], list[Container]]:
         """Processes and containers that are new or changed since the last window."""

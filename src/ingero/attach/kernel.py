@@ -130,6 +130,7 @@ class KernelSide:
         self._links: list[int] = []
         self._tasks_link = -1
         self._generation = 1
+        self.processes_refused = 0  # more targets than the kernel side has room for
 
     def load(
         self, name: str, off: frozenset[str] = frozenset(), types: dict[str, int] | None = None
@@ -175,9 +176,18 @@ class KernelSide:
         settings["generation"] = self._generation
         self._fill("settings", settings)
 
+    def forget_proc(self, pid: int) -> None:
+        """The process has ended."""
+        _shim.map_delete(self.maps["procs"], pid.to_bytes(4, "little"))
+
     def write_proc(self, pid: int, proc: NDArray[np.void]) -> None:
         """Make a process a target, or change what is known of it."""
-        _shim.map_update(self.maps["procs"], pid.to_bytes(4, "little"), proc.tobytes())
+        try:
+            _shim.map_update(self.maps["procs"], pid.to_bytes(4, "little"), proc.tobytes())
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            self.processes_refused += 1
         self._generation += 1
         self._write_settings()
 

@@ -34,7 +34,7 @@ class Row:
     sync: bool = False  # returns when the GPU got there
     rare: bool = False  # every call deserves a record
     hot: bool = False
-    quiet: bool = False  # counted, not recorded
+    quiet: bool = False  # sampled, and recorded when it fails
     bytes: int = NO_ARG
     rows: int = NO_ARG  # second factor of bytes
     dtype: int = NO_ARG
@@ -287,6 +287,21 @@ NCCL: tuple[Row, ...] = (
 )
 
 
+# Functions with fewer than two arguments: the registers behind hold leftovers of others.
+NO_ARGUMENTS = """
+cudaDeviceSynchronize cudaThreadSynchronize cudaDeviceReset cuCtxSynchronize ncclGroupStart ncclGroupEnd
+"""
+ONE_ARGUMENT = """
+cudaFree cudaFreeHost cudaFreeArray cudaHostUnregister cudaStreamSynchronize cudaEventSynchronize
+cudaStreamQuery cudaEventQuery cudaEventCreate cudaEventDestroy cudaStreamCreate cudaStreamDestroy
+cudaSetDevice cudaGraphDestroy cudaGraphExecDestroy cuMemFree_v2 cuMemFreeHost cuMemHostUnregister
+cuMemRelease cuStreamSynchronize cuEventSynchronize cuStreamQuery cuEventQuery cuEventDestroy_v2
+cuStreamDestroy_v2 cuInit cuCtxSetCurrent cuCtxDestroy_v2 cuDevicePrimaryCtxReset_v2 cuModuleUnload
+cuLibraryUnload cuGraphDestroy cuGraphExecDestroy ncclCommFinalize ncclCommDestroy ncclCommAbort
+"""
+ARITY = dict.fromkeys(NO_ARGUMENTS.split(), 0) | dict.fromkeys(ONE_ARGUMENT.split(), 1)
+
+
 # Per-thread default stream: the same functions under another name.
 def _per_thread(rows: Iterable[Row], suffix: str) -> tuple[Row, ...]:
     kinds = {"launch", "copy", "set", "event", "poll", "sync", "graph", "alloc", "free"}
@@ -323,6 +338,7 @@ def operations() -> list[Operation]:
             peer_arg=row.peer,
             reduce_arg=row.reduce,
             dtype_arg=row.dtype if row.dtype != NO_ARG else None,
+            arity=ARITY.get(row.name.removesuffix("_ptsz").removesuffix("_ptds"), 2),
         )
         for number, row in enumerate(ROWS, start=1)
     ]
@@ -335,6 +351,7 @@ def _flags(row: Row) -> OpFlag:
         (row.rare, OpFlag.OP_RARE),
         (row.quiet, OpFlag.OP_QUIET),
         (row.status, OpFlag.OP_STATUS),
+        (row.layer == "nccl", OpFlag.OP_IN_PROGRESS_OK),
         (row.layer == "driver" or row.name.startswith(("cuGraph", "cuStream")), OpFlag.OP_CALLER),
         # loading and set-up within a first launch, say, which is probed at the driver only
         (row.layer == "driver" and row.kind in ("module", "context"), OpFlag.OP_INNER),

@@ -59,11 +59,6 @@ class Session:
         self._without = without
         self._allow_costly = costly
         self.files: dict[File, Attached] = {}
-        self.failed: dict[File, str] = {}
-
-    @property
-    def shape_name(self) -> str:
-        return self._shape.name
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
         """Put probes on a file; done already is fine."""
@@ -73,7 +68,6 @@ class Session:
             if known.points:
                 known.links = self._link(path_for_kernel, path, known.points)
             self.files[file] = known
-            self.failed.pop(file, None)
         if hot_runtime:
             self.hot_on(file, path_for_kernel)
         return known
@@ -87,6 +81,11 @@ class Session:
         known = self.files[file]
         detach(known.hot_links)
         known.hot_links = []
+
+    def release(self, file: File) -> None:
+        """Nobody uses the file any more."""
+        gone = self.files.pop(file)
+        detach([*gone.links, *gone.hot_links])
 
     def _link(self, path_for_kernel: str, path: str, points: list[tuple[Point, Row]]) -> list[int]:
         try:

@@ -45,6 +45,7 @@ class Operation:
     peer_arg: int | None = None
     reduce_arg: int | None = None
     dtype_arg: int | None = None
+    arity: int = 2  # arguments it takes, as far as two are shown
 
     @property
     def source(self) -> Source:

@@ -190,7 +190,9 @@ def overhead_text(view: LiveView) -> str:
     if cost.share is None:
         return "overhead not measured"
     budget = (
-        " (no limit)" if cost.budget_share is None else f" of {units.format_share(cost.budget_share)} allowed"
+        " (no limit)"
+        if cost.budget_share is None
+        else f" (budget {units.format_share(cost.budget_share)}, not enforced yet)"
     )
     return f"overhead {units.format_share(cost.share)}{budget}"
 

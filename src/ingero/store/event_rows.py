@@ -28,8 +28,6 @@ from ingero.store.processes import LifeEvent, Processes
 from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import clean
 
-CALLER_FLAG = (0, int(CallFlag.CALL_FROM_RUNTIME), int(CallFlag.CALL_DIRECT))  # by op_key.caller
-CALLER_FLAGS = sum(CALLER_FLAG)
 CHUNK = 10_000  # rows converted at a time: larger costs memory and is no faster
 
 
@@ -57,6 +55,7 @@ class EventRows:
     processes: Processes
     table: OperationTable
     ids: Ids
+    last_ids: dict[tuple[int, int, int], int]  # of (pid, operation, caller)
 
     def calls(self, calls: Records) -> int:
         """Store calls; returns how many had an operation number nobody knows."""
@@ -71,20 +70,27 @@ class EventRows:
 
     def unsampled(self, rows: Records) -> None:
         """Calls after the last sample: the last record of their kind stands for them too."""
-        rows = rows[self.table.known(rows["op"])]
-        op_ids = self.table.ids(self.names) if len(rows) else np.zeros(0, np.int64)
         for row in rows:
-            self.connection.execute(
-                "UPDATE event SET weight = weight + ? WHERE id = (SELECT id FROM event WHERE node_id = ?"
-                " AND pid = ? AND op_id = ? AND flags & ? = ? ORDER BY id DESC LIMIT 1)",
-                (
-                    int(row["calls"]), self.node_id, int(row["pid"]), int(op_ids[row["op"]]),
-                    CALLER_FLAGS, CALLER_FLAG[int(row["caller"])],
-                ),
-            )  # fmt: skip
+            key = (int(row["pid"]), int(row["op"]), int(row["caller"]))
+            number = self.last_ids.pop(key, None)
+            if number is not None:
+                self.connection.execute(
+                    "UPDATE event SET weight = weight + ? WHERE id = ?", (int(row["calls"]), number)
+                )
+
+    def _remember(self, calls: Records, ids: list[int]) -> None:
+        """The last record of each process, operation and caller."""
+        flags = calls["flags"].astype(np.int64)
+        runtime = flags & int(CallFlag.CALL_FROM_RUNTIME) > 0
+        caller = np.where(runtime, 1, np.where(flags & int(CallFlag.CALL_DIRECT) > 0, 2, 0))
+        key = calls["h"]["pid"].astype(np.int64) << 20 | calls["op"].astype(np.int64) << 2 | caller
+        _, from_end = np.unique(key[::-1], return_index=True)
+        for at in (len(key) - 1 - from_end).tolist():
+            self.last_ids[int(calls["h"]["pid"][at]), int(calls["op"][at]), int(caller[at])] = ids[at]
 
     def _calls(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
         ids = self.ids.take(len(calls))
+        self._remember(calls, ids)
         op, flags = calls["op"].astype(np.int64), calls["flags"]
         head = self._head(calls, ids, self.table.source[op], op_ids[op], create=True)
         gpu, split = calls["gpu_id"], calls["split"]
@@ -101,8 +107,8 @@ class EventRows:
                 "depth": ints(calls["depth"]),
                 "gpu_id": nullable(gpu, gpu >= 0),
                 "ret": ints(calls["ret"]),
-                "arg0": ints(calls["args"][:, 0]),
-                "arg1": ints(calls["args"][:, 1]),
+                "arg0": nullable(calls["args"][:, 0].astype(np.int64), self.table.arity[op] > 0),
+                "arg1": nullable(calls["args"][:, 1].astype(np.int64), self.table.arity[op] > 1),
                 "bytes": _bytes(calls),
                 "stream": nullable(calls["stream"], flags & CallFlag.CALL_NO_STREAM == 0),
                 "out": nullable(calls["out"], flags & CallFlag.CALL_NO_OUT == 0),

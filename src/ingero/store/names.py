@@ -77,6 +77,9 @@ class Names:
         return found
 
 
+RECORDED_ARGUMENTS = 8
+
+
 class OperationTable:
     """What each operation number in a record means, as arrays to index with it."""
 
@@ -91,6 +94,7 @@ class OperationTable:
         self.dtype_arg = np.full(size, -1, np.int64)
         self.numbered = np.zeros(size, np.bool_)
         self.bytes_known = np.zeros(size, np.bool_)
+        self.arity = np.full(size, 2, np.int64)
         for operation in operations:
             self._fill(operation)
 
@@ -99,11 +103,12 @@ class OperationTable:
         self.source[at] = int(operation.source)
         self.numbered[at] = operation.kind == "collective"
         self.bytes_known[at] = operation.bytes_known
+        self.arity[at] = operation.arity
         if operation.direction is not None:
             self.direction[at] = ("HtoH", "HtoD", "DtoH", "DtoD").index(operation.direction)
         for name in ("kind_arg", "peer_arg", "reduce_arg", "dtype_arg"):
             argument = getattr(operation, name)
-            if argument is not None and argument < 6:
+            if argument is not None and argument < RECORDED_ARGUMENTS:
                 getattr(self, name)[at] = argument
 
     def known(self, numbers: NDArray[np.integer]) -> NDArray[np.bool_]:

@@ -72,6 +72,8 @@ class Recording:
         self.connection, self._clock = connection, clock
         self._table, self._names = OperationTable(operations), Names(connection)
         self._minute: int | None = None
+        self._watching = False
+        self._last_ids: dict[tuple[int, int, int], int] = {}
         self._boot, self.started_ns = boot_id(), clock.now_ns
         with self._transaction():
             self._begin(node, command)
@@ -144,9 +146,12 @@ class Recording:
             ),
         )  # fmt: skip
         self.connection.execute("UPDATE node SET next_seq = ? WHERE id = ?", (ids.next, self.node_id))
+        if not self._watching:  # what came before was attaching: nothing was seen then
+            self.connection.execute("UPDATE recording SET started_ns = ? WHERE id = ?", (start_ns, self.id))
         self.connection.execute(
             "UPDATE recording SET last_ns = MAX(last_ns, ?) WHERE id = ?", (end_ns, self.id)
         )
+        self._watching = True
 
     def _turn_minute(self, start_ns: int) -> None:
         minute = start_ns // MINUTE
@@ -156,7 +161,14 @@ class Recording:
 
     def _events(self, window: Window, ids: Ids) -> int:
         rows = EventRows(
-            self.connection, self.node_id, self._clock, self._names, self._processes, self._table, ids
+            self.connection,
+            self.node_id,
+            self._clock,
+            self._names,
+            self._processes,
+            self._table,
+            ids,
+            self._last_ids,
         )
         lives = [event for event in map(self._processes.announce, window.processes) if event is not None]
         rows.life(lives)

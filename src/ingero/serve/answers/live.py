@@ -19,7 +19,7 @@ from ingero.model import histogram
 from ingero.model.layout import Bucket
 from ingero.model.live import HostRow, InFlight, LiveView, OperationRow, ProcessRow, SystemLine, ThreadRow
 from ingero.model.operations import Operation
-from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, Window
+from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, SystemSample, Window
 
 PROCESSES = 128
 THREADS = 512  # of one process; its totals keep those dropped
@@ -96,10 +96,12 @@ class LiveTotals:
         self._losses: dict[str, int] = {}
         self._events = 0
         self._last: Window | None = None
+        self._system_now: SystemSample | None = None
 
     def add(self, window: Window) -> None:
         """Count one window in."""
         self._last = window
+        self._system_now = window.system or self._system_now
         self._events += events_in(window)
         for reason, count in window.losses.items():
             self._losses[reason] = self._losses.get(reason, 0) + count
@@ -182,7 +184,7 @@ class LiveTotals:
         return events_in(self._last) * 1e9 / (self._last.end_ns - self._last.start_ns)
 
     def _system(self) -> SystemLine | None:
-        now = self._last.system if self._last else None
+        now = self._system_now
         if now is None:
             return None
         return SystemLine(

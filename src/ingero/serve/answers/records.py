@@ -90,8 +90,8 @@ class RecordStream:
         line |= {
             "duration": int(row["duration_ns"]),
             "gpu_id": int(row["gpu_id"]) if row["gpu_id"] >= 0 else None,
-            "arg0": size if size is not None else _signed(row["args"][0]),
-            "arg1": _signed(row["args"][1]),
+            "arg0": size if size is not None else _signed(row["args"][0]) if operation.arity > 0 else None,
+            "arg1": _signed(row["args"][1]) if operation.arity > 1 else None,
             "ret_code": int(row["ret"]),
             "weight": int(row["weight"]),
             "timestamp_ns": line["timestamp"],

@@ -54,8 +54,12 @@ Examples:
 @click.option("--record-all", is_flag=True, default=None, help="Record every call.")
 @database
 @click.option("--max-db", metavar="SIZE", help="Keep the database below this size; 0 is no limit. [10g]")
-@click.option("--stack/--no-stack", default=None, help="Record who made slow calls (default).")
-@click.option("--max-overhead", metavar="PERCENT", help="Most that tracing may cost, or off. [2%]")
+@click.option("--stack/--no-stack", default=None, help="Record who made slow calls; not done yet.")
+@click.option(
+    "--max-overhead",
+    metavar="PERCENT",
+    help="Most that tracing may cost, or off; shown, not enforced yet. [2%]",
+)
 @click.option("--node", metavar="NAME", help="Name of this machine in the records. [host name]")
 @click.option(
     "--without", multiple=True, metavar="SOURCE", help="Leave a source of events out; may be repeated."

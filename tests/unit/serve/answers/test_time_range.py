@@ -57,7 +57,7 @@ def test_a_killed_recording_has_ended_too(tmp_path: Path) -> None:
 
 def test_without_a_range_it_is_the_whole_last_recording(tmp_path: Path) -> None:
     found = time_range(_recorded(tmp_path / "x.db", close=True), now_ns=LAST_NS + 3600 * SECOND)
-    assert (found.from_ns, found.to_ns, found.anchor) == (EPOCH_NS, LAST_NS + 1, "recording")
+    assert (found.from_ns, found.to_ns, found.anchor) == (LAST_NS - SECOND, LAST_NS + 1, "recording")
 
 
 def test_a_given_range_is_taken_as_it_is(tmp_path: Path) -> None:
