@@ -44,6 +44,16 @@ def at_most(what: str, value: float, limit: float, shown: str, unit: str, sure: 
     return Figure(what, shown, f"≤ {limit:g}{unit}", value <= limit, sure)
 
 
+def unsure(sections: Iterable[Section]) -> list[str]:
+    """Targets met by the value but not by all of its interval, in words."""
+    return [
+        f"met, not surely: {section.title}, {figure.what}: {figure.value}, target {figure.target}"
+        for section in sections
+        for figure in section.figures
+        if figure.met and not figure.sure
+    ]
+
+
 def missed(sections: Iterable[Section]) -> list[str]:
     """Targets missed, in words."""
     return [

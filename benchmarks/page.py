@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from benchmarks.figures import Figure, Section, missed
+from benchmarks.figures import Figure, Section, missed, unsure
 from benchmarks.machine import Moment
 
 WIDTH = 110
@@ -50,9 +50,11 @@ def _verdicts(sections: Sequence[Section]) -> Iterator[str]:
     yield ""
     lines = [line[0].upper() + line[1:] + "." for line in missed(sections)]
     lines += [f"Not measured: {section.title}: {section.problem}." for section in sections if section.problem]
-    yield from (f"- {line}" for line in lines)
     if not lines:
         yield "Every target was met in this run."
+        yield ""
+    lines += [line[0].upper() + line[1:] + "." for line in unsure(sections)]
+    yield from (f"- {line}" for line in lines)
     yield ""
     yield from _table(
         [figure for section in sections for figure in section.figures if figure.met is not None]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import machine
-from benchmarks.figures import Section, missed
+from benchmarks.figures import Section, missed, unsure
 from benchmarks.page import page
 from ingero.agent.run import require_privileges
 from ingero.errors import IngeroError
@@ -72,7 +72,7 @@ def main(words: Sequence[str]) -> int:
     before = machine.moment()
     print(f"load average {before.load1:.2f}, other traces {before.other_traces}")
     sections = [run_one(name, chosen.quick) for name in chosen.names or NAMES]
-    print("\n" + ("\n".join(missed(sections)) or "every target met"))
+    print("\n" + "\n".join([*(missed(sections) or ["every target met"]), *unsure(sections)]))
     if not chosen.quick and not chosen.names:
         PAGE.write_text(page(sections, machine.describe(), before, machine.moment()), encoding="utf-8")
         print(f"written: {PAGE.relative_to(PAGE.parent.parent)}")

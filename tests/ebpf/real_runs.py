@@ -164,6 +164,7 @@ class Run:
         """Wait until this very trace has probes on a library of the stub."""
         path = f"path:\t{folder or cuda.stub_dir()}/{name}"
         until(lambda: any(path in link or "path:" not in link for link in self.links()), f"{name} was probed")
+        time.sleep(0.3)  # hot functions follow in a link of their own
 
     def links(self) -> list[str]:
         """What the kernel says about each of its links on libraries; newer ones name the file."""

@@ -208,11 +208,13 @@ class Agent:
 
     def hear(self) -> None:
         """Empty the ring and follow what processes did."""
+        # Read before the ring, heard after it: whoever had the number before is gone by then.
+        mappings = self._watch.read()
         self._reader.ring.drain()
-        self._targets.on_mappings((row[0], row[-1]) for row in self._watch.read())
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
+        self._targets.on_mappings((row[0], row[-1]) for row in mappings)
 
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""

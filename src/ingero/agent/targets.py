@@ -263,10 +263,12 @@ class Targets:
             self._note(process)
 
     def _end(self, pid: int, record: np.void) -> None:
-        target = self.live.pop(pid, None)
-        if target is None:
-            return
-        self.gone[pid] = target
+        target = self.live.get(pid)
+        if target is None or not processes.same_start(
+            target.process.start_ns, int(record["process_start_ns"])
+        ):
+            return  # not one of ours, or an earlier one of this number
+        self.gone[pid] = self.live.pop(pid)
         self._kernel.forget_proc(pid)
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])

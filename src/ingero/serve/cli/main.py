@@ -11,8 +11,10 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, TextIO
 
 import click
@@ -86,11 +88,23 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     _make_streams_usable()
     try:
+        return _answer(args)
+    finally:
+        _leave_dead_streams()
+
+
+def _answer(args: Sequence[str] | None) -> int:
+    try:
         return _run(args)
     except BrokenPipeError:
         _forget_stdout()
         return 0
     except OSError as error:
+        if (
+            error.errno == errno.EIO and error.filename is None
+        ):  # the terminal went away, and its reader with it
+            _forget_stdout()
+            return 0
         if error.errno not in CANNOT_WRITE or error.filename is not None:
             raise
         _forget_stdout()
@@ -99,6 +113,18 @@ def main(args: Sequence[str] | None = None) -> int:
         )
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
+
+
+def _leave_dead_streams() -> None:
+    """What is still buffered for a terminal that went away would make the interpreter exit with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
 def _make_streams_usable() -> None:
@@ -169,6 +195,12 @@ def _usage_hint(error: click.UsageError) -> str:
     if meant:
         return f"Did you mean {' or '.join(meant)}?"
     return f"See {error.ctx.command_path if error.ctx else 'ingero'} --help."
+
+
+def _is_device(stream: TextIO) -> bool:
+    with suppress(OSError, ValueError):
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 def _forget_stdout() -> None:
