@@ -389,5 +389,5 @@ def kernel_table(machine: str) -> np.ndarray[tuple[int], np.dtype[np.void]]:
             row.id,
             row.arguments,
         )
-    table[0]["flags"] &= ~int(OpFlag.OP_STATUS)  # what it returns is no status
+    table["flags"][0] &= 0xFFFFFFFF ^ int(OpFlag.OP_STATUS)  # what it returns is no status
     return table
