@@ -1,0 +1,141 @@
+"""A finding: what is slow, why, through whose fault, what fixing it wins, how sure we are.
+
+These types are the contract of `explain --json`: names and meaning are stable.
+Instants are Unix-epoch nanoseconds, durations nanoseconds, shares 0 to 1.
+Unknown is None, never 0.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+# A finding about time is worth saying from this share of the victim's wall time on.
+SEVERITY_SHARES = (("CRITICAL", 0.50), ("HIGH", 0.25), ("MEDIUM", 0.10), ("LOW", 0.03))
+
+
+class Severity(StrEnum):
+    """Worst first; how a list of findings is sorted."""
+
+    CRITICAL = "CRITICAL"
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+def severity_of(wall_share: float) -> Severity | None:
+    """From wall time lost; None: not worth saying."""
+    for name, least in SEVERITY_SHARES:
+        if wall_share >= least:
+            return Severity(name)
+    return None
+
+
+class Victim(msgspec.Struct, frozen=True):
+    pid: int
+    tid: int | None
+    comm: str
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What the user feels: `op` is an operation's name, or `step` for the whole iteration."""
+
+    op: str | None
+    usual_ns: int | None
+    now_ns: int | None
+    excess_ns: int | None
+    wall_share: float | None
+
+
+class Who(msgspec.Struct, frozen=True):
+    """A process with a part in it; ns: for how long."""
+
+    pid: int | None
+    comm: str
+    ns: int
+    container: str | None = None
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """One piece of evidence; `sql` recomputes its number from the database."""
+
+    text: str
+    sql: str | None = None
+    event_ids: list[str] = []
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A part of the excess. `via`: the threads the wait was followed along, victim first."""
+
+    bucket: str
+    ns: int
+    share: float
+    who: list[Who] = []
+    evidence: list[Proof] = []
+    via: list[str] = []
+
+
+class SourceLine(msgspec.Struct, frozen=True):
+    file: str
+    line: int
+    function: str
+
+
+class StackFrame(msgspec.Struct, frozen=True):
+    kind: str  # python, native
+    function: str | None
+    file: str | None = None
+    line: int | None = None
+    module: str | None = None
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """What fixing it wins, of the time the finding covers."""
+
+    ns: int
+    share: float
+
+
+class Fix(msgspec.Struct, frozen=True):
+    text: str
+    command: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    id: str
+    kind: str
+    severity: Severity
+    title: str
+    first_ns: int
+    last_ns: int
+    confidence: float
+    victim: Victim
+    effect: Effect
+    causes: list[Cause]
+    explained_share: float | None
+    source: SourceLine | None = None
+    stack: list[StackFrame] = []
+    gain: Gain | None = None
+    fix: list[Fix] = []
+    episodes: list[tuple[int, int]] = []  # when: from and to of each
+
+    @property
+    def key(self) -> str:
+        """Which findings are the same one, seen again."""
+        return f"{self.kind}:{self.victim.pid}"
+
+
+class Unexplained(msgspec.Struct, frozen=True):
+    """Slower than usual, and we cannot prove why."""
+
+    victim: Victim
+    first_ns: int
+    last_ns: int
+    excess_ns: int
+    wall_share: float
+    text: str

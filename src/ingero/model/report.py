@@ -1,0 +1,117 @@
+"""What `explain` answers: the diagnosis of a stretch of time. Contract of `explain --json`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ingero.model.finding import Finding, Unexplained
+
+
+class ReportWindow(msgspec.Struct, frozen=True):
+    from_ns: int
+    to_ns: int
+    anchor: str = "recording"  # now, last-record, recording, given: what the range was counted from
+
+
+class SystemContext(msgspec.Struct, frozen=True):
+    """The machine over the range: means, and the last load."""
+
+    cpu_share: float | None
+    memory_share: float | None
+    load1: float | None
+    cores: int | None
+    swap_bytes: int | None
+    psi: dict[str, float | None]
+
+
+class OperationLine(msgspec.Struct, frozen=True):
+    layer: str
+    op: str
+    count: int
+    exact: bool
+    p50_ns: int | None
+    p95_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+    wall_share: float
+    bytes: int | None
+
+
+class ThreadLine(msgspec.Struct, frozen=True):
+    """One thread that feeds a GPU, or works for one that does."""
+
+    tid: int
+    comm: str
+    feeder: bool
+    ns: int
+    time: dict[str, int]
+    voluntary_switches: int
+    involuntary_switches: int
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """The longest single wait of a process."""
+
+    at_ns: int
+    ns: int
+    bucket: str
+    text: str
+
+
+class StepTime(msgspec.Struct, frozen=True):
+    """One iteration of the job's loop, found from its calls."""
+
+    op: str  # the operation that marks it
+    count: int
+    usual_ns: int
+    now_ns: int
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """Where a process's time went. `time` covers feeding threads and sums to `threads_ns`."""
+
+    pid: int
+    comm: str
+    cmdline: str | None
+    container: str | None
+    threads: list[ThreadLine]
+    wall_ns: int
+    threads_ns: int
+    time: dict[str, int]
+    operations: list[OperationLine]
+    step: StepTime | None = None
+    gpu_idle_ns: int | None = None  # of threads_ns: the GPU had been given nothing to do
+    worst_stall: Stall | None = None
+    cpu_taken_ns: int = 0  # ran while a feeding thread of another process waited for that core
+
+
+class Loss(msgspec.Struct, frozen=True):
+    reason: str
+    count: int
+    from_ns: int
+    to_ns: int
+
+
+class OverheadReport(msgspec.Struct, frozen=True):
+    share: float | None
+    budget: float | None
+    hits_per_s: float | None
+    ns_per_hit: float | None
+    actions: list[str]
+
+
+class NotWatched(msgspec.Struct, frozen=True):
+    what: str
+    why: str
+
+
+class Report(msgspec.Struct, frozen=True):
+    node: str
+    window: ReportWindow
+    system: SystemContext
+    findings: list[Finding]
+    processes: list[ProcessReport]
+    losses: list[Loss]
+    overhead: OverheadReport
+    not_watched: list[NotWatched]
+    unexplained: list[Unexplained] = []
