@@ -23,8 +23,11 @@ static __always_inline __u32 running_bucket(const struct thread *t)
 
 static __always_inline void add_time(struct thread *t, __u32 bucket, __u64 ns)
 {
-	if (bucket < BUCKETS)
-		__sync_fetch_and_add(&t->acc[bucket], ns);
+	if (bucket >= BUCKETS)
+		return;
+	__sync_fetch_and_add(&t->acc[bucket], ns);
+	if (t->idle)
+		__sync_fetch_and_add(&t->gap[bucket], ns);
 }
 
 /* Close the open interval at `now` into `bucket`. */
@@ -46,6 +49,7 @@ static __always_inline void start_account(struct thread *t, struct task_struct *
 	t->off_ns = now;
 	t->charged_ns = now;
 	t->throttled_ns = 0;
+	t->late_ns = 0;
 	t->voluntary_before = BPF_CORE_READ(task, nvcsw);
 	t->involuntary_before = BPF_CORE_READ(task, nivcsw);
 	t->minor_before = BPF_CORE_READ(task, min_flt);
@@ -59,6 +63,7 @@ static __always_inline void copy_counts(struct thread_totals *r, const struct th
 	r->minor_faults = task->min_flt - t->minor_before;
 	r->major_faults = task->maj_flt - t->major_before;
 	r->throttled_ns = t->throttled_ns;
+	r->late_ns = t->late_ns;
 }
 
 /* The first sight of a thread; `task` need not be the current one. Two programs may

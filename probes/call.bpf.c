@@ -235,6 +235,23 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 	s->norm_ns = s->count == 1 ? ns : s->norm_ns - s->norm_ns / 16 + ns / 16;
 }
 
+/* A spinning wait looks every microsecond, a woken one returns in tens: a thread that
+ * returns this soon after it got its core found the GPU done already. */
+#define LATE_NS 100000
+
+/* The thread was off its core when the GPU got there: how much later it returned for
+ * that. Woken, it waited for a core the whole time; a spinning one was away at the
+ * moment itself, which lay anywhere in its absence: half of it on average. */
+static __always_inline void note_late(struct thread *t, const struct frame *f, __u64 now)
+{
+	__u64 away;
+
+	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+		return;
+	away = t->on_ns - t->off_ns;
+	t->late_ns += t->blocked_ns ? away - t->blocked_ns : away / 2;
+}
+
 static __always_inline int call_return(void *ctx, struct thread *t)
 {
 	const struct uregs *regs = ctx;
@@ -268,6 +285,10 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
 	failed = info->flags & OP_STATUS && f->ret != 0 && !(info->flags & OP_NOT_READY_OK && f->ret == 600) &&
 		 !(info->flags & OP_IN_PROGRESS_OK && f->ret == 7);
+	if (info->flags & OP_SYNC && !t->sync)
+		note_late(t, f, now);
+	if (info->flags & OP_DRAIN && !failed)
+		t->idle = 1;
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;

@@ -37,6 +37,9 @@ struct thread {
 	__u64 since;
 	__u64 first_ns;
 	__u64 acc[BUCKETS];
+	__u64 gap[BUCKETS];
+	__u64 late_ns;
+	__u64 on_ns;		/* when it last got a core */
 	__u64 off_ns;		/* when it last left its core */
 	__u64 blocked_ns;	/* of the current off-CPU interval: blocked */
 	__u64 charged_ns;	/* run-queue wait charged to culprits up to here */
@@ -65,6 +68,7 @@ struct thread {
 	__u32 depth;
 	__u32 overflow;
 	__u32 sync;		/* > 0: inside a synchronising call */
+	__u32 idle;		/* the GPU has done what this thread gave it and got nothing since */
 	__u32 reclaim;		/* > 0: inside reclaim or compaction */
 	__s32 gpu_id;
 	__u32 flags;		/* enum header_flag */

@@ -58,6 +58,7 @@ static __always_inline void drop_calls(struct thread *t)
 	if (t->depth)
 		lose(LOSS_CALL_UNWOUND, t->depth);
 	t->depth = 0;
+	t->idle = 0;
 	t->sync = 0;
 	t->overflow = 0;
 }
@@ -75,8 +76,10 @@ static __always_inline void tell_totals(struct task_struct *p, struct thread *t,
 	__builtin_memcpy(r->h.comm, p->comm, sizeof(r->h.comm));
 	r->h.start_ns = t->first_ns;
 	r->now_ns = now;
-	for (int i = 0; i < BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++) {
 		r->acc[i] = t->acc[i];
+		r->gap[i] = t->gap[i];
+	}
 	copy_counts(r, t, p);
 	r->process_start_ns = t->process_start_ns;
 	r->spanned_bucket = t->spanned_bucket;
@@ -91,8 +94,10 @@ static __always_inline void tell_totals(struct task_struct *p, struct thread *t,
 static __always_inline void rename_account(struct task_struct *p, struct thread *t, __u64 now)
 {
 	tell_totals(p, t, now);
-	for (int i = 0; i < BUCKETS; i++)
+	for (int i = 0; i < BUCKETS; i++) {
 		t->acc[i] = 0;
+		t->gap[i] = 0;
+	}
 	start_account(t, p, now);
 	t->tid = p->pid;
 }

@@ -208,6 +208,7 @@ static __always_inline void take_core(struct task_struct *task, __u64 now)
 			charge_core(t, bpf_get_smp_processor_id(), t->charged_ns, now);
 	}
 	t->state = RUNNING;
+	t->on_ns = now;
 	record_wait(t, task, now);
 }
 

@@ -13,6 +13,13 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } CORE;
 
+struct {			/* the record being made: too large for the stack */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct thread_totals);
+} being_made SEC(".maps");
+
 #define TASK_NEW 0x800		/* made, not yet woken for the first time */
 #define PF_EXITING 0x4
 
@@ -44,13 +51,16 @@ static __always_inline void take_in(struct task_struct *task, __u64 now)
  * until nothing moved between. */
 static __always_inline void copy_accounting(struct thread_totals *r, struct thread *t)
 {
+	__u32 bucket;
+
 	for (int try = 0; try < 4; try++) {
 		__u64 since = *(volatile __u64 *)&t->since;
 		__u64 now = bpf_ktime_get_ns();
-		__u32 bucket;
 
-		for (int i = 0; i < BUCKETS; i++)
+		for (int i = 0; i < BUCKETS; i++) {
 			r->acc[i] = *(volatile __u64 *)&t->acc[i];
+			r->gap[i] = *(volatile __u64 *)&t->gap[i];
+		}
 		bucket = t->state == RUNNING ? running_bucket(t) : t->state == RUNNABLE ? RUNQUEUE : t->bucket;
 		r->now_ns = now;
 		r->open_ns = now > since ? now - since : 0;
@@ -59,19 +69,23 @@ static __always_inline void copy_accounting(struct thread_totals *r, struct thre
 		if (since == *(volatile __u64 *)&t->since)
 			break;
 	}
-	for (int i = 0; i < BUCKETS; i++)	/* the verifier takes no variable index here */
-		if (r->open_bucket == i && !r->undecided)
-			r->acc[i] += r->open_ns;
+	bucket = r->open_bucket;
+	barrier_var(bucket);	/* the verifier must see its bounds checked */
+	if (r->undecided || bucket >= BUCKETS)
+		return;
+	r->acc[bucket] += r->open_ns;
+	if (t->idle)
+		r->gap[bucket] += r->open_ns;
 }
 
 SEC("iter/task")
 int each_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread_totals r = {};
+	struct thread_totals *r;
 	struct pt_regs *regs;
 	struct thread *t;
-	__u32 pid;
+	__u32 pid, zero = 0;
 
 	if (!task || task->flags & PF_KTHREAD || task_state(task) & TASK_NEW)
 		return 0;
@@ -87,28 +101,32 @@ int each_task(struct bpf_iter__task *ctx)
 		if (!t)
 			return 0;
 	}
+	r = bpf_map_lookup_elem(&being_made, &zero);
+	if (!r)
+		return 0;
+	__builtin_memset(r, 0, sizeof(*r));
 	t->cgroup_id = task_cgroup(task);
-	fill_header(&r.h, REC_THREAD, t);
-	__builtin_memcpy(r.h.comm, task->comm, sizeof(r.h.comm));
-	r.h.start_ns = t->first_ns;
-	copy_accounting(&r, t);
+	fill_header(&r->h, REC_THREAD, t);
+	__builtin_memcpy(r->h.comm, task->comm, sizeof(r->h.comm));
+	r->h.start_ns = t->first_ns;
+	copy_accounting(r, t);
 	/* It may wake just now: then it was decided, and is in the accumulators. */
-	if (r.undecided && !__sync_val_compare_and_swap(&t->poll, 1, 2))
-		copy_accounting(&r, t);
-	copy_counts(&r, t, task);
-	r.process_start_ns = t->process_start_ns;
+	if (r->undecided && !__sync_val_compare_and_swap(&t->poll, 1, 2))
+		copy_accounting(r, t);
+	copy_counts(r, t, task);
+	r->process_start_ns = t->process_start_ns;
 	if (t->depth && t->depth <= FRAMES) {
-		r.call_start_ns = t->frames[0].start_ns;
-		r.call_op = t->frames[0].op;
+		r->call_start_ns = t->frames[0].start_ns;
+		r->call_op = t->frames[0].op;
 	}
-	r.spanned_bucket = t->spanned_bucket;
-	r.syscall = t->state == BLOCKED ? t->syscall : -1;
-	r.before_attach = t->before_attach;
+	r->spanned_bucket = t->spanned_bucket;
+	r->syscall = t->state == BLOCKED ? t->syscall : -1;
+	r->before_attach = t->before_attach;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	r.user_ip = regs_ip(regs);
-	r.user_sp = regs_sp(regs);
-	r.user_bp = regs_bp(regs);
-	bpf_seq_write(ctx->meta->seq, &r, sizeof(r));
+	r->user_ip = regs_ip(regs);
+	r->user_sp = regs_sp(regs);
+	r->user_bp = regs_bp(regs);
+	bpf_seq_write(ctx->meta->seq, r, sizeof(*r));
 	return 0;
 }
 

@@ -168,6 +168,8 @@ struct thread_totals {
 	struct header h;	/* start_ns: since when it is accounted */
 	__u64 now_ns;
 	__u64 acc[BUCKETS];
+	__u64 gap[BUCKETS];	/* of acc: while the GPU had nothing to do that this thread gave it */
+	__u64 late_ns;		/* of acc[RUNQUEUE]: after the GPU had finished, inside a synchronising call */
 	__u64 open_ns;		/* length of the interval still open, already in acc */
 	__u64 voluntary_switches;
 	__u64 involuntary_switches;
@@ -321,6 +323,8 @@ enum op_flag {
 	OP_STACK_ARGS = 131072,	/* read arguments beyond the registers at entry */
 	OP_IN_PROGRESS_OK = 524288,	/* status 7 (NCCL: in progress) is an answer, not an error */
 	OP_INNER = 262144,	/* from the runtime: made on its own account, inside a call not probed there */
+	OP_WORK = 1048576,	/* gives the GPU something to do */
+	OP_DRAIN = 2097152,	/* when it returns, the GPU has done all this thread gave it */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 };
 

@@ -338,10 +338,31 @@ def operations() -> list[Operation]:
             peer_arg=row.peer,
             reduce_arg=row.reduce,
             dtype_arg=row.dtype if row.dtype != NO_ARG else None,
-            arity=ARITY.get(row.name.removesuffix("_ptsz").removesuffix("_ptds"), 2),
+            arity=ARITY.get(plain_name(row), 2),
         )
         for number, row in enumerate(ROWS, start=1)
     ]
+
+
+def plain_name(row: Row) -> str:
+    return row.name.removesuffix("_ptsz").removesuffix("_ptds")
+
+
+def gives_work(row: Row) -> bool:
+    return row.kind in ("launch", "copy", "set", "collective") or plain_name(row).endswith("GraphLaunch")
+
+
+def drains(row: Row) -> bool:
+    """After it the GPU has done what the thread gave it.
+
+    An event marks only a part of it. A stream is taken for all of it: with several
+    streams in flight time is called idle that is not.
+    """
+    name = plain_name(row)
+    if row.kind == "sync":
+        return "Event" not in name
+    not_waited_for = ("Async", "Prefetch", "DtoD", "Peer")
+    return row.kind == "copy" and not any(word in name for word in not_waited_for)
 
 
 def _flags(row: Row) -> OpFlag:
@@ -349,6 +370,8 @@ def _flags(row: Row) -> OpFlag:
     for wanted, flag in (
         (row.sync, OpFlag.OP_SYNC),
         (row.rare, OpFlag.OP_RARE),
+        (gives_work(row), OpFlag.OP_WORK),
+        (drains(row), OpFlag.OP_DRAIN),
         (row.quiet, OpFlag.OP_QUIET),
         (row.status, OpFlag.OP_STATUS),
         (row.layer == "nccl", OpFlag.OP_IN_PROGRESS_OK),

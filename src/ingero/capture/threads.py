@@ -14,7 +14,7 @@ import numpy as np
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import BUCKETS, THREAD_TIME, Records
 
-COUNTS = ("voluntary_switches", "involuntary_switches", "major_faults", "minor_faults", "throttled_ns")
+COUNTS = ("voluntary_switches", "involuntary_switches", "major_faults", "minor_faults", "throttled_ns", "late_ns")
 
 
 @dataclass(slots=True)
@@ -22,6 +22,7 @@ class Known:
     """The last reading of a thread, and the polls not yet told."""
 
     acc: list[int]
+    gap: list[int]
     counts: dict[str, int]
     now_ns: int
     pid: int
@@ -64,6 +65,7 @@ class ThreadBook:
         tid, start_ns = int(header["tid"]), int(header["start_ns"])
         now_ns = int(record["now_ns"])
         acc = [int(value) for value in record["acc"]]
+        gap = [int(value) for value in record["gap"]]
         counts = {name: int(record[name]) for name in COUNTS}
         known = self._known.get((tid, start_ns))
         if known is None:
@@ -72,14 +74,16 @@ class ThreadBook:
         known.feeder = known.feeder or bool(header["flags"] & HeaderFlag.H_FEEDER)
         known.comm = bytes(header["comm"])
         change = [after - before for after, before in zip(acc, known.acc, strict=True)]
+        gap_change = [after - before for after, before in zip(gap, known.gap, strict=True)]
         make_good(change)
-        rows = self._told(known, record, change, tid)
+        make_good(gap_change)
+        rows = self._told(known, record, change, gap_change, tid)
         if record["undecided"]:
             known.pending.append((window_ns, min(int(record["open_ns"]), now_ns - known.now_ns)))
         delta = [counts[name] - known.counts[name] for name in COUNTS]
         if any(change) or any(delta):
-            rows.append(self._row(window_ns, known, tid, change, delta))
-        known.acc, known.counts, known.now_ns = acc, counts, now_ns
+            rows.append(self._row(window_ns, known, tid, change, gap_change, delta))
+        known.acc, known.gap, known.counts, known.now_ns = acc, gap, counts, now_ns
         if record["dead"]:
             del self._known[tid, start_ns]
         return rows
@@ -87,9 +91,11 @@ class ThreadBook:
     @staticmethod
     def _first_sight(record: np.void, start_ns: int) -> Known:
         header, none = record["h"], dict.fromkeys(COUNTS, 0)
-        return Known([0] * BUCKETS, none, start_ns, int(header["pid"]), bytes(header["comm"]), False)
+        return Known([0] * BUCKETS, [0] * BUCKETS, none, start_ns, int(header["pid"]), bytes(header["comm"]), False)
 
-    def _told(self, known: Known, record: np.void, change: list[int], tid: int) -> list[tuple[object, ...]]:
+    def _told(
+        self, known: Known, record: np.void, change: list[int], gap_change: list[int], tid: int
+    ) -> list[tuple[object, ...]]:
         """A poll held back has ended: move its time into the windows it covered."""
         if not known.pending:
             return []
@@ -100,15 +106,19 @@ class ThreadBook:
         rows = []
         for window_ns, held in known.pending:
             ns = min(held, change[bucket])
+            in_gap = min(ns, gap_change[bucket])
             change[bucket] -= ns
-            rows.append(self._late(window_ns, known, tid, bucket, ns))
+            gap_change[bucket] -= in_gap
+            rows.append(self._late(window_ns, known, tid, bucket, ns, in_gap))
         known.pending.clear()
         return rows
 
-    def _late(self, window_ns: int, known: Known, tid: int, bucket: int, ns: int) -> tuple[object, ...]:
-        late = [0] * BUCKETS
-        late[bucket] = ns
-        return self._row(window_ns, known, tid, late, [0] * len(COUNTS))
+    def _late(
+        self, window_ns: int, known: Known, tid: int, bucket: int, ns: int, in_gap: int = 0
+    ) -> tuple[object, ...]:
+        late, gap = [0] * BUCKETS, [0] * BUCKETS
+        late[bucket], gap[bucket] = ns, in_gap
+        return self._row(window_ns, known, tid, late, gap, [0] * len(COUNTS))
 
     def _pending(self, known: Known, tid: int, bucket: Bucket) -> list[tuple[object, ...]]:
         """What is held back, told as one bucket."""
@@ -124,7 +134,9 @@ class ThreadBook:
         return rows
 
     @staticmethod
-    def _row(window_ns: int, known: Known, tid: int, ns: list[int], counts: list[int]) -> tuple[object, ...]:
+    def _row(
+        window_ns: int, known: Known, tid: int, ns: list[int], gap: list[int], counts: list[int]
+    ) -> tuple[object, ...]:
         by_name = dict(zip(COUNTS, counts, strict=True))
         return (
             window_ns,
@@ -133,7 +145,9 @@ class ThreadBook:
             known.comm,
             known.feeder,
             ns,
+            [min(part, whole) for part, whole in zip(gap, ns, strict=True)],
             by_name["throttled_ns"],
+            by_name["late_ns"],
             by_name["voluntary_switches"],
             by_name["involuntary_switches"],
             by_name["major_faults"],

@@ -113,6 +113,8 @@ class OpFlag(IntFlag):
     OP_STACK_ARGS = 131072
     OP_IN_PROGRESS_OK = 524288
     OP_INNER = 262144
+    OP_WORK = 1048576
+    OP_DRAIN = 2097152
     OP_SPLIT_COMM = 65536
 
 
@@ -212,29 +214,31 @@ PROCESS = _dtype(
 )
 
 THREAD_TOTALS = _dtype(
-    248,
+    344,
     [
         ("h", HEADER, 0),
         ("now_ns", "<u8", 48),
         ("acc", ("<u8", (11,)), 56),
-        ("open_ns", "<u8", 144),
-        ("voluntary_switches", "<u8", 152),
-        ("involuntary_switches", "<u8", 160),
-        ("major_faults", "<u8", 168),
-        ("minor_faults", "<u8", 176),
-        ("throttled_ns", "<u8", 184),
-        ("process_start_ns", "<u8", 192),
-        ("call_start_ns", "<u8", 200),
-        ("user_ip", "<u8", 208),
-        ("user_sp", "<u8", 216),
-        ("user_bp", "<u8", 224),
-        ("open_bucket", "<u2", 232),
-        ("undecided", "<u2", 234),
-        ("spanned_bucket", "<u2", 236),
-        ("call_op", "<u2", 238),
-        ("syscall", "<i4", 240),
-        ("before_attach", "<u2", 244),
-        ("dead", "<u2", 246),
+        ("gap", ("<u8", (11,)), 144),
+        ("late_ns", "<u8", 232),
+        ("open_ns", "<u8", 240),
+        ("voluntary_switches", "<u8", 248),
+        ("involuntary_switches", "<u8", 256),
+        ("major_faults", "<u8", 264),
+        ("minor_faults", "<u8", 272),
+        ("throttled_ns", "<u8", 280),
+        ("process_start_ns", "<u8", 288),
+        ("call_start_ns", "<u8", 296),
+        ("user_ip", "<u8", 304),
+        ("user_sp", "<u8", 312),
+        ("user_bp", "<u8", 320),
+        ("open_bucket", "<u2", 328),
+        ("undecided", "<u2", 330),
+        ("spanned_bucket", "<u2", 332),
+        ("call_op", "<u2", 334),
+        ("syscall", "<i4", 336),
+        ("before_attach", "<u2", 340),
+        ("dead", "<u2", 342),
     ],
 )
 

@@ -50,7 +50,9 @@ THREAD_TIME = np.dtype(
         ("comm", "S16"),
         ("feeder", "?"),
         ("ns", "<u8", (BUCKETS,)),
+        ("gap", "<u8", (BUCKETS,)),  # of ns: the GPU had nothing to do that this thread gave it
         ("throttled_ns", "<u8"),
+        ("late_ns", "<u8"),  # of runqueue: in a synchronising call, after the GPU had finished
         ("voluntary_switches", "<u8"),
         ("involuntary_switches", "<u8"),
         ("major_faults", "<u8"),

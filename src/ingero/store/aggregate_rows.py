@@ -16,7 +16,7 @@ from ingero.model.window import BUCKETS, Container, Records, SystemSample
 from ingero.store.columns import insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes
-from ingero.store.schema import BUCKET_COLUMNS
+from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS
 
 QUOTA = "[cpu quota]"
 SHARES = (0.50, 0.95, 0.99)
@@ -76,7 +76,7 @@ class AggregateRows:
         if not len(threads):
             return
         counters = (
-            "throttled_ns", "voluntary_switches", "involuntary_switches", "major_faults", "minor_faults",
+            "throttled_ns", "late_ns", "voluntary_switches", "involuntary_switches", "major_faults", "minor_faults",
         )  # fmt: skip
         insert(
             self.connection,
@@ -92,7 +92,8 @@ class AggregateRows:
                 "feeder": ints(threads["feeder"]),
             }
             | {name: lengths(threads[name]) for name in counters}
-            | {name: lengths(threads["ns"][:, at]) for at, name in enumerate(BUCKET_COLUMNS)},
+            | {name: lengths(threads["ns"][:, at]) for at, name in enumerate(BUCKET_COLUMNS)}
+            | {name: lengths(threads["gap"][:, at]) for at, name in enumerate(GAP_COLUMNS)},
         )
 
     def culprits(self, culprits: Records) -> None:

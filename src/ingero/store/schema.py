@@ -13,6 +13,8 @@ from ingero.model.window import BUCKET_NAMES
 NODE_SHIFT = 48
 SEQ_MASK = (1 << NODE_SHIFT) - 1
 BUCKET_COLUMNS = tuple(f"{name}_ns" for name in BUCKET_NAMES)
+GAP_COLUMNS = tuple(f"gap_{name}" for name in BUCKET_COLUMNS)
+_GAPS = ", ".join(f"{column} INTEGER NOT NULL DEFAULT 0" for column in GAP_COLUMNS)
 _BUCKETS = ", ".join(f"{column} INTEGER NOT NULL DEFAULT 0" for column in BUCKET_COLUMNS)
 
 _SCRIPT = """
@@ -132,9 +134,9 @@ CREATE TABLE operation_minute (
 CREATE TABLE thread_second (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL,
     tid INTEGER NOT NULL, comm_id INTEGER, start_ns INTEGER NOT NULL, feeder INTEGER NOT NULL,
-    throttled_ns INTEGER NOT NULL, voluntary_switches INTEGER NOT NULL,
+    throttled_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL DEFAULT 0, voluntary_switches INTEGER NOT NULL,
     involuntary_switches INTEGER NOT NULL, major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
-    @BUCKETS@
+    @BUCKETS@, @GAPS@
 );
 
 CREATE INDEX thread_second_start ON thread_second (start_ns);
@@ -196,6 +198,6 @@ CREATE TABLE stack_frame (
 ) WITHOUT ROWID
 """
 
-TABLES = tuple(part.strip().replace("@BUCKETS@", _BUCKETS) for part in _SCRIPT.split(";\n"))
+TABLES = tuple(part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n"))
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

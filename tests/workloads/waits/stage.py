@@ -114,6 +114,16 @@ def gpu_block(blocks: str) -> None:
 
 
 @act
+def fed_then_idle(rounds: str, busy_ms: str, idle_ms: str) -> None:
+    """Gives the GPU work, sleeps while it works, waits for it, then sleeps with nothing given."""
+    for _ in range(int(rounds)):
+        RUNTIME.launch(cuda.stub_kernel(), 1000)
+        time.sleep(float(busy_ms) / 1000)
+        RUNTIME.cudaDeviceSynchronize()
+        time.sleep(float(idle_ms) / 1000)
+
+
+@act
 def time_sleep(seconds: str) -> None:
     time.sleep(float(seconds))
 
