@@ -14,7 +14,14 @@ import numpy as np
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import BUCKETS, THREAD_TIME, Records
 
-COUNTS = ("voluntary_switches", "involuntary_switches", "major_faults", "minor_faults", "throttled_ns", "late_ns")
+COUNTS = (
+    "voluntary_switches",
+    "involuntary_switches",
+    "major_faults",
+    "minor_faults",
+    "throttled_ns",
+    "late_ns",
+)
 
 
 @dataclass(slots=True)
@@ -91,7 +98,9 @@ class ThreadBook:
     @staticmethod
     def _first_sight(record: np.void, start_ns: int) -> Known:
         header, none = record["h"], dict.fromkeys(COUNTS, 0)
-        return Known([0] * BUCKETS, [0] * BUCKETS, none, start_ns, int(header["pid"]), bytes(header["comm"]), False)
+        return Known(
+            [0] * BUCKETS, [0] * BUCKETS, none, start_ns, int(header["pid"]), bytes(header["comm"]), False
+        )
 
     def _told(
         self, known: Known, record: np.void, change: list[int], gap_change: list[int], tid: int

@@ -1,0 +1,141 @@
+"""Detectors: one file per problem, pure functions over the accounted timeline.
+
+ALL is the catalogue in the order of its documentation; diagnose() asks every one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import (
+    alloc_churn,
+    cold_start,
+    collective_imbalance,
+    copy_bound,
+    cpu_contention,
+    cpu_throttled,
+    cuda_error,
+    cuda_oom,
+    data_starvation,
+    disk_wait,
+    gc_pause,
+    gil_contention,
+    gpu_fault,
+    gpu_memory_leak,
+    gpu_shared,
+    gpu_throttled,
+    graph_trouble,
+    head_of_line,
+    kv_cache_pressure,
+    launch_bound,
+    managed_thrash,
+    memory_pressure,
+    nccl_hang,
+    nccl_straggler,
+    network_retransmits,
+    noisy_neighbour,
+    oom_kill,
+    periodic_spike,
+    pod_restart,
+    slow_peer,
+    sync_heavy,
+    underutilised,
+    version_mismatch,
+)
+from ingero.detectors.detector import Detector, Evidence, State
+from ingero.detectors.judge import Claim, Judge, claims_of, state_finding
+from ingero.model.finding import Finding, Unexplained
+from ingero.model.report import NotWatched
+
+ALL: tuple[Detector, ...] = tuple(
+    module.DETECTOR
+    for module in (
+        cpu_contention,
+        cpu_throttled,
+        noisy_neighbour,
+        data_starvation,
+        disk_wait,
+        memory_pressure,
+        oom_kill,
+        gil_contention,
+        gc_pause,
+        network_retransmits,
+        slow_peer,
+        sync_heavy,
+        launch_bound,
+        copy_bound,
+        alloc_churn,
+        gpu_memory_leak,
+        cuda_oom,
+        managed_thrash,
+        cold_start,
+        periodic_spike,
+        graph_trouble,
+        gpu_shared,
+        nccl_straggler,
+        nccl_hang,
+        collective_imbalance,
+        gpu_throttled,
+        gpu_fault,
+        cuda_error,
+        version_mismatch,
+        pod_restart,
+        kv_cache_pressure,
+        head_of_line,
+        underutilised,
+    )
+)
+KINDS = tuple(detector.name for detector in ALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, and what nobody looked for."""
+
+    findings: list[Finding]
+    unexplained: list[Unexplained]
+    not_watched: list[NotWatched]
+
+
+def diagnose(timeline: Timeline) -> Diagnosis:
+    claims: list[Claim] = []
+    states: list[Finding] = []
+    not_watched: list[NotWatched] = []
+    for detector in ALL:
+        why = why_not(detector, timeline)
+        if why:
+            not_watched.append(NotWatched(detector.name, why))
+            continue
+        found = list(detector.find(timeline))
+        claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
+        states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
+    judge = Judge(timeline, claims)
+    findings = sorted(_once(judge.findings() + states), key=_worst_first)
+    return Diagnosis(findings, judge.unexplained(), not_watched)
+
+
+def why_not(detector: Detector, timeline: Timeline) -> str:
+    """Why a detector cannot say anything here; empty: it can."""
+    missing = detector.needs & timeline.facts.absent
+    if missing:
+        return f"not recorded: {', '.join(sorted(missing))}"
+    return detector.unwatched
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """The same kind about the same process is one finding: the worst of them stays."""
+    kept: dict[str, Finding] = {}
+    for each in findings:
+        before = kept.get(each.key)
+        if before is None or each.severity.rank < before.severity.rank:
+            kept[each.key] = each
+    return list(kept.values())
+
+
+def _worst_first(finding: Finding) -> tuple[int, int, int, int]:
+    excess = finding.effect.excess_ns or 0
+    state = finding.effect.excess_ns is None
+    # A rank that all wait for comes before what makes it slow: whoever reads it must look there first.
+    symptom = finding.kind not in ("nccl-straggler", "nccl-hang")
+    return finding.severity.rank, int(symptom), int(not state), -excess

@@ -122,6 +122,8 @@ class Finding(msgspec.Struct, frozen=True):
     stack: list[StackFrame] = []
     gain: Gain | None = None
     fix: list[Fix] = []
+    evidence: list[Proof] = []  # of a state, which has no excess and so no causes
+    who: list[Who] = []  # whose fault a state is
     episodes: list[tuple[int, int]] = []  # when: from and to of each
 
     @property

@@ -61,7 +61,7 @@ CREATE TABLE process (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, pid INTEGER NOT NULL, boot_id TEXT,
     start_tick INTEGER, start_ns INTEGER, first_seen_ns INTEGER, end_ns INTEGER, exit_code INTEGER,
     parent_pid INTEGER, comm TEXT, cmdline TEXT, cgroup_id INTEGER, uid INTEGER, rank INTEGER,
-    local_rank INTEGER, world_size INTEGER
+    local_rank INTEGER, world_size INTEGER, listens INTEGER
 );
 
 CREATE UNIQUE INDEX process_identity ON process (node_id, pid, boot_id, start_tick);
@@ -92,7 +92,7 @@ CREATE TABLE block_detail (
 
 CREATE TABLE tcp_detail (
     event_id INTEGER PRIMARY KEY, local_address TEXT, local_port INTEGER, remote_address TEXT,
-    remote_port INTEGER, state INTEGER, inode INTEGER, uid INTEGER
+    remote_port INTEGER, state INTEGER, inode INTEGER, uid INTEGER, peer_pid INTEGER
 );
 
 CREATE TABLE xid_detail (
@@ -134,8 +134,9 @@ CREATE TABLE operation_minute (
 CREATE TABLE thread_second (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL,
     tid INTEGER NOT NULL, comm_id INTEGER, start_ns INTEGER NOT NULL, feeder INTEGER NOT NULL,
-    throttled_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL DEFAULT 0, voluntary_switches INTEGER NOT NULL,
-    involuntary_switches INTEGER NOT NULL, major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
+    throttled_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL DEFAULT 0, gil_ns INTEGER,
+    voluntary_switches INTEGER NOT NULL, involuntary_switches INTEGER NOT NULL,
+    major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
     @BUCKETS@, @GAPS@
 );
 
@@ -198,6 +199,8 @@ CREATE TABLE stack_frame (
 ) WITHOUT ROWID
 """
 
-TABLES = tuple(part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n"))
+TABLES = tuple(
+    part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n")
+)
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

@@ -1,0 +1,179 @@
+"""Where a feeding thread's time was lost, slice by slice.
+
+Lost means: the GPU got nothing, or got it later. Time in which the thread was off
+its core while the GPU was still busy costs nothing as long as the thread waits for
+the GPU afterwards: that wait only gets shorter. So waits between two pieces of work
+for the GPU count in full, those while it works only as far as they exceed the time
+the thread then waits for it, and those inside a synchronising call only from the
+moment the GPU was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ingero.correlate.chain import Chains, Root
+from ingero.correlate.job import Family
+from ingero.correlate.loss import Lost, Part, SliceLedger
+from ingero.correlate.tables import Tables, by_name
+from ingero.model.layout import Bucket
+from ingero.model.window import BUCKET_NAMES, BUCKETS, Records
+
+# Buckets in which a thread does nothing for the GPU although it would like to. Sleep is
+# a decision of the program's and no loss.
+WAITS = (
+    Bucket.RUNQUEUE, Bucket.DISK_WAIT, Bucket.MEMORY_WAIT, Bucket.LOCK_WAIT, Bucket.PEER_WAIT,
+    Bucket.NET_WAIT, Bucket.UNEXPLAINED,
+)  # fmt: skip
+# What a thread that feeds the GPU itself does usefully while another waits for it.
+USEFUL = frozenset({"cuda_cpu", "host_cpu", "gpu_wait"})
+NEGLIGIBLE_NS = 1_000_000
+
+
+class Ledgers:
+    """Makes the ledger of one victim after the other."""
+
+    def __init__(self, tables: Tables, family: Family, agent_pid: int | None) -> None:
+        self._tables = tables
+        self._family = family
+        self._agent = agent_pid
+        self._chains = Chains(tables)
+
+    def of(self, pid: int, row: np.void, operations: Records | None) -> SliceLedger:
+        number = int(row["slice"])
+        ledger = SliceLedger(number, int(row["ns"].sum()), by_name(row["ns"]), by_name(row["gap"]))
+        exposed = harmful(row, _inside_syncs(operations))
+        for bucket in WAITS:
+            if exposed[bucket] >= NEGLIGIBLE_NS:
+                ledger.lost.extend(self._roots(pid, row, bucket, int(exposed[bucket])))
+        return ledger
+
+    def _roots(self, pid: int, row: np.void, bucket: Bucket, ns: int) -> Iterator[Lost]:
+        number, tid = int(row["slice"]), int(row["tid"])
+        comm = self._tables.name(row)
+        if bucket == Bucket.RUNQUEUE:
+            yield from self._displaced(number, pid, pid, tid, comm, ns, (), int(row["throttled_ns"]))
+        elif bucket == Bucket.LOCK_WAIT:
+            gil = min(ns, int(row["gil_ns"]) * ns // max(int(row["ns"][bucket]), 1))
+            if gil:
+                yield self._held(number, pid, tid, comm, gil)
+            yield from self._followed(number, pid, tid, comm, bucket, ns - gil)
+        elif bucket == Bucket.PEER_WAIT:
+            yield from self._followed(number, pid, tid, comm, bucket, ns)
+        else:
+            yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm)
+
+    def _held(self, number: int, pid: int, tid: int, comm: str, ns: int) -> Lost:
+        """The interpreter's lock: whoever of the process ran meanwhile held it."""
+        others = [row for row in self._tables.by_process[number, pid] if int(row["tid"]) != tid]
+        ran = [(int(row["ns"][Bucket.HOST_CPU]), row) for row in others]
+        ran = sorted((each for each in ran if each[0] >= NEGLIGIBLE_NS), key=lambda each: -each[0])[:3]
+        who = tuple(Part(int(row["tid"]), self._tables.name(row), busy) for busy, row in ran)
+        return Lost("lock_wait", ns, pid, tid, comm, who=who, whose="own", gil=True)
+
+    def _followed(
+        self, number: int, pid: int, tid: int, comm: str, bucket: Bucket, ns: int
+    ) -> Iterator[Lost]:
+        roots = self._chains.follow(number, pid, tid, bucket) if ns >= NEGLIGIBLE_NS else []
+        if not roots and ns >= NEGLIGIBLE_NS:
+            yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm, whose="unknown")
+        for root in _merged(roots):
+            part = int(ns * root.share)
+            if part < NEGLIGIBLE_NS or (root.feeder and root.bucket in USEFUL):
+                continue
+            if root.bucket == "runqueue":
+                yield from self._displaced(
+                    number, pid, root.pid, root.tid, root.comm, part, root.via, self._throttled(number, root)
+                )
+            else:
+                whose = "unknown" if not root.seen else "nobody"
+                who = (Part(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
+                yield Lost(root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose)
+
+    def _throttled(self, number: int, root: Root) -> int:
+        row = self._tables.thread(number, root.tid)
+        return int(row["throttled_ns"]) if row is not None else 0
+
+    def _displaced(
+        self,
+        number: int,
+        victim: int,
+        pid: int,
+        tid: int,
+        comm: str,
+        ns: int,
+        via: tuple[str, ...],
+        throttled_ns: int,
+    ) -> Iterator[Lost]:
+        """A wait for a core, divided by whose fault it was."""
+        row = self._tables.thread(number, tid)
+        waited = int(row["ns"][Bucket.RUNQUEUE]) if row is not None else ns
+        quota = ns * min(throttled_ns, waited) // max(waited, 1)
+        if quota >= NEGLIGIBLE_NS:
+            yield Lost("runqueue", quota, pid, tid, comm, via, whose="quota")
+        culprits = self._tables.culprits.get((number, tid))
+        parts = self._blame(victim, culprits)
+        total = max(waited - min(throttled_ns, waited), sum(p.ns for side in parts.values() for p in side), 1)
+        rest = ns - quota
+        for whose, members in parts.items():
+            taken = sum(part.ns for part in members)
+            share = int(rest * taken / total)
+            if whose != "agent" and share >= NEGLIGIBLE_NS:
+                yield Lost("runqueue", share, pid, tid, comm, via, tuple(members), whose)
+        known = sum(part.ns for side in parts.values() for part in side)
+        unknown = int(rest * (total - known) / total)
+        if unknown >= NEGLIGIBLE_NS:
+            yield Lost("runqueue", unknown, pid, tid, comm, via, whose="unknown")
+
+    def _blame(self, victim: int, culprits: Records | None) -> dict[str, list[Part]]:
+        sides: dict[str, list[Part]] = {"others": [], "own": [], "agent": []}
+        if culprits is None:
+            return sides
+        order = np.argsort(culprits["ns"])[::-1]
+        for culprit in culprits[order][culprits[order]["throttled"] == 0]:
+            pid = int(culprit["pid"])
+            name = self._tables.facts.strings.get(int(culprit["comm"]), "?")
+            own = self._family.works_for(pid, victim)
+            side = "agent" if pid == self._agent else "own" if own else "others"
+            sides[side].append(Part(pid, name, int(culprit["ns"])))
+        return sides
+
+
+def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Of a thread's slice, per bucket: what the GPU did not hide."""
+    total, gap = row["ns"].astype(np.int64), row["gap"].astype(np.int64)
+    busy = np.maximum(total - gap, 0)
+    outside = busy.copy()
+    outside[Bucket.RUNQUEUE] = max(0, int(busy[Bucket.RUNQUEUE]) - in_syncs_ns)
+    waiting = int(sum(outside[bucket] for bucket in WAITS))
+    hidden = min(waiting, int(busy[Bucket.GPU_WAIT]))
+    exposed = np.zeros(BUCKETS, np.int64)
+    for bucket in WAITS:
+        exposed[bucket] = gap[bucket] + (outside[bucket] * (waiting - hidden) // waiting if waiting else 0)
+    exposed[Bucket.RUNQUEUE] += int(row["late_ns"])
+    return exposed
+
+
+def _inside_syncs(operations: Records | None) -> int:
+    """Run-queue time inside synchronising calls: hidden, but for what `late_ns` says."""
+    if operations is None:
+        return 0
+    return sum(
+        int(row["split"][Bucket.RUNQUEUE]) for row in operations if int(row["split"][Bucket.GPU_WAIT]) > 0
+    )
+
+
+def _merged(roots: list[Root]) -> list[Root]:
+    """One root per place and bucket."""
+    merged: dict[tuple[int, str, bool], Root] = {}
+    for root in roots:
+        key = (root.tid, root.bucket, root.seen)
+        before = merged.get(key)
+        share = root.share + (before.share if before else 0.0)
+        first = before or root
+        merged[key] = Root(
+            first.bucket, share, first.pid, first.tid, first.comm, first.via, first.seen, first.feeder
+        )
+    return list(merged.values())

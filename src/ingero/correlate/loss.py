@@ -1,0 +1,62 @@
+"""Time a feeding thread lost, with the place where it was really lost.
+
+A wait for another thread is followed along whoever ended it: what that one did
+meanwhile is the cause. `bucket` is the bucket of the last thread on that way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A process with a part in it."""
+
+    pid: int
+    comm: str
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Some nanoseconds in which the GPU got nothing, or less, and why."""
+
+    bucket: str
+    ns: int
+    pid: int  # where it was lost
+    tid: int
+    comm: str
+    via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
+    who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
+    whose: str = "nobody"  # nobody, quota, own (the job itself), others, unknown
+    gil: bool = False
+
+    @property
+    def direct(self) -> bool:
+        return not self.via
+
+
+@dataclass(slots=True)
+class SliceLedger:
+    """Two seconds of a victim."""
+
+    number: int
+    wall_ns: int
+    ns: dict[str, int]
+    gap: dict[str, int]
+    lost: list[Lost] = field(default_factory=list)
+    cold: bool = False
+    lossy: bool = False  # records were lost meanwhile: nothing may be concluded from absence
+
+    @property
+    def gap_ns(self) -> int:
+        return sum(self.gap.values())
+
+    @property
+    def busy_ns(self) -> int:
+        """Time in which the GPU had, or may have had, something to do."""
+        return self.wall_ns - self.gap_ns
+
+    def lost_ns(self, *buckets: str) -> int:
+        return sum(each.ns for each in self.lost if each.bucket in buckets)

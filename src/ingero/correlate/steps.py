@@ -1,0 +1,63 @@
+"""The job's loop, found from its calls: which call marks an iteration, how long one takes.
+
+Every iteration makes the same calls, so all counts of a job are multiples of its
+number of iterations: the least frequent call that still comes steadily marks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingero.correlate.tables import Tables
+from ingero.model.facts import Facts
+
+# Kinds of call that loops make; loading, contexts and events are not made once per iteration.
+KINDS = ("sync", "copy", "collective", "launch", "alloc", "set", "graph")
+STEADY = 0.6  # part of the slices in which it must come
+LEAST = 3  # times, to call it a loop
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What marks an iteration, and how many there were in each slice."""
+
+    op: int
+    name: str
+    counts: dict[int, int]
+
+    def step_ns(self, number: int, wall_ns: int) -> float | None:
+        count = self.counts.get(number, 0)
+        return wall_ns / count if count else None
+
+
+def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop | None:
+    """None where nothing repeats."""
+    counts: dict[int, dict[int, int]] = {}
+    for number in slices:
+        rows = tables.operations.get((number, pid))
+        for row in rows if rows is not None else ():
+            if tables.op_kind(int(row["op"])) in KINDS:
+                per_slice = counts.setdefault(int(row["op"]), {})
+                per_slice[number] = per_slice.get(number, 0) + int(row["count"])
+    active = len({number for per_slice in counts.values() for number in per_slice})
+    steady = {
+        op: per_slice
+        for op, per_slice in counts.items()
+        if sum(per_slice.values()) >= LEAST and len(per_slice) >= max(2, STEADY * active)
+    }
+    if not steady:
+        return None
+    op = min(steady, key=lambda each: (sum(steady[each].values()), KINDS.index(tables.op_kind(each))))
+    return Loop(op, facts.ops[op].name, steady[op])
+
+
+def durations(
+    marks: np.ndarray[tuple[int, int], np.dtype[np.int64]],
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """(n, 2): start and length of each iteration, from the calls that mark them."""
+    if len(marks) < 2:
+        return np.zeros((0, 2), np.int64)
+    ends = marks[:, 0] + marks[:, 1]
+    return np.stack([ends[:-1], np.diff(ends)], axis=1)

@@ -1,0 +1,191 @@
+"""Everything the detectors look at: the processes that feed a GPU, and where their time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ingero.correlate.job import Family
+from ingero.correlate.ledger import Ledgers
+from ingero.correlate.loss import Lost, SliceLedger
+from ingero.correlate.steps import Loop, find_loop
+from ingero.correlate.tables import Tables
+from ingero.model.facts import Facts
+from ingero.model.layout import Bucket
+from ingero.model.window import Records
+
+HOT_KINDS = frozenset({"launch", "copy", "set", "event", "poll"})
+COLD_KINDS = ("context", "module")
+COLD_SHARE = 0.03  # of a slice spent creating contexts and loading code
+COLD_REACH_NS = 60_000_000_000  # later than this after the first call it is no start-up any more
+# Reasons of loss that leave holes in what a detector concludes from.
+BLINDING = ("ring_wait", "ring_thread", "histogram_full", "thread_state", "store_backlog", "culprit_full")
+
+
+@dataclass(slots=True)
+class Spent:
+    """What one process did with one kind of call in one slice."""
+
+    count: int = 0
+    ns: int = 0
+    bytes: int = 0
+    errors: int = 0
+    gpu_wait_ns: int = 0
+    cpu_ns: int = 0
+
+
+@dataclass(slots=True)
+class Job:
+    """A process that feeds a GPU, seen from the thread that does most of it."""
+
+    pid: int
+    tid: int
+    comm: str
+    slices: list[SliceLedger]
+    loop: Loop | None = None
+    calls: dict[int, dict[str, Spent]] = field(default_factory=dict)  # by slice, by kind of call
+    usual_ns: float | None = None
+
+    @property
+    def wall_ns(self) -> int:
+        return sum(each.wall_ns for each in self.slices)
+
+    def spent(self, number: int, *kinds: str) -> Spent:
+        total = Spent()
+        for kind in kinds:
+            one = self.calls.get(number, {}).get(kind)
+            if one:
+                total.count += one.count
+                total.ns += one.ns
+                total.bytes += one.bytes
+                total.errors += one.errors
+                total.gpu_wait_ns += one.gpu_wait_ns
+                total.cpu_ns += one.cpu_ns
+        return total
+
+    def steps(self, number: int) -> int:
+        return self.loop.counts.get(number, 0) if self.loop else 0
+
+    def step_ns(self, numbers: list[int]) -> float | None:
+        """Mean length of an iteration over these slices."""
+        walls = {each.number: each.wall_ns for each in self.slices}
+        steps = sum(self.steps(number) for number in numbers)
+        return sum(walls.get(number, 0) for number in numbers) / steps if steps else None
+
+
+class Timeline:
+    """The jobs, and what is known about everybody else."""
+
+    def __init__(self, facts: Facts, agent_pid: int | None = None) -> None:
+        self.facts = facts
+        self.family = Family(facts.processes)
+        self.tables = Tables(facts)
+        self._ledgers = Ledgers(self.tables, self.family, agent_pid)
+        self._blind = self._blind_slices()
+        self.jobs = list(self._jobs())
+
+    def lost(self, *buckets: str) -> Iterator[tuple[Job, SliceLedger, list[Lost]]]:
+        """Slices in which time was lost to one of these."""
+        for job in self.jobs:
+            for each in job.slices:
+                found = [lost for lost in each.lost if lost.bucket in buckets]
+                if found:
+                    yield job, each, found
+
+    def _blind_slices(self) -> set[int]:
+        blind: set[int] = set()
+        for loss in self.facts.losses:
+            if loss.reason in BLINDING:
+                first, last = (
+                    (at - self.facts.origin_ns) // self.facts.slice_ns for at in (loss.from_ns, loss.to_ns)
+                )
+                blind.update(range(int(first), int(last) + 1))
+        return blind
+
+    def _jobs(self) -> Iterator[Job]:
+        threads = self.facts.threads
+        for pid in np.unique(threads["pid"][threads["feeder"] > 0]).tolist():
+            job = self._job(int(pid))
+            if job is not None:
+                yield job
+
+    def _job(self, pid: int) -> Job | None:
+        calling = sorted(number for number, owner in self.tables.operations if owner == pid)
+        if not calling:
+            return None
+        tid = self._driving_thread(pid)
+        rows = [
+            row for (_, thread), row in self.tables.threads.items() if thread == tid and row["pid"] == pid
+        ]
+        rows = sorted((row for row in rows if row["slice"] >= calling[0]), key=lambda row: int(row["slice"]))
+        slices = [
+            self._ledgers.of(pid, row, self.tables.operations.get((int(row["slice"]), pid))) for row in rows
+        ]
+        job = Job(pid, tid, self.facts.comm(pid), slices)
+        job.calls = {number: self._calls(number, pid) for number in calling}
+        self._mark(job)
+        settled = [each.number for each in slices if not each.cold]
+        job.loop = find_loop(self.facts, self.tables, pid, settled)
+        return job
+
+    def _driving_thread(self, pid: int) -> int:
+        """Of several feeding threads the one that waits for the GPU and gives it work."""
+        threads = self.facts.threads
+        mine = threads[(threads["pid"] == pid) & (threads["feeder"] > 0)]
+        weight: dict[int, int] = {}
+        for row in mine:
+            ns = int(row["gap"].sum()) + int(row["ns"][Bucket.GPU_WAIT]) + int(row["ns"][Bucket.CUDA_CPU])
+            weight[int(row["tid"])] = weight.get(int(row["tid"]), 0) + ns
+        return max(weight, key=lambda tid: (weight[tid], -tid))
+
+    def _calls(self, number: int, pid: int) -> dict[str, Spent]:
+        found: dict[str, Spent] = {}
+        for row in self._outermost(number, pid):
+            one = found.setdefault(self.tables.op_kind(int(row["op"])), Spent())
+            one.count += int(row["count"])
+            one.ns += int(row["sum_ns"])
+            one.bytes += int(row["bytes"])
+            one.errors += int(row["errors"])
+            one.gpu_wait_ns += int(row["split"][Bucket.GPU_WAIT])
+            one.cpu_ns += int(row["split"][Bucket.CUDA_CPU])
+        return found
+
+    def _outermost(self, number: int, pid: int) -> Iterator[np.void]:
+        """A call of the runtime that leads to the driver is counted once, where both are probed.
+
+        Hot kinds are probed at the driver whoever calls, the others at both.
+        """
+        rows: Records | tuple[()] = self.tables.operations.get((number, pid), ())
+        from_runtime = {self._kind(row) for row in rows if self._driver_name(row) and row["caller"] == 1}
+        at_runtime = {self._kind(row) for row in rows if not self._driver_name(row)}
+        for row in rows:
+            kind, inner = self._kind(row), self._driver_name(row) and row["caller"] == 1
+            if kind in HOT_KINDS:
+                twice = not self._driver_name(row) and kind in from_runtime
+            else:
+                twice = inner and kind in at_runtime
+            if not twice:
+                yield row
+
+    def _kind(self, row: np.void) -> str:
+        return self.tables.op_kind(int(row["op"]))
+
+    def _driver_name(self, row: np.void) -> bool:
+        known = self.facts.ops.get(int(row["op"]))
+        return known is not None and known.name.startswith("cu") and not known.name.startswith("cuda")
+
+    def _mark(self, job: Job) -> None:
+        """Which slices are start-up, and which have holes."""
+        first_ns = self.facts.at_ns(job.slices[0].number) if job.slices else 0
+        cold = [
+            each.number
+            for each in job.slices
+            if job.spent(each.number, *COLD_KINDS).ns >= COLD_SHARE * each.wall_ns
+            and self.facts.at_ns(each.number) - first_ns <= COLD_REACH_NS
+        ]
+        last_cold = max(cold, default=-1)
+        for each in job.slices:
+            each.cold = each.number <= last_cold
+            each.lossy = each.number in self._blind

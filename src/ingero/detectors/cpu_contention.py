@@ -1,0 +1,87 @@
+"""CPU contention: the thread that feeds the GPU waits for a core that somebody else has.
+
+Shows as   steps longer than usual, the excess spent runnable but not running.
+Proof      run-queue time of the feeding thread, or of the thread it waits for, that the
+           GPU's own work did not hide, and the tasks that ran on that core meanwhile.
+Not this   a thread that blocked by itself (data-starvation, disk-wait), one that lost its
+           core inside a wait for the GPU that would have lasted as long anyway, a CPU
+           quota (cpu-throttled), another container (noisy-neighbour).
+Blind to   steal time, when we run inside a guest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.noisy_neighbour import from_another_container
+from ingero.model.finding import Fix, Proof
+
+
+def _counts(lost: Lost, job: Job, timeline: Timeline) -> bool:
+    if lost.whose == "own":  # workers that feed us are the input pipeline's matter
+        return all(part.pid == job.pid for part in lost.who)
+    return lost.whose in ("others", "unknown") and not from_another_container(timeline, job, lost)
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job, each, found in timeline.lost("runqueue"):
+        causes = tuple(lost for lost in found if _counts(lost, job, timeline))
+        if causes:
+            yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
+
+
+def headline(case: Case) -> str:
+    if not case.who:
+        return f"{case.job.comm} waits for a core"
+    if case.who[0].pid == case.job.pid:
+        return f"{case.job.comm} has more busy threads than it has cores"
+    return f"{case.first_who()} takes the CPU that {case.job.comm} needs to feed the GPU"
+
+
+def prove(case: Case) -> list[Proof]:
+    main = case.main
+    more = proofs.culprits(case, main.tid) if main else None
+    return [*proofs.waits(case), *([more] if more else [])]
+
+
+def advise(case: Case) -> list[Fix]:
+    others = [part for part in case.who if part.pid != case.job.pid][:3]
+    pids = " ".join(str(part.pid) for part in others)
+    last = case.cores - 1
+    fixes = []
+    if others and last > 0:
+        fixes.append(
+            Fix(
+                f"Keep {', '.join(sorted({part.comm for part in others}))} off the job's cores: one core for"
+                " them, the rest for the job.",
+                "; ".join(f"taskset -acp {last} {part.pid}" for part in others),
+            )
+        )
+        fixes.append(
+            Fix(
+                "Give the job its own cores.",
+                f"taskset -acp 0-{last - 1} {case.job.pid}" if last > 1 else f"taskset -acp 0 {case.job.pid}",
+            )
+        )
+    if others:
+        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {pids}"))
+    if not fixes:
+        fixes.append(
+            Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, last)}")
+        )
+    return fixes
+
+
+DETECTOR = Detector(
+    name="cpu-contention",
+    title="Another process takes the CPU the GPU thread needs",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=prove,
+    advise=advise,
+)

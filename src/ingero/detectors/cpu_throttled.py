@@ -1,0 +1,48 @@
+"""CPU throttling: the job's cgroup has used up its CPU quota, and its threads stand still.
+
+Shows as   the feeding thread runnable but stopped until the next period.
+Proof      time in which the thread's cgroup was throttled, as the scheduler marks it.
+Not this   other tasks on the core (cpu-contention): a quota has no culprit.
+Blind to   a quota set outside, by a hypervisor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.model.finding import Fix
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job, each, found in timeline.lost("runqueue"):
+        causes = tuple(lost for lost in found if lost.whose == "quota")
+        if causes:
+            yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
+
+
+def headline(case: Case) -> str:
+    return f"{case.job.comm} is stopped by its CPU quota for {case.ns / case.wall_ns:.0%} of the time"
+
+
+def advise(case: Case) -> list[Fix]:
+    return [
+        Fix(
+            "Raise or remove the CPU limit of the job's cgroup (cpu.max, or cpu.cfs_quota_us).",
+            f"cat /proc/{case.job.pid}/cgroup",
+        ),
+        Fix("On Kubernetes: no CPU limit, only a request, for pods that feed a GPU."),
+    ]
+
+
+DETECTOR = Detector(
+    name="cpu-throttled",
+    title="The job's CPU quota stops it",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=proofs.waits,
+    advise=advise,
+)

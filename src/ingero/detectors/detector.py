@@ -1,0 +1,123 @@
+"""The shape of a detector: what it looks for, what it needs, what it advises.
+
+`find` is a pure function over the timeline. It yields Evidence (time lost in one
+slice) or State (something that is or was so); judge.py makes findings of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.correlate.loss import Lost, Part, SliceLedger
+from ingero.correlate.timeline import Job, Timeline
+from ingero.model.finding import Fix, Proof, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Time a job lost in one slice."""
+
+    job: Job
+    slice: SliceLedger
+    ns: int
+    causes: tuple[Lost, ...]
+    gain_ns: int | None = None  # what can be won, where that is not all of it
+    note: str = ""  # a number worth showing, the same for all slices of a finding
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Something that is or was so: an error, a fault, a leak, a hang."""
+
+    pid: int
+    comm: str
+    title: str
+    first_ns: int
+    last_ns: int
+    proofs: tuple[Proof, ...]
+    severity: Severity
+    tid: int | None = None
+    op: str | None = None
+    who: tuple[Part, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    confidence: float = 0.95
+
+
+@dataclass(slots=True)
+class Case:
+    """All evidence of one detector about one job, for its title, proof and advice."""
+
+    job: Job
+    timeline: Timeline
+    evidence: list[Evidence]
+    ns: int
+    wall_ns: int
+    first_ns: int
+    last_ns: int
+    who: list[Part] = field(default_factory=list)
+
+    @property
+    def cores(self) -> int:
+        return self.timeline.facts.cores or 1
+
+    def covers(self, slices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these slices the finding lies in."""
+        facts = self.timeline.facts
+        starts = facts.origin_ns + slices * facts.slice_ns
+        return (starts >= self.first_ns) & (starts < self.last_ns)
+
+    @property
+    def span_sql(self) -> str:
+        return f"bucket_start_ns >= {self.first_ns} AND bucket_start_ns < {self.last_ns}"
+
+    @property
+    def causes(self) -> list[Lost]:
+        return [lost for each in self.evidence for lost in each.causes]
+
+    @property
+    def main(self) -> Lost | None:
+        """The place where most was lost."""
+        sums: dict[tuple[int, str], int] = {}
+        for lost in self.causes:
+            sums[lost.tid, lost.bucket] = sums.get((lost.tid, lost.bucket), 0) + lost.ns
+        best = max(sums, key=lambda key: sums[key], default=None)
+        return next((lost for lost in self.causes if (lost.tid, lost.bucket) == best), None)
+
+    def steps(self) -> int:
+        return sum(self.job.steps(each.slice.number) for each in self.evidence)
+
+    def first_who(self) -> str:
+        return f"{self.who[0].comm} (pid {self.who[0].pid})" if self.who else "another process"
+
+
+def no_evidence(timeline: Timeline) -> Iterator[Evidence | State]:
+    yield from ()
+
+
+def nothing_more(case: Case) -> list[Proof]:
+    return []
+
+
+def no_advice(case: Case) -> list[Fix]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Detector:
+    """One problem."""
+
+    name: str
+    title: str
+    needs: frozenset[str]  # sources; without one of them it is not watched, never "fine"
+    find: Callable[[Timeline], Iterator[Evidence | State]] = no_evidence
+    headline: Callable[[Case], str] | None = None  # with names and numbers; else the title
+    prove: Callable[[Case], list[Proof]] = nothing_more
+    advise: Callable[[Case], list[Fix]] = no_advice
+    confidence: float = 0.9
+    unwatched: str = ""  # why nobody looks for it yet
+    severity: str = "by wall time lost"
+    least_share: float = 0.03

@@ -1,0 +1,52 @@
+"""Disk wait: the feeding thread, or the worker it waits for, waits for storage.
+
+Shows as   steps longer by the time of reads, or of writes that must reach the disk.
+Proof      time blocked in I/O wait, in fsync and its like, in the journal, or in a fault
+           on a file, of the feeding thread or of the thread at the end of its waits.
+Not this   reads that the page cache answers; writes nobody waits for.
+Blind to   storage reached over the network by a user-space client (slow-peer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.memory_pressure import thrashes
+from ingero.model.finding import Fix
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job, each, found in timeline.lost("disk_wait"):
+        if not thrashes(each):
+            yield Evidence(job, each, sum(lost.ns for lost in found), tuple(found))
+
+
+def headline(case: Case) -> str:
+    main = case.main
+    if main is not None and main.via:
+        return f"{case.job.comm} waits for {main.comm} (pid {main.pid}), which waits for the disk"
+    return f"{case.job.comm} waits for the disk while the GPU has nothing to do"
+
+
+def advise(case: Case) -> list[Fix]:
+    main = case.main
+    pid = main.pid if main else case.job.pid
+    return [
+        Fix("See which files it waits for.", f"ls -l /proc/{pid}/fd"),
+        Fix("Reads: read ahead in more workers, or put the data on faster storage or into memory."),
+        Fix("Checkpoints: write them in another process, or to memory first."),
+    ]
+
+
+DETECTOR = Detector(
+    name="disk-wait",
+    title="The job waits for the disk",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=proofs.waits,
+    advise=advise,
+)

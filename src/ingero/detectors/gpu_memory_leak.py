@@ -1,0 +1,81 @@
+"""GPU memory leak: the job allocates, iteration after iteration, and does not free.
+
+Shows as   more allocations than frees in nearly every slice, to the end.
+Proof      counts of both, and the bytes that stay.
+Not this   the growth of a start, or of a cache that then rests; churn (alloc-churn).
+Blind to   memory kept inside a caching allocator: the driver sees only its blocks.
+Severity   MEDIUM: it ends in an out-of-memory error, but nothing is slow yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors.detector import Detector, State
+from ingero.model.finding import Fix, Proof, Severity
+from ingero.units import format_bytes, format_ns
+
+LEAST_SLICES = 3
+GROWING_SHARE = 0.7  # of the slices
+KEPT_SHARE = 0.2  # of what was allocated
+LEAST_ALLOCATIONS = 8
+LEAST_BYTES = 16 << 20
+
+
+def _kept(job: Job, number: int) -> tuple[int, int, int]:
+    """Allocations, frees, and the bytes that stayed."""
+    allocated, freed = job.spent(number, "alloc"), job.spent(number, "free")
+    kept = max(0, allocated.count - freed.count)
+    size = allocated.bytes * kept // allocated.count if allocated.count else 0
+    return allocated.count, freed.count, size
+
+
+def find(timeline: Timeline) -> Iterator[State]:
+    for job in timeline.jobs:
+        settled = [each.number for each in job.slices if not each.cold]
+        settled = settled[len(settled) // 3 :]  # a start may allocate
+        rows = [_kept(job, number) for number in settled]
+        growing = [allocated > freed for allocated, freed, _ in rows]
+        allocated, freed, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
+        steadily = len(rows) >= LEAST_SLICES and sum(growing) >= GROWING_SHARE * len(rows)
+        if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
+            continue
+        kept = allocated - freed
+        if kept < max(LEAST_ALLOCATIONS, KEPT_SHARE * allocated) or size < LEAST_BYTES:
+            continue
+        yield _state(timeline, job, settled, allocated, freed, size)
+
+
+def _state(timeline: Timeline, job: Job, slices: list[int], allocated: int, freed: int, size: int) -> State:
+    first, last = timeline.facts.at_ns(slices[0]), timeline.facts.at_ns(slices[-1] + 1)
+    rate = size * 60_000_000_000 / (last - first)
+    proof = Proof(
+        f"{allocated} allocations, {freed} frees in {format_ns(last - first)}: {format_bytes(size)} stayed",
+        "SELECT op, SUM(count), SUM(bytes) FROM operations WHERE (op LIKE '%Alloc%' OR op LIKE '%Free%'"
+        f" OR op LIKE '%Malloc%') AND pid = {job.pid} AND bucket_start_ns >= {first}"
+        f" AND bucket_start_ns < {last} GROUP BY op",
+    )
+    return State(
+        job.pid,
+        job.comm,
+        f"{job.comm} keeps {format_bytes(rate)} more GPU memory every minute",
+        first,
+        last,
+        (proof,),
+        Severity.MEDIUM,
+        job.tid,
+        fixes=(
+            Fix("Look for tensors that live on: losses summed with their graph, lists of outputs, hooks."),
+            Fix("See who allocates.", "torch.cuda.memory._record_memory_history()"),
+        ),
+    )
+
+
+DETECTOR = Detector(
+    name="gpu-memory-leak",
+    title="GPU memory grows without end",
+    needs=frozenset({"calls"}),
+    find=find,
+    severity="MEDIUM",
+)

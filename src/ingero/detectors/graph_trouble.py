@@ -1,0 +1,128 @@
+"""CUDA graph trouble: graphs are captured again and again, never launched, or fail to capture.
+
+Shows as   instantiations that keep pace with launches; captures that end in an error.
+Proof      the counts of capture, instantiation and launch, and the failed calls.
+Not this   the captures of a start; a new graph now and then.
+Blind to   how long a graph runs.
+Severity   by the time capturing takes, at least MEDIUM; never launched: LOW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import status_codes
+from ingero.detectors.cuda_error import proof_of
+from ingero.detectors.detector import Detector, State
+from ingero.model.facts import ErrorFact
+from ingero.model.finding import Fix, Proof, Severity, severity_of
+from ingero.units import format_ns
+
+AGAIN = 0.25  # instantiations per launch
+LEAST = 6
+NEVER_NS = 10_000_000_000
+
+
+def _counts(timeline: Timeline, job: Job, numbers: list[int]) -> tuple[dict[str, int], int]:
+    """Calls by what they do, and the time in them."""
+    found = {"capture": 0, "instantiate": 0, "launch": 0}
+    ns = 0
+    for number in numbers:
+        for row in timeline.tables.operations.get((number, job.pid), ()):
+            name = timeline.facts.ops[int(row["op"])].name
+            if int(row["caller"]) == 1:  # the runtime's own call of the driver
+                continue
+            for part, word in (
+                ("EndCapture", "capture"),
+                ("GraphInstantiate", "instantiate"),
+                ("GraphLaunch", "launch"),
+            ):
+                if part in name:
+                    found[word] += int(row["count"])
+            if "Capture" in name or "GraphInstantiate" in name:
+                ns += int(row["sum_ns"])
+    return found, ns
+
+
+def find(timeline: Timeline) -> Iterator[State]:
+    for job in timeline.jobs:
+        settled = [each for each in job.slices if not each.cold]
+        numbers = [each.number for each in settled]
+        if not numbers:
+            continue
+        counts, ns = _counts(timeline, job, numbers)
+        wall = sum(each.wall_ns for each in settled)
+        failed = [e for e in timeline.facts.errors if e.pid == job.pid and e.code in status_codes.CAPTURE]
+        state = _state(timeline, job, numbers, counts, ns, wall)
+        if failed:
+            yield _failed(job, failed)
+        elif state:
+            yield state
+
+
+def _failed(job: Job, failed: list[ErrorFact]) -> State:
+    return State(
+        job.pid,
+        job.comm,
+        f"{job.comm}: capturing a CUDA graph failed ({status_codes.name_of(failed[0].code)})",
+        failed[0].first_ns,
+        failed[-1].last_ns,
+        tuple(proof_of(each) for each in failed[:3]),
+        Severity.MEDIUM,
+        job.tid,
+        failed[0].op,
+        fixes=(Fix("No synchronising call and no other stream's work while capturing."),),
+    )
+
+
+def _state(
+    timeline: Timeline, job: Job, numbers: list[int], counts: dict[str, int], ns: int, wall: int
+) -> State | None:
+    again = counts["instantiate"] >= LEAST and counts["instantiate"] >= AGAIN * counts["launch"] > 0
+    never = counts["instantiate"] > 0 and not counts["launch"] and wall >= NEVER_NS
+    if not again and not never:
+        return None
+    first, last = timeline.facts.at_ns(numbers[0]), timeline.facts.at_ns(numbers[-1] + 1)
+    by_time = severity_of(ns / wall)
+    severity = (
+        Severity.LOW if never else min(by_time or Severity.MEDIUM, Severity.MEDIUM, key=lambda s: s.rank)
+    )
+    title = (
+        f"{job.comm} made a CUDA graph and never launched it"
+        if never
+        else f"{job.comm} captures its CUDA graph again and again: {counts['instantiate']} times for"
+        f" {counts['launch']} launches"
+    )
+    return State(
+        job.pid,
+        job.comm,
+        title,
+        first,
+        last,
+        (
+            Proof(
+                f"{counts['capture']} captures, {counts['instantiate']} instantiations,"
+                f" {counts['launch']} launches;"
+                f" {format_ns(ns)} of {format_ns(wall)} in making graphs",
+                "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE layer = 'graph'"
+                f" AND pid = {job.pid} AND bucket_start_ns >= {first}"
+                f" AND bucket_start_ns < {last} GROUP BY op",
+            ),
+        ),
+        severity,
+        job.tid,
+        fixes=(
+            Fix("Capture once per shape and launch it again; pad inputs to a few fixed shapes."),
+            Fix("Change parameters in place instead of capturing again.", "cudaGraphExecUpdate"),
+        ),
+    )
+
+
+DETECTOR = Detector(
+    name="graph-trouble",
+    title="CUDA graphs are made again and again",
+    needs=frozenset({"calls"}),
+    find=find,
+    severity="at least MEDIUM; LOW when never launched",
+)

@@ -1,0 +1,334 @@
+"""From evidence to findings: when, how bad, how sure, and nothing said twice.
+
+A finding needs half a second of lost time that makes up 3 % of the time it covers:
+nobody is paged for less, and a busy machine's noise stays below it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+from ingero.correlate.loss import Part
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors.detector import Case, Detector, Evidence, State
+from ingero.model.finding import (
+    Cause,
+    Effect,
+    Finding,
+    Gain,
+    Unexplained,
+    Victim,
+    Who,
+    severity_of,
+)
+from ingero.units import SECOND, format_ns
+
+LEAST_NS = SECOND // 2
+NEAR_SLICES = 5  # episodes closer than this are one
+USUAL_SLICES = 2  # undisturbed slices that tell what is usual
+UNEXPLAINED_SHARE = 0.10
+MAX_WHO = 5
+
+
+@dataclass(slots=True)
+class Episode:
+    """Slices in a row in which a job loses time to the same thing."""
+
+    first: int
+    last: int
+    evidence: list[Evidence] = field(default_factory=list)
+
+    @property
+    def ns(self) -> int:
+        return sum(each.ns for each in self.evidence)
+
+
+@dataclass(slots=True)
+class Claim:
+    """One detector about one job."""
+
+    detector: Detector
+    job: Job
+    episodes: list[Episode]
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        return [each for episode in self.episodes for each in episode.evidence]
+
+    @property
+    def ns(self) -> int:
+        return sum(episode.ns for episode in self.episodes)
+
+    def numbers(self) -> list[int]:
+        """Slices of the job that it covers, quiet ones within an episode included."""
+        return [
+            each.number
+            for each in self.job.slices
+            if any(episode.first <= each.number <= episode.last for episode in self.episodes)
+        ]
+
+    def wall_ns(self) -> int:
+        covered = set(self.numbers())
+        return sum(each.wall_ns for each in self.job.slices if each.number in covered)
+
+
+def _walls(job: Job) -> dict[int, int]:
+    return {each.number: each.wall_ns for each in job.slices}
+
+
+def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
+    """Evidence that is worth saying, by job."""
+    by_job: dict[int, list[Evidence]] = defaultdict(list)
+    for each in evidence:
+        by_job[each.job.pid].append(each)
+    claims = []
+    for members in by_job.values():
+        job = members[0].job
+        episodes = _episodes(job, members, detector.least_share)
+        if episodes:
+            claims.append(Claim(detector, job, episodes))
+    return claims
+
+
+def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Episode]:
+    walls = _walls(job)
+    strong = [each for each in evidence if each.ns >= least_share * each.slice.wall_ns]
+    runs: list[Episode] = []
+    for each in sorted(strong, key=lambda one: one.slice.number):
+        number = each.slice.number
+        if runs and number - runs[-1].last <= 2:
+            runs[-1].last = number
+        else:
+            runs.append(Episode(number, number))
+        runs[-1].evidence.append(each)
+    worth = [
+        run
+        for run in runs
+        if run.ns >= LEAST_NS
+        and run.ns >= least_share * sum(walls.get(n, 0) for n in range(run.first, run.last + 1))
+    ]
+    merged: list[Episode] = []
+    for run in worth:
+        if merged and run.first - merged[-1].last <= NEAR_SLICES:
+            merged[-1].last = run.last
+            merged[-1].evidence.extend(run.evidence)
+        else:
+            merged.append(run)
+    return merged
+
+
+class Judge:
+    """Makes findings of all detectors' claims about one timeline."""
+
+    def __init__(self, timeline: Timeline, claims: list[Claim]) -> None:
+        self._timeline = timeline
+        self._claims = claims
+        self._usual: dict[int, float | None] = {}
+        self._disturbed: dict[int, set[int]] = defaultdict(set)
+        for claim in claims:
+            self._disturbed[claim.job.pid].update(claim.numbers())
+
+    def findings(self) -> list[Finding]:
+        return [found for claim in self._claims if (found := self._finding(claim)) is not None]
+
+    def usual_ns(self, job: Job) -> float | None:
+        """Length of an iteration while nothing disturbed it; None: never seen."""
+        if job.pid not in self._usual:
+            calm = [
+                step
+                for each in job.slices
+                if not each.cold and each.number not in self._disturbed[job.pid]
+                # the first and last slice of a job are cut
+                if each.wall_ns >= self._timeline.facts.slice_ns // 2
+                if (step := job.step_ns([each.number])) is not None
+            ]
+            self._usual[job.pid] = median(calm) if len(calm) >= USUAL_SLICES else None
+        return self._usual[job.pid]
+
+    def _excess(self, job: Job, numbers: list[int]) -> int | None:
+        """By how much these slices were longer than their iterations usually take."""
+        usual = self.usual_ns(job)
+        walls = _walls(job)
+        steps = sum(job.steps(number) for number in numbers)
+        if usual is None or not steps:
+            return None
+        return int(sum(walls[number] for number in numbers) - usual * steps)
+
+    def _finding(self, claim: Claim) -> Finding | None:
+        wall_ns = claim.wall_ns()
+        share = min(1.0, claim.ns / wall_ns) if wall_ns else 0.0
+        severity = severity_of(share)
+        if severity is None:
+            return None
+        case = self._case(claim, wall_ns)
+        usual, now = self.usual_ns(claim.job), claim.job.step_ns(claim.numbers())
+        unexplained = self._unexplained_ns(claim)
+        excess = claim.ns + unexplained
+        explained = claim.ns / excess
+        headline = claim.detector.headline or (lambda _: claim.detector.title)
+        gain_ns = self._gain(claim)
+        facts = self._timeline.facts
+        return Finding(
+            id=f"{facts.node}:{claim.detector.name}:{claim.job.pid}",
+            kind=claim.detector.name,
+            severity=severity,
+            title=headline(case),
+            first_ns=case.first_ns,
+            last_ns=case.last_ns,
+            confidence=round(self._confidence(claim, explained), 2),
+            victim=Victim(claim.job.pid, claim.job.tid, claim.job.comm),
+            effect=Effect(
+                "step" if claim.job.loop else None,
+                int(usual) if usual else None,
+                int(now) if now else None,
+                excess,
+                round(share, 4),
+            ),
+            causes=self._causes(case, claim, excess, unexplained),
+            explained_share=round(explained, 4),
+            gain=Gain(gain_ns, round(gain_ns / wall_ns, 4)),
+            fix=claim.detector.advise(case),
+            episodes=[(facts.at_ns(e.first), facts.at_ns(e.last + 1)) for e in claim.episodes],
+        )
+
+    def _case(self, claim: Claim, wall_ns: int) -> Case:
+        facts = self._timeline.facts
+        first_ns = max(facts.at_ns(claim.episodes[0].first), facts.from_ns)
+        last_ns = min(facts.at_ns(claim.episodes[-1].last + 1), facts.to_ns)
+        case = Case(claim.job, self._timeline, claim.evidence, claim.ns, wall_ns, first_ns, last_ns)
+        case.who = _summed(case)
+        return case
+
+    def _unexplained_ns(self, claim: Claim) -> int:
+        """Of what was slower than usual, the part nobody claims, as far as it falls to this one."""
+        numbers = claim.numbers()
+        excess = self._excess(claim.job, numbers)
+        if excess is None:
+            return 0
+        covered = set(numbers)
+        claimed = sum(
+            each.ns
+            for other in self._claims
+            if other.job.pid == claim.job.pid
+            for each in other.evidence
+            if each.slice.number in covered
+        )
+        left = excess - claimed
+        # A tenth is the noise of the comparison itself.
+        return int(left * claim.ns / claimed) if claimed and left > 0.1 * excess else 0
+
+    def _gain(self, claim: Claim) -> int:
+        promised = sum(each.ns if each.gain_ns is None else each.gain_ns for each in claim.evidence)
+        excess = self._excess(claim.job, claim.numbers())
+        if excess is None:
+            return promised
+        lost = sum(
+            each.ns
+            for other in self._claims
+            if other.job.pid == claim.job.pid
+            for each in other.evidence
+            if each.slice.number in set(claim.numbers())
+        )
+        # What was never slower than usual cannot be won back by as much as was lost.
+        return int(promised * min(1.0, max(excess, 0) / lost)) if lost else promised
+
+    def _confidence(self, claim: Claim, explained: float) -> float:
+        lossy = sum(each.slice.lossy for each in claim.evidence) / len(claim.evidence)
+        vague = sum(lost.ns for each in claim.evidence for lost in each.causes if lost.whose == "unknown")
+        known = sum(lost.ns for each in claim.evidence for lost in each.causes)
+        unsure = 0.3 * vague / known if known else 0.0
+        return claim.detector.confidence * (0.6 + 0.4 * explained) * (1 - 0.4 * lossy) * (1 - unsure)
+
+    def _causes(self, case: Case, claim: Claim, excess: int, unexplained: int) -> list[Cause]:
+        sums: dict[str, int] = defaultdict(int)
+        for each in claim.evidence:
+            known = sum(lost.ns for lost in each.causes)
+            for lost in each.causes:
+                sums[lost.bucket] += int(lost.ns * each.ns / known) if known else 0
+        proofs = claim.detector.prove(case)
+        causes = []
+        for at, (bucket, ns) in enumerate(sorted(sums.items(), key=lambda item: -item[1])):
+            lost = next(each for each in case.causes if each.bucket == bucket)
+            who = [self._who(part) for part in case.who[:MAX_WHO]] if at == 0 else []
+            causes.append(
+                Cause(bucket, ns, round(ns / excess, 4), who, proofs if at == 0 else [], list(lost.via))
+            )
+        causes.append(Cause("unexplained", unexplained, round(unexplained / excess, 4)))
+        return causes
+
+    def _who(self, part: Part) -> Who:
+        known = self._timeline.facts.processes.get(part.pid)
+        return Who(part.pid, part.comm, part.ns, known.container if known else None)
+
+    def unexplained(self) -> list[Unexplained]:
+        """Jobs that were slower than usual for no reason we can prove."""
+        return [found for job in self._timeline.jobs if (found := self._slow(job)) is not None]
+
+    def _slow(self, job: Job) -> Unexplained | None:
+        usual = self.usual_ns(job)
+        if usual is None or job.loop is None:
+            return None
+        walls = _walls(job)
+        slow = [
+            each
+            for each in job.slices
+            if not each.cold and each.number not in self._disturbed[job.pid]
+            if job.steps(each.number) and each.wall_ns - usual * job.steps(each.number) > 0.25 * each.wall_ns
+        ]
+        excess = int(sum(walls[e.number] - usual * job.steps(e.number) for e in slow))
+        wall = sum(each.wall_ns for each in slow)
+        if excess < 2 * LEAST_NS or excess < UNEXPLAINED_SHARE * job.wall_ns:
+            return None
+        facts = self._timeline.facts
+        return Unexplained(
+            Victim(job.pid, job.tid, job.comm),
+            facts.at_ns(slow[0].number),
+            facts.at_ns(slow[-1].number + 1),
+            excess,
+            round(excess / wall, 4),
+            f"{job.comm} (pid {job.pid}) was slower than usual by {format_ns(excess)} in {format_ns(wall)},"
+            " and nothing recorded proves why",
+        )
+
+
+def _summed(case: Case) -> list[Part]:
+    """Everybody with a part in it, most first."""
+    sums: dict[int, Part] = {}
+    for lost in case.causes:
+        for part in lost.who:
+            before = sums.get(part.pid)
+            sums[part.pid] = Part(part.pid, part.comm, part.ns + (before.ns if before else 0))
+    return sorted(sums.values(), key=lambda part: -part.ns)
+
+
+def state_finding(detector: Detector, state: State, timeline: Timeline) -> Finding:
+    """A state has no excess: its event is the proof."""
+    facts = timeline.facts
+    who = [
+        Who(
+            part.pid,
+            part.comm,
+            part.ns,
+            known.container if (known := facts.processes.get(part.pid)) else None,
+        )
+        for part in state.who
+    ]
+    return Finding(
+        id=f"{facts.node}:{detector.name}:{state.pid}",
+        kind=detector.name,
+        severity=state.severity,
+        title=state.title,
+        first_ns=state.first_ns,
+        last_ns=state.last_ns,
+        confidence=state.confidence,
+        victim=Victim(state.pid, state.tid, state.comm),
+        effect=Effect(state.op, None, None, None, None),
+        causes=[],
+        explained_share=None,
+        fix=list(state.fixes),
+        evidence=list(state.proofs),
+        who=who,
+    )

@@ -1,0 +1,90 @@
+"""Launch-bound: so many tiny kernels that launching them takes longer than running them.
+
+Shows as   the feeding thread busy launching all the time and hardly ever waiting for the GPU.
+Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
+Not this   a thread that waits for the GPU afterwards: then the GPU is the limit.
+Blind to   how long the kernels run; graphs launched whole count as one launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost, SliceLedger
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.model.finding import Fix, Proof
+from ingero.units import format_ns
+
+WAITS_SHARE = 0.10  # of wall time: more, and the GPU is behind often enough
+LAUNCHING_SHARE = 0.50
+PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
+PER_SYNC = 10
+IN_A_GRAPH_NS = 2_500  # what a tiny kernel takes inside a graph, launch and all
+
+
+def _launching_ns(job: Job, each: SliceLedger) -> int:
+    launches = job.spent(each.number, "launch").count
+    syncs = job.spent(each.number, "sync").count
+    if not launches or launches < PER_SYNC * max(syncs, 1):
+        return 0
+    if each.ns["gpu_wait"] > WAITS_SHARE * each.wall_ns:
+        return 0
+    busy = {name: each.ns[name] - each.gap[name] for name in ("cuda_cpu", "host_cpu")}
+    ns = sum(busy.values())
+    if ns < LAUNCHING_SHARE * each.wall_ns or ns / launches > PER_LAUNCH_NS:
+        return 0
+    return ns
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job in timeline.jobs:
+        for each in job.slices:
+            ns = 0 if each.cold else _launching_ns(job, each)
+            if ns:
+                launches = job.spent(each.number, "launch").count
+                won = max(0, ns - launches * IN_A_GRAPH_NS)
+                yield Evidence(job, each, won, (Lost("cuda_cpu", ns, job.pid, job.tid, job.comm),), won)
+
+
+def _numbers(case: Case) -> tuple[int, int]:
+    launches = sum(case.job.spent(each.slice.number, "launch").count for each in case.evidence)
+    return launches, sum(lost.ns for lost in case.causes)
+
+
+def headline(case: Case) -> str:
+    launches, ns = _numbers(case)
+    return f"{case.job.comm} spends its time launching tiny kernels, {format_ns(ns / launches)} each"
+
+
+def prove(case: Case) -> list[Proof]:
+    launches, ns = _numbers(case)
+    return [
+        Proof(
+            f"{launches} launches in {format_ns(ns)} of launching; the GPU was hardly ever waited for",
+            "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE op LIKE '%Launch%'"
+            f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
+        )
+    ]
+
+
+def advise(case: Case) -> list[Fix]:
+    return [
+        Fix(
+            "Launch them as one CUDA graph.",
+            "torch.compile(model, mode='reduce-overhead') or torch.cuda.graphs",
+        ),
+        Fix("Or give the GPU more per launch: larger batches, fused operations, foreach optimisers."),
+    ]
+
+
+DETECTOR = Detector(
+    name="launch-bound",
+    title="Launching kernels takes longer than running them",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=prove,
+    advise=advise,
+    confidence=0.75,
+)

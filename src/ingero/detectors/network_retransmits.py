@@ -1,0 +1,78 @@
+"""Network retransmits: packets of the job's connections are lost and sent again.
+
+Shows as   the feeding thread, or the one it waits for, waiting for the network.
+Proof      that waiting, and retransmitted packets on sockets of the same processes, at
+           either end, in the same seconds.
+Not this   a peer that is slow without losing packets (slow-peer).
+Blind to   RDMA; retransmits at the far end of a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.model.finding import Fix, Proof
+
+LEAST = 2  # retransmits within the slice and its neighbours; a single one happens on any network
+
+
+def retransmits(timeline: Timeline, number: int, *pids: int) -> int:
+    """Around a slice, on sockets of these processes."""
+    facts = timeline.facts
+    first, last = facts.at_ns(number - 1), facts.at_ns(number + 2)
+    mine = set(pids)
+    return sum(
+        1
+        for each in facts.retransmits
+        if first <= each.at_ns < last and (each.pid in mine or each.peer_pid in mine)
+    )
+
+
+def by_network(timeline: Timeline, job: Job, number: int, lost: Lost) -> bool:
+    waits = lost.bucket == "net_wait" or (lost.bucket == "peer_wait" and lost.whose == "unknown")
+    return waits and retransmits(timeline, number, job.pid, lost.pid) >= LEAST
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job, each, found in timeline.lost("net_wait", "peer_wait"):
+        causes = tuple(lost for lost in found if by_network(timeline, job, each.number, lost))
+        if causes:
+            yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
+
+
+def prove(case: Case) -> list[Proof]:
+    pids = {case.job.pid} | {lost.pid for lost in case.causes}
+    mine = [
+        each
+        for each in case.timeline.facts.retransmits
+        if case.first_ns <= each.at_ns < case.last_ns and (each.pid in pids or each.peer_pid in pids)
+    ]
+    more = Proof(
+        f"{len(mine)} packets sent again, to {mine[0].text}" if mine else "packets were sent again",
+        f"SELECT COUNT(*) FROM events WHERE source = 6 AND timestamp >= {case.first_ns}"
+        f" AND timestamp < {case.last_ns}",
+        [each.event_id for each in mine[:3]],
+    )
+    return [more, *proofs.waits(case)]
+
+
+def advise(case: Case) -> list[Fix]:
+    return [
+        Fix("See which connections lose packets.", "ss -ti state established"),
+        Fix("Look for errors and drops on the way (cable, switch, MTU, policer).", "ip -s link"),
+    ]
+
+
+DETECTOR = Detector(
+    name="network-retransmits",
+    title="The job's connections lose packets",
+    needs=frozenset({"calls", "sched", "tcp"}),
+    find=find,
+    headline=lambda case: f"{case.job.comm} waits for packets that were lost and sent again",
+    prove=prove,
+    advise=advise,
+)

@@ -1,0 +1,78 @@
+"""Noisy neighbour: a process of another container takes the cores this job needs.
+
+Shows as   the same as cpu-contention, but the culprit lives in another container or pod.
+Proof      run-queue time of the feeding thread, and the other container's tasks on its core.
+Not this   a process of the same container, or of none (cpu-contention).
+Blind to   what the neighbour does to caches and memory bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.model.finding import Fix, Proof
+
+
+def from_another_container(timeline: Timeline, job: Job, lost: Lost) -> bool:
+    """Most of it was taken by processes of a container the job is not in."""
+    processes = timeline.facts.processes
+    own = processes[job.pid].container if job.pid in processes else None
+    total = foreign = 0
+    for part in lost.who:
+        theirs = processes[part.pid].container if part.pid in processes else None
+        total += part.ns
+        foreign += part.ns if theirs is not None and theirs != own else 0
+    return total > 0 and foreign > total / 2
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job, each, found in timeline.lost("runqueue"):
+        causes = tuple(
+            lost for lost in found if lost.whose == "others" and from_another_container(timeline, job, lost)
+        )
+        if causes:
+            yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
+
+
+def _container(case: Case) -> str:
+    known = case.timeline.facts.processes.get(case.who[0].pid) if case.who else None
+    return (known.container or "")[:12] if known else ""
+
+
+def headline(case: Case) -> str:
+    return (
+        f"{case.first_who()} in container {_container(case)} takes the CPU that {case.job.comm}"
+        " needs to feed the GPU"
+    )
+
+
+def prove(case: Case) -> list[Proof]:
+    main = case.main
+    more = proofs.culprits(case, main.tid) if main else None
+    return [*proofs.waits(case), *([more] if more else [])]
+
+
+def advise(case: Case) -> list[Fix]:
+    name = _container(case)
+    return [
+        Fix(
+            f"Limit the neighbour to cores the job does not use (the machine has {case.cores}).",
+            f"docker update --cpuset-cpus {case.cores - 1} {name}" if name else None,
+        ),
+        Fix("On Kubernetes give the job whole CPUs: requests = limits, cpuManagerPolicy: static."),
+    ]
+
+
+DETECTOR = Detector(
+    name="noisy-neighbour",
+    title="Another container takes the CPU the GPU thread needs",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=prove,
+    advise=advise,
+)

@@ -1,0 +1,68 @@
+"""Proof that several detectors give alike: sums of the tables users can query themselves."""
+
+from __future__ import annotations
+
+from ingero.correlate.loss import Lost
+from ingero.detectors.detector import Case
+from ingero.model.finding import Proof
+from ingero.model.window import BUCKET_NAMES
+from ingero.units import format_ns
+
+WORDS = {
+    "runqueue": "waited for a core",
+    "disk_wait": "waited for the disk",
+    "memory_wait": "waited for memory",
+    "lock_wait": "waited for a lock",
+    "peer_wait": "waited for another process",
+    "net_wait": "waited for the network",
+    "sleep": "slept",
+    "host_cpu": "computed",
+    "cuda_cpu": "computed inside CUDA calls",
+    "gpu_wait": "waited for the GPU",
+    "unexplained": "did something unknown for",
+}
+
+
+def thread_time(case: Case, lost: Lost) -> Proof:
+    """How much of its time a thread spent in a bucket."""
+    at = BUCKET_NAMES.index(lost.bucket)
+    threads = case.timeline.facts.threads
+    mine = threads[(threads["tid"] == lost.tid) & case.covers(threads["slice"])]
+    total, spent = int(mine["ns"].sum()), int(mine["ns"][:, at].sum())
+    share = spent / total if total else 0.0
+    return Proof(
+        f"thread {lost.tid} ({lost.comm}) {WORDS[lost.bucket]} {format_ns(spent)}"
+        f" of {format_ns(total)} ({share:.0%})",
+        f"SELECT SUM(ns) FROM thread_time WHERE tid = {lost.tid} AND bucket = '{lost.bucket}'"
+        f" AND {case.span_sql}",
+    )
+
+
+def culprits(case: Case, tid: int) -> Proof | None:
+    """Who ran on the core meanwhile."""
+    if not case.who:
+        return None
+    names = ", ".join(f"{part.comm} (pid {part.pid}) {format_ns(part.ns)}" for part in case.who[:3])
+    return Proof(
+        f"on that core meanwhile: {names}",
+        f"SELECT pid, comm, SUM(ns) AS ns FROM culprits WHERE victim_tid = {tid} AND {case.span_sql}"
+        " GROUP BY pid ORDER BY ns DESC",
+    )
+
+
+def chain(lost: Lost, victim: str) -> Proof | None:
+    """The way from the victim to the cause."""
+    if not lost.via:
+        return None
+    way = " waits for ".join((victim, *lost.via))
+    return Proof(
+        f"{way}", f"SELECT waker, waker_pid, SUM(ns) FROM wakers WHERE tid = {lost.tid} GROUP BY 1, 2"
+    )
+
+
+def waits(case: Case) -> list[Proof]:
+    """The usual proof of a finding about waiting: where, how long, along which way."""
+    main = case.main
+    if main is None:
+        return []
+    return [each for each in (thread_time(case, main), chain(main, case.job.comm)) if each]

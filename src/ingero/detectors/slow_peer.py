@@ -1,0 +1,68 @@
+"""Slow peer: the job waits for an answer of a process that is not part of it.
+
+Shows as   the feeding thread, or its worker, blocked on a socket or pipe.
+Proof      that waiting, and who ended it, where that is a process of this machine.
+Not this   a server that waits for requests; a parent that hands out work; the job's own
+           workers (data-starvation); lost packets (network-retransmits).
+Blind to   what a peer on another machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import proofs
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.network_retransmits import by_network
+from ingero.model.finding import Fix
+
+
+def _waits_for_stranger(lost: Lost, job: Job, timeline: Timeline) -> bool:
+    if lost.bucket not in ("net_wait", "peer_wait", "host_cpu", "sleep"):
+        return False
+    if timeline.facts.processes.get(job.pid) and timeline.facts.processes[job.pid].listens:
+        return False  # it waits to be asked
+    if lost.bucket == "net_wait":
+        return True
+    stranger = not timeline.family.related(lost.pid, job.pid)
+    return bool(lost.via) and stranger
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job in timeline.jobs:
+        for each in job.slices:
+            causes = tuple(
+                lost
+                for lost in each.lost
+                if _waits_for_stranger(lost, job, timeline)
+                and not by_network(timeline, job, each.number, lost)
+            )
+            if causes:
+                yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
+
+
+def headline(case: Case) -> str:
+    if case.who:
+        return f"{case.job.comm} waits for answers of {case.first_who()}"
+    return f"{case.job.comm} waits for answers over the network"
+
+
+def advise(case: Case) -> list[Fix]:
+    fixes = [Fix("Ask ahead: fetch the next answer while the GPU works on this one.")]
+    if case.who:
+        fixes.insert(0, Fix(f"See what {case.first_who()} is doing.", f"cat /proc/{case.who[0].pid}/stack"))
+    return fixes
+
+
+DETECTOR = Detector(
+    name="slow-peer",
+    title="The job waits for another process's answers",
+    needs=frozenset({"calls", "sched", "wakers"}),
+    find=find,
+    headline=headline,
+    prove=proofs.waits,
+    advise=advise,
+    confidence=0.8,
+)

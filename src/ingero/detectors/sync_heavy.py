@@ -1,0 +1,80 @@
+"""Synchronising too often: host and GPU take turns instead of working at the same time.
+
+Shows as   many synchronising calls per iteration, each with little work before it.
+Proof      their number per iteration, the time the GPU was waited for and the time it had
+           nothing: done at once instead of in turns, the shorter of the two would vanish.
+Not this   one wait per iteration, or per request answered.
+Blind to   waits by polling (cudaStreamQuery in a loop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.loss import Lost, SliceLedger
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.model.finding import Fix, Proof
+
+PER_STEP = 5  # a loop reads its loss and checks for overflow; more is a habit
+WORK_PER_SYNC = 20  # with more launches in between, the queue is deep enough
+
+
+def _syncs(job: Job, number: int) -> int:
+    return job.spent(number, "sync").count
+
+
+def _serialised_ns(job: Job, each: SliceLedger) -> int:
+    steps, syncs = job.steps(each.number), _syncs(job, each.number)
+    launches = job.spent(each.number, "launch", "graph").count
+    if not steps or syncs < PER_STEP * steps or launches > WORK_PER_SYNC * syncs:
+        return 0
+    host = each.ns["host_cpu"] + each.ns["cuda_cpu"]
+    return int(min(host, each.ns["gpu_wait"]) * (1 - steps / syncs))
+
+
+def find(timeline: Timeline) -> Iterator[Evidence]:
+    for job in timeline.jobs:
+        for each in job.slices:
+            ns = 0 if each.cold else _serialised_ns(job, each)
+            if ns:
+                yield Evidence(job, each, ns, (Lost("gpu_wait", ns, job.pid, job.tid, job.comm),))
+
+
+def _per_step(case: Case) -> float:
+    syncs = sum(_syncs(case.job, each.slice.number) for each in case.evidence)
+    return syncs / max(case.steps(), 1)
+
+
+def headline(case: Case) -> str:
+    return f"{case.job.comm} waits for the GPU {_per_step(case):.0f} times per iteration"
+
+
+def prove(case: Case) -> list[Proof]:
+    syncs = sum(_syncs(case.job, each.slice.number) for each in case.evidence)
+    return [
+        Proof(
+            f"{syncs} synchronising calls in {case.steps()} iterations",
+            "SELECT op, SUM(count) FROM operations WHERE op LIKE '%Synchronize%'"
+            f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
+        )
+    ]
+
+
+def advise(case: Case) -> list[Fix]:
+    return [
+        Fix("Keep results on the GPU; read them once per iteration or rarer (.item(), .cpu())."),
+        Fix("Find the places.", "TORCH_CUDA_SYNC_DEBUG=1 or torch.cuda.set_sync_debug_mode('warn')"),
+    ]
+
+
+DETECTOR = Detector(
+    name="sync-heavy",
+    title="The job waits for the GPU too often",
+    needs=frozenset({"calls", "sched"}),
+    find=find,
+    headline=headline,
+    prove=prove,
+    advise=advise,
+    confidence=0.85,
+)

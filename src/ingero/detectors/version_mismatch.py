@@ -1,0 +1,49 @@
+"""Driver and runtime do not fit: the driver is too old for the program, or the code for the GPU.
+
+Shows as   status 35, 209, 222, 223, 803 or 804.
+Proof      the failed calls.
+Not this   other errors (cuda-error).
+Blind to   libraries that check the version and stop before calling.
+Severity   CRITICAL: nothing runs on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import status_codes
+from ingero.detectors.cuda_error import by_process, proof_of
+from ingero.detectors.detector import Detector, State
+from ingero.model.finding import Fix, Severity
+
+
+def find(timeline: Timeline) -> Iterator[State]:
+    for pid, found in by_process(
+        [e for e in timeline.facts.errors if e.code in status_codes.MISMATCH]
+    ).items():
+        comm = timeline.facts.comm(pid)
+        yield State(
+            pid,
+            comm,
+            f"{comm}: {status_codes.name_of(found[0].code)} ({found[0].op} returned {found[0].code})",
+            min(each.first_ns for each in found),
+            max(each.last_ns for each in found),
+            tuple(proof_of(each) for each in found[:3]),
+            Severity.CRITICAL,
+            found[0].tid,
+            found[0].op,
+            fixes=(
+                Fix("See which CUDA version the driver carries.", "nvidia-smi"),
+                Fix("Update the driver, or install a build for that version."),
+            ),
+        )
+
+
+DETECTOR = Detector(
+    name="version-mismatch",
+    title="Driver and CUDA runtime do not fit",
+    needs=frozenset({"calls"}),
+    find=find,
+    severity="CRITICAL",
+)

@@ -1,0 +1,223 @@
+"""What a recording says about a stretch of time, as the diagnosis reads it.
+
+Sums per slice of two seconds, not single events: an hour of a busy job is some
+ten thousand rows. Slices are counted from the start of the recording, so that the
+live diagnosis and a later one look at the same ones. Instants are Unix-epoch ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model.window import BUCKETS, Records
+
+SLICE_NS = 2_000_000_000
+
+THREADS = np.dtype(
+    [
+        ("slice", "<i8"),
+        ("pid", "<i8"),
+        ("tid", "<i8"),
+        ("comm", "<i8"),  # index into Facts.strings
+        ("feeder", "<i8"),
+        ("throttled_ns", "<i8"),
+        ("late_ns", "<i8"),
+        ("gil_ns", "<i8"),
+        ("voluntary_switches", "<i8"),
+        ("involuntary_switches", "<i8"),
+        ("major_faults", "<i8"),
+        ("ns", "<i8", (BUCKETS,)),
+        ("gap", "<i8", (BUCKETS,)),
+    ]
+)
+OPERATIONS = np.dtype(
+    [
+        ("slice", "<i8"),
+        ("pid", "<i8"),
+        ("op", "<i8"),  # key of Facts.ops
+        ("caller", "<i8"),
+        ("count", "<i8"),
+        ("sum_ns", "<i8"),
+        ("max_ns", "<i8"),
+        ("bytes", "<i8"),
+        ("errors", "<i8"),
+        ("recorded", "<i8"),
+        ("split", "<i8", (BUCKETS,)),
+    ]
+)
+CULPRITS = np.dtype(
+    [
+        ("slice", "<i8"),
+        ("victim_pid", "<i8"),
+        ("victim_tid", "<i8"),
+        ("pid", "<i8"),  # 0: nobody, a CPU quota
+        ("comm", "<i8"),
+        ("throttled", "<i8"),
+        ("ns", "<i8"),
+        ("count", "<i8"),
+    ]
+)
+WAKERS = np.dtype(
+    [
+        ("slice", "<i8"),
+        ("pid", "<i8"),
+        ("tid", "<i8"),
+        ("waker_pid", "<i8"),  # 0: an interrupt, or not known
+        ("waker_tid", "<i8"),
+        ("kind", "<i8"),  # layout.WakerKind
+        ("comm", "<i8"),
+        ("bucket", "<i8"),
+        ("ns", "<i8"),
+        ("count", "<i8"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpFact:
+    layer: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFact:
+    pid: int
+    comm: str
+    cmdline: str | None = None
+    parent_pid: int | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    exit_code: int | None = None
+    cgroup_id: int | None = None
+    container: str | None = None  # container id, pod or job
+    rank: int | None = None
+    uid: int | None = None
+    listens: bool | None = None  # owns a listening socket: others ask it
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorFact:
+    """Calls of one operation that failed in one way."""
+
+    pid: int
+    tid: int
+    op: str
+    code: int
+    count: int
+    first_ns: int
+    last_ns: int
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something that happened once: a process killed for memory, a fault of the GPU, a retransmit."""
+
+    at_ns: int
+    pid: int | None
+    comm: str | None
+    event_id: str
+    code: int | None = None
+    text: str = ""
+    peer_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A call that has not returned, or a wait that has not ended, when last seen."""
+
+    pid: int
+    tid: int
+    op: str | None
+    since_ns: int
+    last_seen_ns: int
+    bucket: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One rank's part in one collective."""
+
+    comm_hash: int
+    seq: int
+    op: str
+    rank: int
+    nranks: int
+    pid: int
+    at_ns: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFact:
+    at_ns: int
+    cpu_share: float | None
+    memory_share: float | None
+    memory_available_bytes: int | None
+    load1: float | None
+    swap_bytes: int | None
+    psi_cpu: float | None
+    psi_memory: float | None
+    psi_io: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LossFact:
+    reason: str
+    count: int
+    from_ns: int
+    to_ns: int
+
+
+Marks = NDArray[np.int64]  # (n, 2): start and duration of calls, oldest first
+
+
+def no_marks(_pid: int, _op: int) -> Marks:
+    return np.zeros((0, 2), np.int64)
+
+
+def _none(dtype: np.dtype[np.void]) -> Records:
+    return np.zeros(0, dtype)
+
+
+@dataclass(slots=True)
+class Facts:
+    """Everything the detectors may look at."""
+
+    node: str
+    origin_ns: int  # start of slice 0
+    from_ns: int
+    to_ns: int
+    cores: int | None = None
+    slice_ns: int = SLICE_NS
+    strings: dict[int, str] = field(default_factory=dict)
+    ops: dict[int, OpFact] = field(default_factory=dict)
+    threads: Records = field(default_factory=lambda: _none(THREADS))
+    operations: Records = field(default_factory=lambda: _none(OPERATIONS))
+    culprits: Records = field(default_factory=lambda: _none(CULPRITS))
+    wakers: Records = field(default_factory=lambda: _none(WAKERS))
+    processes: dict[int, ProcessFact] = field(default_factory=dict)
+    errors: list[ErrorFact] = field(default_factory=list)
+    ooms: list[Incident] = field(default_factory=list)
+    xids: list[Incident] = field(default_factory=list)
+    retransmits: list[Incident] = field(default_factory=list)
+    in_flight: list[InFlight] = field(default_factory=list)
+    arrivals: list[Arrival] = field(default_factory=list)
+    gpus: dict[int, set[int]] = field(default_factory=dict)  # pid: cards it used, as far as known
+    system: list[SystemFact] = field(default_factory=list)
+    losses: list[LossFact] = field(default_factory=list)
+    absent: frozenset[str] = frozenset()  # sources that were not recorded: sched, calls, wakers ...
+    marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
+
+    def at_ns(self, number: int) -> int:
+        """When a slice began."""
+        return self.origin_ns + number * self.slice_ns
+
+    def comm(self, pid: int) -> str:
+        known = self.processes.get(pid)
+        return known.comm if known else f"pid {pid}"

@@ -1,0 +1,278 @@
+"""The facts of a stretch of time, read from the database for the diagnosis."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ingero.model import facts as model
+from ingero.model.facts import SLICE_NS, Facts
+from ingero.model.layout import Why
+from ingero.model.window import BUCKET_NAMES, Records
+from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
+
+MAX_MARKS = 200_000
+MAX_INCIDENTS = 1000
+MAX_ARRIVALS = 100_000
+Row = tuple[Any, ...]
+
+
+class FactReader:
+    """Reads the facts of one node between two instants."""
+
+    def __init__(self, connection: sqlite3.Connection, node_id: int, origin_ns: int) -> None:
+        self._connection = connection
+        self._node = node_id
+        self._origin = origin_ns
+
+    def read(self, from_ns: int, to_ns: int) -> Facts:
+        self._from, self._to = from_ns, to_ns
+        name, cores = self._one(
+            "SELECT n.name, (SELECT cores FROM recording WHERE node_id = n.id AND started_ns < ?"
+            " ORDER BY started_ns DESC LIMIT 1) FROM node n WHERE n.id = ?",
+            (to_ns, self._node),
+        )
+        found = Facts(name, self._origin, from_ns, to_ns, cores)
+        found.strings = dict(self._all("SELECT id, text FROM string"))
+        found.ops = {
+            number: model.OpFact(layer, name, kind)
+            for number, layer, name, kind in self._all("SELECT id, layer, name, kind FROM op")
+        }
+        found.threads = self._threads()
+        found.operations = self._operations()
+        found.culprits = self._culprits()
+        found.wakers = self._wakers()
+        self._ids = self._id_range()
+        self._read_details(found)
+        found.marks = self._marks
+        return found
+
+    def _read_details(self, found: Facts) -> None:
+        found.processes = {each.pid: each for each in self._processes()}
+        if len(found.operations) and found.operations["errors"].any():
+            found.errors = list(self._errors(found))
+        found.ooms = list(self._incidents("oom_kill"))
+        found.xids = list(self._xids())
+        found.retransmits = list(self._retransmits())
+        found.in_flight = list(self._in_flight(found))
+        if any(op.layer == "nccl" for op in found.ops.values()):
+            found.arrivals = list(self._arrivals(found))
+        found.gpus = self._gpus()
+        found.system = list(self._system())
+        found.losses = list(self._losses())
+
+    def _all(self, sql: str, parameters: Iterable[Any] = ()) -> list[Row]:
+        return self._connection.execute(sql, tuple(parameters)).fetchall()
+
+    def _one(self, sql: str, parameters: Iterable[Any]) -> Row:
+        return self._all(sql, parameters)[0]
+
+    @property
+    def _range(self) -> tuple[int, int, int]:
+        return self._node, self._from, self._to
+
+    def _sums(
+        self, table: str, keys: tuple[str, ...], sums: tuple[str, ...], maxima: tuple[str, ...]
+    ) -> list[Row]:
+        slice_of = f"(start_ns - {self._origin}) / {SLICE_NS}"
+        columns = ", ".join(
+            [f"{slice_of} AS slice", *keys, *(f"MAX({c})" for c in maxima), *(f"SUM({c})" for c in sums)]
+        )
+        return self._all(
+            f"SELECT {columns} FROM {table} WHERE node_id = ? AND start_ns >= ? AND start_ns < ?"
+            f" GROUP BY slice, {', '.join(keys)}",
+            self._range,
+        )
+
+    def _threads(self) -> Records:
+        scalars = (
+            "throttled_ns", "late_ns", "gil_ns", "voluntary_switches", "involuntary_switches", "major_faults",
+        )  # fmt: skip
+        rows = self._sums(
+            "thread_second", ("pid", "tid"), (*scalars, *BUCKET_COLUMNS, *GAP_COLUMNS), ("comm_id", "feeder")
+        )
+        return _records(
+            rows, model.THREADS, ("slice", "pid", "tid", "comm", "feeder", *scalars), ("ns", "gap")
+        )
+
+    def _operations(self) -> Records:
+        plain = ("count", "sum_ns", "bytes", "errors", "recorded")
+        rows = self._sums(
+            "operation_second", ("pid", "op_id", "caller"), (*plain, *BUCKET_COLUMNS), ("max_ns",)
+        )
+        return _records(
+            rows, model.OPERATIONS, ("slice", "pid", "op", "caller", "max_ns", *plain), ("split",)
+        )
+
+    def _culprits(self) -> Records:
+        rows = self._sums(
+            "culprit", ("victim_pid", "victim_tid", "pid", "throttled"), ("ns", "count"), ("comm_id",)
+        )
+        return _records(
+            rows,
+            model.CULPRITS,
+            ("slice", "victim_pid", "victim_tid", "pid", "throttled", "comm", "ns", "count"),
+        )
+
+    def _wakers(self) -> Records:
+        keys = ("pid", "tid", "waker_pid", "waker_tid", "kind", "bucket")
+        rows = self._sums("waker", keys, ("ns", "count"), ("comm_id",))
+        return _records(rows, model.WAKERS, ("slice", *keys, "comm", "ns", "count"))
+
+    def _processes(self) -> Iterable[model.ProcessFact]:
+        # The latest bearer of a number within the range stands for it.
+        columns = (
+            "pid", "comm", "cmdline", "parent_pid", "start_ns", "end_ns", "exit_code", "cgroup_id",
+            "container", "rank", "uid", "listens",
+        )  # fmt: skip
+        rows = self._all(
+            "SELECT p.pid, p.comm, p.cmdline, p.parent_pid, p.start_ns, p.end_ns, p.exit_code, p.cgroup_id,"
+            " COALESCE(c.pod, c.container_id, c.job), p.rank, p.uid, p.listens FROM process p"
+            " LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id"
+            " WHERE p.node_id = ? AND (p.end_ns IS NULL OR p.end_ns >= ?)"
+            " AND COALESCE(p.first_seen_ns, p.start_ns, 0) < ? ORDER BY p.start_ns",
+            self._range,
+        )
+        for row in rows:
+            known = dict(zip(columns, row, strict=True))
+            known["comm"] = known["comm"] or f"pid {known['pid']}"
+            known["listens"] = None if known["listens"] is None else bool(known["listens"])
+            yield model.ProcessFact(**known)
+
+    def _id_range(self) -> tuple[int, int]:
+        first, last = self._one(
+            "SELECT MIN(first_id), MAX(last_id) FROM window"
+            " WHERE node_id = ? AND end_ns > ? AND start_ns < ?",
+            self._range,
+        )
+        return (first, last) if first is not None else (1, 0)
+
+    def _event_id(self, number: int) -> str:
+        if not hasattr(self, "_name"):
+            self._name = self._one("SELECT name FROM node WHERE id = ?", (self._node,))[0]
+        return f"{self._name}:{number & SEQ_MASK}"
+
+    def _errors(self, found: Facts) -> Iterable[model.ErrorFact]:
+        rows = self._all(
+            "SELECT pid, tid, op_id, ret, COUNT(*), MIN(ts_ns), MAX(ts_ns), MIN(id) FROM event"
+            f" WHERE id BETWEEN ? AND ? AND why & {int(Why.WHY_ERROR)} AND ts_ns >= ? AND ts_ns < ?"
+            " GROUP BY pid, op_id, ret",
+            (*self._ids, self._from, self._to),
+        )
+        for pid, tid, op, code, count, first, last, number in rows:
+            yield model.ErrorFact(
+                pid, tid, found.ops[op].name, code, count, first, last, self._event_id(number)
+            )
+
+    def _host_events(self, op: str, layer: str, more: str = "", join: str = "") -> list[Row]:
+        numbers = self._all("SELECT id FROM op WHERE name = ? AND layer = ?", (op, layer))
+        if not numbers:  # never happened: do not look through all events for it
+            return []
+        return self._all(
+            f"SELECT e.ts_ns, e.pid, s.text, e.id{more} FROM event e LEFT JOIN string s ON s.id = e.comm_id"
+            f" {join} WHERE e.id BETWEEN ? AND ? AND e.op_id = ? AND e.ts_ns >= ? AND e.ts_ns < ?"
+            f" LIMIT {MAX_INCIDENTS}",
+            (*self._ids, numbers[0][0], self._from, self._to),
+        )
+
+    def _incidents(self, op: str) -> Iterable[model.Incident]:
+        for at, pid, comm, number in self._host_events(op, "host"):
+            yield model.Incident(at, pid, comm, self._event_id(number))
+
+    def _xids(self) -> Iterable[model.Incident]:
+        rows = self._host_events(
+            "xid", "host", ", e.arg0, d.device, d.message", "LEFT JOIN xid_detail d ON d.event_id = e.id"
+        )
+        for at, pid, comm, number, code, device, message in rows:
+            yield model.Incident(
+                at, pid, comm, self._event_id(number), code, f"{device or ''} {message or ''}"
+            )
+
+    def _retransmits(self) -> Iterable[model.Incident]:
+        rows = self._host_events(
+            "retransmit",
+            "tcp",
+            ", d.remote_address, d.remote_port, d.peer_pid",
+            "LEFT JOIN tcp_detail d ON d.event_id = e.id",
+        )
+        for at, pid, comm, number, address, port, peer in rows:
+            yield model.Incident(at, pid, comm, self._event_id(number), None, f"{address}:{port}", peer)
+
+    def _in_flight(self, found: Facts) -> Iterable[model.InFlight]:
+        rows = self._all(
+            "SELECT pid, tid, op_id, since_ns, last_seen_ns, bucket FROM in_flight"
+            " WHERE node_id = ? AND last_seen_ns >= ? AND since_ns < ?",
+            self._range,
+        )
+        for pid, tid, op, since, seen, bucket in rows:
+            name = found.ops[op].name if op in found.ops else None
+            yield model.InFlight(pid, tid, name, since, seen, BUCKET_NAMES[bucket])
+
+    def _arrivals(self, found: Facts) -> Iterable[model.Arrival]:
+        rows = self._all(
+            "SELECT c.comm_hash, c.seq, e.op_id, c.rank, c.nranks, e.pid, e.ts_ns, e.bytes FROM collective c"
+            " CROSS JOIN event e ON e.id = c.event_id WHERE c.event_id BETWEEN ? AND ? AND c.seq IS NOT NULL"
+            " AND c.rank IS NOT NULL AND c.peer IS NULL AND e.ts_ns >= ? AND e.ts_ns < ?"
+            f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
+            (*self._ids, self._from, self._to),
+        )
+        for comm, seq, op, rank, nranks, pid, at, size in rows:
+            yield model.Arrival(comm, seq, found.ops[op].name, rank, nranks, pid, at, size)
+
+    def _gpus(self) -> dict[int, set[int]]:
+        rows = self._all(
+            "SELECT DISTINCT pid, gpu_id FROM event WHERE id BETWEEN ? AND ? AND gpu_id IS NOT NULL",
+            self._ids,
+        )
+        cards: dict[int, set[int]] = {}
+        for pid, gpu in rows:
+            cards.setdefault(pid, set()).add(gpu)
+        return cards
+
+    def _system(self) -> Iterable[model.SystemFact]:
+        for row in self._all(
+            "SELECT at_ns, cpu_share, memory_share, memory_available_bytes, load1, swap_bytes, psi_cpu_some,"
+            " psi_memory_some, psi_io_some FROM system_sample"
+            " WHERE node_id = ? AND at_ns >= ? AND at_ns <= ? ORDER BY at_ns",
+            self._range,
+        ):
+            yield model.SystemFact(*row)
+
+    def _losses(self) -> Iterable[model.LossFact]:
+        for row in self._all(
+            "SELECT s.text, SUM(l.count), MIN(l.start_ns), MAX(l.end_ns) FROM loss l"
+            " JOIN string s ON s.id = l.reason_id WHERE l.node_id = ? AND l.end_ns > ? AND l.start_ns < ?"
+            " GROUP BY l.reason_id",
+            self._range,
+        ):
+            yield model.LossFact(*row)
+
+    def _marks(self, pid: int, op: int) -> model.Marks:
+        rows = self._all(
+            "SELECT ts_ns, duration_ns FROM event WHERE id BETWEEN ? AND ? AND op_id = ? AND pid = ?"
+            f" AND ts_ns >= ? AND ts_ns < ? ORDER BY id DESC LIMIT {MAX_MARKS}",
+            (*self._ids, op, pid, self._from, self._to),
+        )
+        found = np.array(rows, np.int64).reshape(-1, 2)
+        return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _records(
+    rows: list[Row], dtype: np.dtype[np.void], names: tuple[str, ...], arrays: tuple[str, ...] = ()
+) -> Records:
+    """Rows of numbers as records; the arrays fill the columns behind the names."""
+    found = np.zeros(len(rows), dtype)
+    if not rows:
+        return found
+    table = np.array([[0 if value is None else value for value in row] for row in rows], np.int64)
+    for at, name in enumerate(names):
+        found[name] = table[:, at]
+    at = len(names)
+    for name in arrays:
+        width = dtype[name].shape[0]
+        found[name] = table[:, at : at + width]
+        at += width
+    return found

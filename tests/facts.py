@@ -1,0 +1,203 @@
+"""Facts made up for tests of the diagnosis: a healthy job, and what a test changes about it.
+
+`job()` is a loop of 100 iterations a second that waits for the GPU most of the time;
+a test names only what matters: `job(runqueue=400, gap=True)` loses 400 ms of every
+slice of two seconds to waiting for a core while the GPU has nothing to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import Diagnosis, diagnose
+from ingero.model import facts as model
+from ingero.model.facts import Facts, OpFact, ProcessFact
+from ingero.model.finding import Finding
+from ingero.model.layout import Bucket, WakerKind
+from ingero.model.window import BUCKET_NAMES, BUCKETS
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+JOB, WORKER, HOG = 100, 200, 300
+SLICES = 6
+
+OPS = {
+    1: OpFact("driver", "cuLaunchKernel", "launch"),
+    2: OpFact("runtime", "cudaStreamSynchronize", "sync"),
+    3: OpFact("driver", "cuMemcpyHtoDAsync_v2", "copy"),
+    4: OpFact("runtime", "cudaMalloc", "alloc"),
+    5: OpFact("runtime", "cudaFree", "free"),
+    6: OpFact("driver", "cuCtxCreate_v2", "context"),
+    7: OpFact("driver", "cuModuleLoadData", "module"),
+    8: OpFact("graph", "cudaGraphLaunch", "graph"),
+    9: OpFact("graph", "cudaGraphInstantiate", "graph"),
+    10: OpFact("graph", "cudaStreamEndCapture", "graph"),
+    11: OpFact("nccl", "ncclAllReduce", "collective"),
+    12: OpFact("python", "gc_collect", "gc"),
+}
+BY_NAME = {op.name: number for number, op in OPS.items()}
+
+
+@dataclass
+class Story:
+    """Facts under construction."""
+
+    slices: int = SLICES
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    facts: Facts = field(default_factory=lambda: Facts("node", 0, 0, SLICES * 2 * SECOND, 8))
+    names: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.facts.to_ns = self.slices * self.facts.slice_ns
+        self.facts.ops = dict(OPS)
+
+    def name(self, text: str) -> int:
+        return self.names.setdefault(text, len(self.names) + 1)
+
+    def _add(self, table: str, **columns: Any) -> None:
+        self.rows.setdefault(table, []).append(columns)
+
+    def process(self, pid: int, comm: str, parent: int | None = None, **more: Any) -> Story:
+        self.facts.processes[pid] = ProcessFact(pid, comm, parent_pid=parent, **more)
+        return self
+
+    def thread(
+        self,
+        pid: int,
+        comm: str,
+        ms: dict[str, float],
+        gap: dict[str, float] | None = None,
+        tid: int | None = None,
+        feeder: bool = False,
+        rest: str = "gpu_wait",
+        when: range | None = None,
+        **more: float,
+    ) -> Story:
+        """Milliseconds per slice and bucket; what is left of two seconds goes to `rest`."""
+        spent = dict.fromkeys(BUCKET_NAMES, 0.0) | ms
+        spent[rest] += 2000 - sum(spent.values())
+        idle = dict.fromkeys(BUCKET_NAMES, 0.0) | (gap or {})
+        for number in when or range(self.slices):
+            self._add(
+                "threads",
+                slice=number,
+                pid=pid,
+                tid=tid or pid,
+                comm=self.name(comm),
+                feeder=feeder,
+                ns=[int(spent[name] * MS) for name in BUCKET_NAMES],
+                gap=[int(idle[name] * MS) for name in BUCKET_NAMES],
+                **{name: int(value * MS) for name, value in more.items()},
+            )
+        return self
+
+    def calls(
+        self,
+        name: str,
+        count: int,
+        ms: float,
+        pid: int = JOB,
+        when: range | None = None,
+        size: int = 0,
+        caller: int = 0,
+        split: dict[str, float] | None = None,
+        errors: int = 0,
+    ) -> Story:
+        """Calls per slice and the time in all of them together."""
+        parts = [0] * BUCKETS
+        for bucket, part in (split or {}).items():
+            parts[Bucket[bucket.upper()]] = int(part * MS)
+        for number in when or range(self.slices):
+            self._add(
+                "operations", slice=number, pid=pid, op=BY_NAME[name], caller=caller, count=count,
+                sum_ns=int(ms * MS), max_ns=int(ms * MS / max(count, 1)), bytes=size * count, errors=errors,
+                recorded=count, split=parts,
+            )  # fmt: skip
+        return self
+
+    def culprit(
+        self,
+        pid: int,
+        comm: str,
+        ms: float,
+        victim: int = JOB,
+        throttled: bool = False,
+        when: range | None = None,
+    ) -> Story:
+        for number in when or range(self.slices):
+            self._add(
+                "culprits", slice=number, victim_pid=victim, victim_tid=victim, pid=0 if throttled else pid,
+                comm=self.name(comm), throttled=throttled, ns=int(ms * MS), count=10,
+            )  # fmt: skip
+        return self
+
+    def waker(
+        self,
+        by: int,
+        comm: str,
+        bucket: str,
+        ms: float,
+        of: int = JOB,
+        kind: WakerKind = WakerKind.WAKER_TASK,
+        when: range | None = None,
+        by_pid: int | None = None,
+    ) -> Story:
+        for number in when or range(self.slices):
+            self._add(
+                "wakers", slice=number, pid=of, tid=of, waker_pid=by_pid or by, waker_tid=by, kind=int(kind),
+                comm=self.name(comm), bucket=int(Bucket[bucket.upper()]), ns=int(ms * MS), count=10,
+            )  # fmt: skip
+        return self
+
+    def timeline(self) -> Timeline:
+        self.facts.strings = {number: text for text, number in self.names.items()}
+        for table, dtype in (
+            ("threads", model.THREADS),
+            ("operations", model.OPERATIONS),
+            ("culprits", model.CULPRITS),
+            ("wakers", model.WAKERS),
+        ):
+            rows = self.rows.get(table, [])
+            made = np.zeros(len(rows), dtype)
+            for at, row in enumerate(rows):
+                for name, value in row.items():
+                    made[name][at] = value
+            setattr(self.facts, table, made)
+        return Timeline(self.facts, agent_pid=999)
+
+    def diagnose(self) -> Diagnosis:
+        return diagnose(self.timeline())
+
+    def findings(self) -> list[Finding]:
+        return self.diagnose().findings
+
+    def kinds(self) -> list[str]:
+        return [finding.kind for finding in self.findings()]
+
+
+def job(
+    ms: dict[str, float] | None = None,
+    gap: dict[str, float] | None = None,
+    *,
+    pid: int = JOB,
+    steps: int = 200,
+    story: Story | None = None,
+    when: range | None = None,
+    slices: int = SLICES,
+    **more: float,
+) -> Story:
+    """A feeding process: per slice 200 iterations of 50 launches, one copy and one wait for the GPU."""
+    story = story or Story(slices)
+    story.process(pid, "python3")
+    usual = {"cuda_cpu": 60.0, "host_cpu": 100.0}
+    story.thread(
+        pid, "python3", usual | (ms or {}), gap or {"host_cpu": 20.0}, feeder=True, when=when, **more
+    )
+    story.calls("cuLaunchKernel", 50 * steps, 50, pid, when, caller=1)
+    story.calls("cudaStreamSynchronize", steps, 1500, pid, when, split={"gpu_wait": 1500})
+    story.calls("cuMemcpyHtoDAsync_v2", steps, 4, pid, when, size=1 << 20, caller=1)
+    return story
