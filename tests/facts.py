@@ -48,7 +48,7 @@ class Story:
 
     slices: int = SLICES
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    facts: Facts = field(default_factory=lambda: Facts("node", 0, 0, SLICES * 2 * SECOND, 8))
+    facts: Facts = field(default_factory=lambda: Facts("node", 0, 0, SLICES * 2 * SECOND, 8, agent_pid=999))
     names: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class Story:
                 for name, value in row.items():
                     made[name][at] = value
             setattr(self.facts, table, made)
-        return Timeline(self.facts, agent_pid=999)
+        return Timeline(self.facts)
 
     def diagnose(self) -> Diagnosis:
         return diagnose(self.timeline())

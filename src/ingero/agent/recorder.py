@@ -10,8 +10,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
+from ingero.agent.diagnosis import LiveDiagnosis
 from ingero.model.window import Window
 from ingero.store.writer import Writer
 
@@ -25,6 +27,7 @@ class Recorder:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self.diagnosis = LiveDiagnosis(writer)
         self._queue: queue.SimpleQueue[Window | None] = queue.SimpleQueue()
         self._waiting_bytes = 0
         self._lock = threading.Lock()
@@ -46,6 +49,9 @@ class Recorder:
     def dropped(self) -> Counter[str]:
         return self._writer.dropped
 
+    def note_absent(self, absent: Mapping[str, str]) -> None:
+        self._writer.note_absent(absent)
+
     def size_bytes(self) -> int:
         return self._writer.size_bytes()
 
@@ -66,6 +72,7 @@ class Recorder:
             try:
                 if self._failure is None:
                     self._writer.write(window)
+                    self.diagnosis.consider(window.end_ns)
             except BaseException as error:
                 self._failure = error
             with self._lock:
@@ -78,6 +85,8 @@ class Recorder:
         self._queue.put(None)
         self._thread.join()
         self._thread = None
+        if self._failure is None:
+            self.diagnosis.conclude()
         self._writer.close()
         if self._failure is not None:
             raise self._failure

@@ -158,6 +158,8 @@ class Agent:
         shape = shapes.choose(self._kernel)
         self._kernel.configure()
         self._kernel.attach_host()
+        if self._writer:
+            self._writer.note_absent(self._absent())
         self._session = Session(shape, self._options.without, costly=self._options.costly)
         self._targets = Targets(self._kernel, self._session, self._scope)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
@@ -172,6 +174,14 @@ class Agent:
             self._command.start()
             self._targets.announce(self._command.pid)
         before.begin(self._targets.find_all())
+
+    def _absent(self) -> dict[str, str]:
+        """Sources nothing is recorded of, and why."""
+        absent = dict.fromkeys(self._options.without, "left out by --without")
+        for source, state in self._kernel.sources.items():
+            if not state.attached:
+                absent[source] = "; ".join(state.refused) or "nothing to attach to"
+        return absent
 
     # --- loop -----------------------------------------------------------------------
 

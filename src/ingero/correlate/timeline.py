@@ -78,11 +78,11 @@ class Job:
 class Timeline:
     """The jobs, and what is known about everybody else."""
 
-    def __init__(self, facts: Facts, agent_pid: int | None = None) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.family = Family(facts.processes)
         self.tables = Tables(facts)
-        self._ledgers = Ledgers(self.tables, self.family, agent_pid)
+        self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
         self._blind = self._blind_slices()
         self.jobs = list(self._jobs())
 

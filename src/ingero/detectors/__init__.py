@@ -117,9 +117,9 @@ def diagnose(timeline: Timeline) -> Diagnosis:
 
 def why_not(detector: Detector, timeline: Timeline) -> str:
     """Why a detector cannot say anything here; empty: it can."""
-    missing = detector.needs & timeline.facts.absent
+    missing = sorted(detector.needs & timeline.facts.absent.keys())
     if missing:
-        return f"not recorded: {', '.join(sorted(missing))}"
+        return f"{missing[0]} is not recorded: {timeline.facts.absent[missing[0]]}"
     return detector.unwatched
 
 

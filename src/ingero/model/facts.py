@@ -17,6 +17,12 @@ from ingero.model.window import BUCKETS, Records
 
 SLICE_NS = 2_000_000_000
 
+
+def slice_start(at_ns: int, origin_ns: int) -> int:
+    """Start of the slice an instant lies in."""
+    return origin_ns + (at_ns - origin_ns) // SLICE_NS * SLICE_NS
+
+
 THREADS = np.dtype(
     [
         ("slice", "<i8"),
@@ -194,6 +200,7 @@ class Facts:
     from_ns: int
     to_ns: int
     cores: int | None = None
+    agent_pid: int | None = None  # ours: never evidence
     slice_ns: int = SLICE_NS
     strings: dict[int, str] = field(default_factory=dict)
     ops: dict[int, OpFact] = field(default_factory=dict)
@@ -211,7 +218,7 @@ class Facts:
     gpus: dict[int, set[int]] = field(default_factory=dict)  # pid: cards it used, as far as known
     system: list[SystemFact] = field(default_factory=list)
     losses: list[LossFact] = field(default_factory=list)
-    absent: frozenset[str] = frozenset()  # sources that were not recorded: sched, calls, wakers ...
+    absent: dict[str, str] = field(default_factory=dict)  # sources not recorded, and why
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
 
     def at_ns(self, number: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 from typing import Any
@@ -30,12 +31,13 @@ class FactReader:
 
     def read(self, from_ns: int, to_ns: int) -> Facts:
         self._from, self._to = from_ns, to_ns
-        name, cores = self._one(
-            "SELECT n.name, (SELECT cores FROM recording WHERE node_id = n.id AND started_ns < ?"
-            " ORDER BY started_ns DESC LIMIT 1) FROM node n WHERE n.id = ?",
+        name, cores, agent_pid, absent = self._one(
+            "SELECT n.name, r.cores, r.agent_pid, r.absent FROM node n LEFT JOIN recording r"
+            " ON r.node_id = n.id AND r.started_ns < ? WHERE n.id = ? ORDER BY r.started_ns DESC LIMIT 1",
             (to_ns, self._node),
         )
-        found = Facts(name, self._origin, from_ns, to_ns, cores)
+        found = Facts(name, self._origin, from_ns, to_ns, cores, agent_pid=agent_pid)
+        found.absent = json.loads(absent) if absent else {}
         found.strings = dict(self._all("SELECT id, text FROM string"))
         found.ops = {
             number: model.OpFact(layer, name, kind)

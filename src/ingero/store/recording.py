@@ -6,19 +6,22 @@ cached numbers included, is undone. What to do about them is the writer's part.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ingero import __version__
 from ingero.clock import Clock, ClockStep
+from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
 from ingero.model.window import Window
 from ingero.store import findings, location, migrations, trouble
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
+from ingero.store.facts import FactReader
 from ingero.store.findings import FindingRow
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
@@ -92,6 +95,21 @@ class Recording:
             ),
         )  # fmt: skip
         self.id = int(cursor.lastrowid or 0)
+
+    def note_absent(self, absent: Mapping[str, str]) -> None:
+        """Which sources are not recorded, and why: nothing may be concluded from their silence."""
+        with self._transaction():
+            self.connection.execute(
+                "UPDATE recording SET absent = ? WHERE id = ?", (json.dumps(absent), self.id)
+            )
+
+    def facts(self, reach_ns: int | None = None) -> Facts:
+        """What has been stored so far, or within the last `reach_ns`."""
+        started, last = self.connection.execute(
+            "SELECT started_ns, last_ns FROM recording WHERE id = ?", (self.id,)
+        ).fetchone()
+        from_ns = started if reach_ns is None else max(started, slice_start(last - reach_ns, started))
+        return FactReader(self.connection, self.node_id, started).read(from_ns, last)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

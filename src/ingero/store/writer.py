@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ingero.clock import Clock
+from ingero.model.facts import Facts
 from ingero.model.operations import Operation
 from ingero.model.window import Window
 from ingero.store import trouble
@@ -92,6 +93,13 @@ class Writer:
     def save_findings(self, found: Iterable[FindingRow]) -> None:
         """Stored with the next window; the same key again replaces the earlier one."""
         self._findings.update((row.key, row) for row in found)
+
+    def note_absent(self, absent: Mapping[str, str]) -> None:
+        """Which sources are not recorded, and why."""
+        self.status = self._attempt(lambda: self._recording.note_absent(absent))
+
+    def facts(self, reach_ns: int | None = None) -> Facts:
+        return self._recording.facts(reach_ns)
 
     def write(self, window: Window) -> str:
         """Store a window, and those that waited before it; returns the status."""

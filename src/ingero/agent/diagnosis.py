@@ -1,0 +1,76 @@
+"""The diagnosis while tracing: every few seconds over the last minutes, at the end over all.
+
+Reads what the writer has just stored, with the same code as `explain`, in the
+writer's thread: the live answer and the later one cannot differ, and draining never
+waits for it. Trouble here is told and does not stop the recording.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import msgspec
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors import diagnose
+from ingero.model.facts import SLICE_NS
+from ingero.model.finding import Finding
+from ingero.store.findings import FindingRow
+from ingero.store.writer import Writer
+
+EVERY_NS = 2 * SLICE_NS
+REACH_NS = 150 * 1_000_000_000  # live findings look back this far; the last one over all
+
+
+class LiveDiagnosis:
+    """Keeps the findings of a recording up to date."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.findings: tuple[Finding, ...] = ()
+        self.trouble = ""
+        self._writer = writer
+        self._due_ns = 0
+
+    def consider(self, now_ns: int) -> None:
+        """Look again when it is time to (monotonic)."""
+        if not self._due_ns:
+            self._due_ns = now_ns + EVERY_NS
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + EVERY_NS
+            self._look(REACH_NS)
+
+    def conclude(self) -> None:
+        """The recording is complete."""
+        self._look(None)
+
+    def _look(self, reach_ns: int | None) -> None:
+        try:
+            found = diagnose(Timeline(self._writer.facts(reach_ns))).findings
+        except (sqlite3.Error, ValueError, ArithmeticError, LookupError, TypeError) as error:
+            self.trouble = f"the diagnosis failed: {type(error).__name__}: {error}"
+            return
+        self.findings = tuple(found)
+        self._writer.save_findings(row_of(each, self._writer.recording_id) for each in found)
+
+
+def row_of(finding: Finding, recording_id: int) -> FindingRow:
+    """A finding as it is stored; a number is used again by later recordings."""
+    return FindingRow(
+        key=f"{recording_id}:{finding.key}",
+        kind=finding.kind,
+        severity=finding.severity.value,
+        title=finding.title,
+        first_ns=finding.first_ns,
+        last_ns=finding.last_ns,
+        json=msgspec.json.encode(finding).decode(),
+        confidence=finding.confidence,
+        pid=finding.victim.pid,
+        tid=finding.victim.tid,
+        op=finding.effect.op,
+        excess_ns=finding.effect.excess_ns,
+        wall_share=finding.effect.wall_share,
+        explained_share=finding.explained_share,
+        source_file=finding.source.file if finding.source else None,
+        source_line=finding.source.line if finding.source else None,
+        source_function=finding.source.function if finding.source else None,
+    )
