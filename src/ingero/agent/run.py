@@ -18,6 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from ingero.agent.before import BeforeAttach
+from ingero.agent.bystanders import Bystanders
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.owners import name_owners
@@ -111,6 +112,7 @@ class Agent:
                 without=options.without,
             )
         )
+        self._bystanders = Bystanders()
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -245,6 +247,8 @@ class Agent:
         window.tcp = name_owners(window.tcp, self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
+        window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
+        window.containers += strangers
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused

@@ -104,6 +104,7 @@ class Process:
     world_size: int | None = None
     end_ns: int | None = None  # monotonic; None while it runs
     exit_code: int | None = None
+    target: bool = True  # False: a bystander, known only as a culprit or waker
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ class Window:
     in_flight: Records = field(default_factory=lambda: empty(layout.THREAD_TOTALS))
     losses: dict[str, int] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
+    bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
     system: SystemSample | None = None
     hits: int = 0  # probe hits in the window, for the agent's own overhead

@@ -172,6 +172,8 @@ class Recording:
         )
         lives = [event for event in map(self._processes.announce, window.processes) if event is not None]
         rows.life(lives)
+        for bystander in window.bystanders:  # its life is none of this trace's business
+            self._processes.announce(bystander)
         foreign = rows.calls(window.calls)
         rows.unsampled(window.unsampled)
         rows.waits(window.waits)

@@ -5,7 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import EPOCH_NS, NUMBERS, block, call, oom, process, records, retransmit, wait, window, xid
+from builders import (
+    EPOCH_NS,
+    NUMBERS,
+    SECOND,
+    block,
+    call,
+    culprit,
+    oom,
+    process,
+    records,
+    retransmit,
+    wait,
+    window,
+    xid,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -388,3 +402,30 @@ def test_a_process_that_became_another_program_is_an_event(ask: Ask) -> None:
     became[0]["h"]["pid"], became[0]["h"]["comm"], became[0]["parent_pid"] = 100, b"train", 7
     rows = ask("SELECT source, op, pid, comm, arg0 FROM events WHERE op = 'exec'", window(execs=became))
     assert rows == [{"source": 3, "op": "exec", "pid": 100, "comm": "train", "arg0": 7}]
+
+
+def test_bystanders_have_a_view_of_their_own_and_no_events(ask: Ask) -> None:
+    noisy = process(200, SECOND, comm="stress", cmdline="stress \x1b[2J--cpu 8", target=False, parent_pid=1)
+    both = window(processes=[process()], bystanders=[noisy], culprits=culprit(pid=200))
+    assert [row["pid"] for row in ask("SELECT pid FROM processes", both)] == [100]
+    assert ask("SELECT * FROM bystanders") == [
+        {
+            "node": "gpu-node-01", "pid": 200, "start_ns": EPOCH_NS + SECOND, "comm": "stress",
+            "cmdline": "stress --cpu 8", "cgroup_id": 0, "parent_pid": 1, "uid": 1000,
+        }
+    ]  # fmt: skip
+    assert ask("SELECT * FROM events WHERE pid = 200") == []
+    named = "SELECT b.cmdline FROM culprits c JOIN bystanders b ON b.node = c.node AND b.pid = c.pid"
+    assert ask(named) == [{"cmdline": "stress --cpu 8"}]
+
+
+def test_a_bystander_that_is_traced_later_is_a_target_and_stays_one(ask: Ask) -> None:
+    stranger = process(200, SECOND, target=False, cmdline="stress")
+    traced = process(200, SECOND, cmdline="python train.py")
+    windows = [
+        window(bystanders=[stranger]),
+        window(SECOND, processes=[traced]),
+        window(2 * SECOND, bystanders=[stranger]),
+    ]
+    assert ask("SELECT pid, cmdline FROM processes", *windows) == [{"pid": 200, "cmdline": "python train.py"}]
+    assert ask("SELECT * FROM bystanders") == []
