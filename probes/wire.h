@@ -129,6 +129,13 @@ enum waker_kind {
 	WAKER_IRQ_OTHER,
 };
 
+/* Whether a wait was for a Python interpreter's lock (wait.gil). */
+enum gil_mark {
+	GIL_UNKNOWN,
+	GIL_NO,
+	GIL_YES,
+};
+
 /* One finished off-CPU interval of a feeding thread, a millisecond or longer. */
 struct wait {
 	struct header h;
@@ -140,7 +147,8 @@ struct wait {
 	__u32 waker_pid;
 	__u32 waker_tid;
 	__u16 op;		/* the traced call it happened in, 0 if none */
-	__u16 throttled;	/* the wait for a core was a CPU quota */
+	__u8 throttled;		/* the wait for a core was a CPU quota */
+	__u8 gil;		/* enum gil_mark; filled by the agent */
 	__u32 dev;		/* the block request whose completion ended it, 0 if none */
 	__u64 sector;
 	__u64 address;		/* futex address, or file descriptor */

@@ -22,6 +22,7 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.owners import name_owners
+from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.targets import Targets
@@ -29,6 +30,7 @@ from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
+from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
@@ -113,6 +115,7 @@ class Agent:
             )
         )
         self._bystanders = Bystanders()
+        self._pythons = Pythons()
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -232,6 +235,7 @@ class Agent:
         if not self._scope.fixed:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
+        self._pythons.forget(gone)
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
@@ -249,9 +253,19 @@ class Agent:
         window.execs = self._targets.take_execs()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
+        self._find_locks(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
+
+    def _find_locks(self, window: Window) -> None:
+        """Tell waits for a Python interpreter's lock from others."""
+        executed = window.execs["h"]["pid"].tolist()
+        self._pythons.look(self._targets.live, executed, window.end_ns)
+        mark_gil(window, self._pythons.locks())
+        window.not_watched = self._pythons.take_news()
+        for each in window.not_watched:
+            self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

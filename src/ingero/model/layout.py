@@ -86,6 +86,12 @@ class WakerKind(IntEnum):
     WAKER_IRQ_OTHER = 5
 
 
+class GilMark(IntEnum):
+    GIL_UNKNOWN = 0
+    GIL_NO = 1
+    GIL_YES = 2
+
+
 class ProcessEvent(IntEnum):
     PROCESS_FORK = 1
     PROCESS_EXEC = 2
@@ -191,7 +197,8 @@ WAIT = _dtype(
         ("waker_pid", "<u4", 72),
         ("waker_tid", "<u4", 76),
         ("op", "<u2", 80),
-        ("throttled", "<u2", 82),
+        ("throttled", "<u1", 82),
+        ("gil", "<u1", 83),
         ("dev", "<u4", 84),
         ("sector", "<u8", 88),
         ("address", "<u8", 96),

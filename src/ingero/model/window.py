@@ -55,6 +55,7 @@ THREAD_TIME = np.dtype(
         ("involuntary_switches", "<u8"),
         ("major_faults", "<u8"),
         ("minor_faults", "<u8"),
+        ("gil_ns", "<i8"),  # of lock_wait: for the Python interpreter's lock; -1: not known
     ]
 )
 
@@ -105,6 +106,15 @@ class Process:
     end_ns: int | None = None  # monotonic; None while it runs
     exit_code: int | None = None
     target: bool = True  # False: a bystander, known only as a culprit or waker
+
+
+@dataclass(frozen=True, slots=True)
+class NotWatched:
+    """Something of a process that cannot be seen, and why."""
+
+    pid: int
+    what: str  # gil
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,7 @@ class Window:
     processes: list[Process] = field(default_factory=list)
     bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
+    not_watched: list[NotWatched] = field(default_factory=list)
     system: SystemSample | None = None
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0

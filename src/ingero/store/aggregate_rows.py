@@ -90,6 +90,7 @@ class AggregateRows:
                 # What a poll waited for is told when it ends: such a row belongs to an earlier window.
                 "start_ns": ints(self.clock.wall_ns(threads["window_ns"].astype(np.int64))),
                 "feeder": ints(threads["feeder"]),
+                "gil_ns": nullable(threads["gil_ns"], threads["gil_ns"] >= 0),
             }
             | {name: lengths(threads[name]) for name in counters}
             | {name: lengths(threads["ns"][:, at]) for at, name in enumerate(BUCKET_COLUMNS)},

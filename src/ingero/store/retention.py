@@ -24,6 +24,7 @@ _SECONDS = (
 )  # fmt: skip
 _MINUTES = (
     ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
+    ("not_watched", "at_ns"),
 )  # fmt: skip
 
 

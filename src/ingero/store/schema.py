@@ -80,7 +80,7 @@ CREATE TABLE event (
 CREATE TABLE wait_detail (
     event_id INTEGER PRIMARY KEY, bucket INTEGER NOT NULL, runqueue_ns INTEGER NOT NULL,
     waker_kind INTEGER NOT NULL, waker_pid INTEGER, waker_tid INTEGER, waker_id INTEGER, call_op_id INTEGER,
-    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER
+    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER, gil INTEGER
 );
 
 CREATE TABLE block_detail (
@@ -134,7 +134,7 @@ CREATE TABLE thread_second (
     tid INTEGER NOT NULL, comm_id INTEGER, start_ns INTEGER NOT NULL, feeder INTEGER NOT NULL,
     throttled_ns INTEGER NOT NULL, voluntary_switches INTEGER NOT NULL,
     involuntary_switches INTEGER NOT NULL, major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
-    @BUCKETS@
+    gil_ns INTEGER, @BUCKETS@
 );
 
 CREATE INDEX thread_second_start ON thread_second (start_ns);
@@ -181,6 +181,11 @@ CREATE TABLE loss (
     node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
     reason_id INTEGER NOT NULL, count INTEGER NOT NULL
 );
+
+CREATE TABLE not_watched (
+    node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL, pid INTEGER NOT NULL, what TEXT NOT NULL,
+    why TEXT NOT NULL, at_ns INTEGER NOT NULL, PRIMARY KEY (node_id, recording_id, pid, what, why)
+) WITHOUT ROWID;
 
 CREATE TABLE finding (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL,

@@ -250,3 +250,10 @@ def test_time_of_a_poll_told_later_stands_in_the_window_it_belongs_to(ask: Ask) 
         (SECOND, "peer_wait", 400),
         (2 * SECOND, "host_cpu", 1000),
     ]
+
+
+def test_time_lost_to_the_gil_is_kept_and_unknown_is_null(ask: Ask) -> None:
+    known, unknown = thread(tid=1, lock_wait=9), thread(tid=2, lock_wait=9)
+    known["gil_ns"] = 7
+    rows = ask("SELECT tid, gil_ns FROM thread_second ORDER BY tid", window(threads=[known, unknown]))
+    assert [tuple(row.values()) for row in rows] == [(1, 7), (2, None)]

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingero.model import layout
-from ingero.model.layout import CallFlag, WakerKind, Why
-from ingero.model.window import UNSAMPLED, Container
+from ingero.model.layout import CallFlag, GilMark, WakerKind, Why
+from ingero.model.window import UNSAMPLED, Container, NotWatched
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -429,3 +429,19 @@ def test_a_bystander_that_is_traced_later_is_a_target_and_stays_one(ask: Ask) ->
     ]
     assert ask("SELECT pid, cmdline FROM processes", *windows) == [{"pid": 200, "cmdline": "python train.py"}]
     assert ask("SELECT * FROM bystanders") == []
+
+
+def test_waits_say_whether_they_were_for_the_gil(ask: Ask) -> None:
+    marks = [int(GilMark.GIL_UNKNOWN), int(GilMark.GIL_NO), int(GilMark.GIL_YES)]
+    rows = ask("SELECT gil FROM wait_detail ORDER BY event_id", window(waits=[wait(gil=g) for g in marks]))
+    assert [row["gil"] for row in rows] == [None, 0, 1]
+
+
+def test_what_is_not_watched_is_kept_once_with_its_reason(ask: Ask) -> None:
+    unseen = NotWatched(100, "gil", "a free-threaded Python\x1b[2J has no interpreter lock")
+    rows = ask(
+        "SELECT pid, what, why FROM not_watched",
+        window(not_watched=[unseen]),
+        window(SECOND, not_watched=[unseen]),
+    )
+    assert rows == [{"pid": 100, "what": "gil", "why": "a free-threaded Python has no interpreter lock"}]
