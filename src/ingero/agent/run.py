@@ -25,6 +25,7 @@ from ingero.agent.owners import name_owners
 from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
+from ingero.agent.servers import Servers
 from ingero.agent.targets import Targets
 from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes
@@ -116,6 +117,7 @@ class Agent:
         )
         self._bystanders = Bystanders()
         self._pythons = Pythons()
+        self._servers = Servers()
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -249,6 +251,7 @@ class Agent:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
         number_cards(window.calls, self._targets.cards())
         window.tcp = name_owners(window.tcp, self._targets)
+        self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)

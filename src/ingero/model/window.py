@@ -105,6 +105,7 @@ class Process:
     world_size: int | None = None
     end_ns: int | None = None  # monotonic; None while it runs
     exit_code: int | None = None
+    listens: bool | None = None  # holds a listening socket: a server; None: not known
     target: bool = True  # False: a bystander, known only as a culprit or waker
 
 

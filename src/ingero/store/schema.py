@@ -59,7 +59,8 @@ CREATE TABLE process (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, pid INTEGER NOT NULL, boot_id TEXT,
     start_tick INTEGER, start_ns INTEGER, first_seen_ns INTEGER, end_ns INTEGER, exit_code INTEGER,
     parent_pid INTEGER, comm TEXT, cmdline TEXT, cgroup_id INTEGER, uid INTEGER, rank INTEGER,
-    local_rank INTEGER, world_size INTEGER, target INTEGER NOT NULL DEFAULT 1
+    local_rank INTEGER, world_size INTEGER, target INTEGER NOT NULL DEFAULT 1,
+    listens INTEGER
 );
 
 CREATE UNIQUE INDEX process_identity ON process (node_id, pid, boot_id, start_tick);

@@ -445,3 +445,9 @@ def test_what_is_not_watched_is_kept_once_with_its_reason(ask: Ask) -> None:
         window(SECOND, not_watched=[unseen]),
     )
     assert rows == [{"pid": 100, "what": "gil", "why": "a free-threaded Python has no interpreter lock"}]
+
+
+def test_whether_a_process_serves_others_is_kept_and_unknown_is_null(ask: Ask) -> None:
+    seen = [process(1), process(2, listens=False), process(3, listens=True)]
+    rows = ask("SELECT listens FROM process ORDER BY pid", window(processes=seen))
+    assert [row["listens"] for row in rows] == [None, 0, 1]

@@ -297,6 +297,17 @@ def loopback_accept(address: str) -> Said:
     return known
 
 
+KEPT: list[socket.socket] = []
+
+
+@act
+def listen(path: str) -> None:
+    """From here on this process is a server."""
+    KEPT.append(socket.socket(socket.AF_UNIX))
+    KEPT[-1].bind(path)
+    KEPT[-1].listen()
+
+
 @act
 def loopback_timeout() -> Said:
     """A socket with a timeout polls: one descriptor, which tells."""
