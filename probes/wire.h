@@ -212,13 +212,14 @@ struct block {
 struct tcp {
 	struct header h;	/* pid 0: softirq; the owner comes from the inode */
 	__u64 inode;
-	__u32 family;		/* 2 or 10 */
+	__u16 family;		/* 2 or 10 */
+	__u16 state;
 	__u16 sport;
 	__u16 dport;
 	__u8 saddr[16];
 	__u8 daddr[16];
-	__u32 state;
 	__u32 uid;
+	__u32 peer_pid;		/* the target at the other end, 0 unknown; filled by the agent */
 };
 
 struct oom {

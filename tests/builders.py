@@ -176,13 +176,19 @@ def block(
 
 
 def retransmit(
-    *, at_ns: int = 0, pid: int = 0, dport: int = 443, address: tuple[int, ...] = (10, 0, 0, 1)
+    *,
+    at_ns: int = 0,
+    pid: int = 0,
+    dport: int = 443,
+    address: tuple[int, ...] = (10, 0, 0, 1),
+    peer_pid: int = 0,
 ) -> NDArray[np.void]:
     record = np.zeros(1, layout.TCP)
     row = record[0]
     _header(row, at_ns, pid, None, "swapper/0", 0)
     row["family"], row["sport"], row["dport"] = 2 if len(address) == 4 else 10, 40000, dport
     row["daddr"][: len(address)] = address
+    row["peer_pid"] = peer_pid
     return record
 
 

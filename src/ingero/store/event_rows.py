@@ -236,6 +236,7 @@ class EventRows:
                 "state": ints(tcp["state"]),
                 "inode": nullable(tcp["inode"], tcp["inode"] > 0),
                 "uid": ints(tcp["uid"]),
+                "peer_pid": nullable(tcp["peer_pid"], tcp["peer_pid"] > 0),
             },
         )
 

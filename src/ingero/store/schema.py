@@ -91,7 +91,7 @@ CREATE TABLE block_detail (
 
 CREATE TABLE tcp_detail (
     event_id INTEGER PRIMARY KEY, local_address TEXT, local_port INTEGER, remote_address TEXT,
-    remote_port INTEGER, state INTEGER, inode INTEGER, uid INTEGER
+    remote_port INTEGER, state INTEGER, inode INTEGER, uid INTEGER, peer_pid INTEGER
 );
 
 CREATE TABLE xid_detail (

@@ -451,3 +451,9 @@ def test_whether_a_process_serves_others_is_kept_and_unknown_is_null(ask: Ask) -
     seen = [process(1), process(2, listens=False), process(3, listens=True)]
     rows = ask("SELECT listens FROM process ORDER BY pid", window(processes=seen))
     assert [row["listens"] for row in rows] == [None, 0, 1]
+
+
+def test_a_retransmit_names_the_target_at_the_other_end(ask: Ask) -> None:
+    sent = window(tcp=[retransmit(pid=100), retransmit(pid=200, peer_pid=100)])
+    rows = ask("SELECT peer_pid FROM tcp_detail ORDER BY event_id", sent)
+    assert [row["peer_pid"] for row in rows] == [None, 100]

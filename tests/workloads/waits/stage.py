@@ -436,6 +436,18 @@ def send_into_the_dark(namespace: str, address: str, port: str, signal_file: str
         return {"inode": os.fstat(one.fileno()).st_ino, "port": one.getsockname()[1]}
 
 
+@act
+def accept_and_wait(address: str, port: str, signal_file: str) -> None:
+    """Says when it listens, takes one connection, and waits on it for what may not come."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, int(port)), family=family) as server:
+        Path(signal_file).touch()
+        one, _ = server.accept()
+        with one, contextlib.suppress(TimeoutError):
+            one.settimeout(1.5)
+            one.recv(1)
+
+
 # --- disk ----------------------------------------------------------------------------------
 
 
