@@ -296,9 +296,10 @@ struct who_value {		/* of culprits and wakers */
 	char comm[16];
 };
 
-struct io_key {
+struct io_key {			/* of those who are no targets */
 	__u32 pid;
 	__u32 write;
+	__u32 dev;
 };
 
 struct io_value {

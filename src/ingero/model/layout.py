@@ -367,10 +367,11 @@ WHO_VALUE = _dtype(
 )
 
 IO_KEY = _dtype(
-    8,
+    12,
     [
         ("pid", "<u4", 0),
         ("write", "<u4", 4),
+        ("dev", "<u4", 8),
     ],
 )
 

@@ -89,6 +89,21 @@ WAKER = np.dtype(
 )
 
 
+# Block requests of one process that is no target, on one disk, within the window.
+IO = np.dtype(
+    [
+        ("pid", "<u4"),
+        ("write", "<u4"),  # as in layout.BLOCK
+        ("dev", "<u4"),
+        ("comm", "S16"),
+        ("count", "<u8"),
+        ("bytes", "<u8"),
+        ("ns", "<u8"),
+        ("max_ns", "<i8"),  # -1: not known, longer ones came before
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process as users know it. (node, pid, start_ns) is its identity: PIDs are reused."""
@@ -168,6 +183,7 @@ class Window:
     threads: Records = field(default_factory=lambda: empty(THREAD_TIME))
     culprits: Records = field(default_factory=lambda: empty(CULPRIT))
     wakers: Records = field(default_factory=lambda: empty(WAKER))
+    io: Records = field(default_factory=lambda: empty(IO))
     in_flight: Records = field(default_factory=lambda: empty(layout.THREAD_TOTALS))
     losses: dict[str, int] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)

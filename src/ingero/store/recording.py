@@ -202,6 +202,7 @@ class Recording:
         rows.culprits(window.culprits)
         rows.wakers(window.wakers)
         rows.io(window.blocks)
+        rows.others_io(window.io)
         rows.in_flight(window.in_flight)
         if window.system is not None:
             rows.system(window.system)

@@ -159,7 +159,7 @@ CREATE INDEX waker_start ON waker (start_ns);
 CREATE TABLE io_second (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, process_id INTEGER,
     pid INTEGER, comm_id INTEGER, op_id INTEGER NOT NULL, dev INTEGER NOT NULL, count INTEGER NOT NULL,
-    bytes INTEGER NOT NULL, ns INTEGER NOT NULL, max_ns INTEGER NOT NULL
+    bytes INTEGER NOT NULL, ns INTEGER NOT NULL, max_ns INTEGER
 );
 
 CREATE INDEX io_second_start ON io_second (start_ns);
