@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
  *
  * Block requests, joined from issue to completion. Those of targets get a record
- * each; everybody else's are summed per process. The completion also marks this
+ * each; everybody else's are summed per process and disk. The completion also marks this
  * core's interrupt, so that the wake-up it causes knows its request.
  */
 #include "maps.bpf.h"
@@ -113,7 +113,7 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 
 static __always_inline void sum_up(const struct flight *f, __u64 ns)
 {
-	struct io_key key = {.pid = f->pid, .write = f->kind};
+	struct io_key key = {.pid = f->pid, .write = f->kind, .dev = f->dev};
 	struct io_value *v = bpf_map_lookup_elem(&io_stats, &key);
 	struct io_value fresh = {.count = 1, .bytes = f->bytes, .ns = ns, .max_ns = ns};
 
@@ -127,6 +127,7 @@ static __always_inline void sum_up(const struct flight *f, __u64 ns)
 	__sync_fetch_and_add(&v->ns, ns);
 	if (ns > v->max_ns)
 		v->max_ns = ns;
+	__builtin_memcpy(v->comm, f->comm, sizeof(v->comm));	/* the number may have a new owner */
 }
 
 static __always_inline void record(const struct flight *f, __u64 ns, int error)

@@ -14,6 +14,7 @@ struct wire {
 	enum why why;
 	enum call_flag call_flag;
 	enum waker_kind waker_kind;
+	enum gil_mark gil_mark;
 	enum process_event process_event;
 	enum op_flag op_flag;
 	enum wait_class wait_class;

@@ -129,6 +129,13 @@ enum waker_kind {
 	WAKER_IRQ_OTHER,
 };
 
+/* Whether a wait was for a Python interpreter's lock (wait.gil). */
+enum gil_mark {
+	GIL_UNKNOWN,
+	GIL_NO,
+	GIL_YES,
+};
+
 /* One finished off-CPU interval of a feeding thread, a millisecond or longer. */
 struct wait {
 	struct header h;
@@ -140,7 +147,8 @@ struct wait {
 	__u32 waker_pid;
 	__u32 waker_tid;
 	__u16 op;		/* the traced call it happened in, 0 if none */
-	__u16 throttled;	/* the wait for a core was a CPU quota */
+	__u8 throttled;		/* the wait for a core was a CPU quota */
+	__u8 gil;		/* enum gil_mark; filled by the agent */
 	__u32 dev;		/* the block request whose completion ended it, 0 if none */
 	__u64 sector;
 	__u64 address;		/* futex address, or file descriptor */
@@ -206,13 +214,14 @@ struct block {
 struct tcp {
 	struct header h;	/* pid 0: softirq; the owner comes from the inode */
 	__u64 inode;
-	__u32 family;		/* 2 or 10 */
+	__u16 family;		/* 2 or 10 */
+	__u16 state;
 	__u16 sport;
 	__u16 dport;
 	__u8 saddr[16];
 	__u8 daddr[16];
-	__u32 state;
 	__u32 uid;
+	__u32 peer_pid;		/* the target at the other end, 0 unknown; filled by the agent */
 };
 
 struct oom {
@@ -289,9 +298,10 @@ struct who_value {		/* of culprits and wakers */
 	char comm[16];
 };
 
-struct io_key {
+struct io_key {			/* of those who are no targets */
 	__u32 pid;
 	__u32 write;
+	__u32 dev;
 };
 
 struct io_value {

@@ -131,6 +131,8 @@ def wait(
     waker_pid: int = 0,
     waker: str = "",
     op: str | None = None,
+    address: int = 0,
+    gil: int = 0,
 ) -> NDArray[np.void]:
     """One finished off-CPU interval."""
     record = np.zeros(1, layout.WAIT)
@@ -144,6 +146,7 @@ def wait(
         waker_pid,
     )
     row["waker"], row["op"] = waker.encode(), NUMBERS[op] if op else 0
+    row["address"], row["gil"] = address, gil
     return record
 
 
@@ -173,13 +176,19 @@ def block(
 
 
 def retransmit(
-    *, at_ns: int = 0, pid: int = 0, dport: int = 443, address: tuple[int, ...] = (10, 0, 0, 1)
+    *,
+    at_ns: int = 0,
+    pid: int = 0,
+    dport: int = 443,
+    address: tuple[int, ...] = (10, 0, 0, 1),
+    peer_pid: int = 0,
 ) -> NDArray[np.void]:
     record = np.zeros(1, layout.TCP)
     row = record[0]
     _header(row, at_ns, pid, None, "swapper/0", 0)
     row["family"], row["sport"], row["dport"] = 2 if len(address) == 4 else 10, 40000, dport
     row["daddr"][: len(address)] = address
+    row["peer_pid"] = peer_pid
     return record
 
 
@@ -224,7 +233,7 @@ def thread(pid: int = 100, tid: int | None = None, comm: str = "python", **ns: i
     record = np.zeros(1, THREAD_TIME)
     row = record[0]
     row["pid"], row["tid"], row["comm"], row["feeder"] = pid, pid if tid is None else tid, comm.encode(), True
-    row["ns"] = split(**ns)
+    row["ns"], row["gil_ns"] = split(**ns), -1
     return record
 
 

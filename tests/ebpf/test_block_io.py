@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingero.capture.maps import MapReader
-from ingero.model import layout
 from ingero.model.layout import Bucket
 from tests.ebpf.accounts import MS, Stage, adds_up, stage
-from tests.ebpf.tracing import Tracer
+from tests.ebpf.real_runs import Place
+from tests.ebpf.tracing import Tracer, workload
 
 BLKIO_GROUPS = Path("/sys/fs/cgroup/blkio")
 BLOCKS = 12  # of 64 KiB
@@ -123,12 +122,45 @@ def test_what_others_read_is_summed_up_and_not_recorded(acting: Stage, tracer: T
     assert stranger.wait() == 0
     tracer.tick()
     assert not len(tracer.gather("blocks", stranger.pid))
-    sums = MapReader(tracer.agent._kernel.maps["io_stats"], layout.IO_KEY, layout.IO_VALUE)
-    keys, values = sums.read()
-    [theirs] = values.reshape(-1)[(keys["pid"] == stranger.pid) & (keys["write"] == 0)]
-    assert theirs["count"] >= BLOCKS
-    assert theirs["bytes"] >= BLOCKS << 16
-    assert theirs["ns"] >= theirs["max_ns"] > 0
+    theirs = tracer.gather("io", stranger.pid)
+    theirs = theirs[theirs["write"] == 0]
+    dev = file.stat().st_dev
+    assert set(theirs["dev"].tolist()) == {os.major(dev) << 20 | os.minor(dev)}
+    assert set(theirs["comm"].tolist()) <= {b"python", b"python3", Path(sys.executable).name.encode()[:15]}
+    assert theirs["count"].sum() >= BLOCKS
+    assert theirs["bytes"].sum() >= BLOCKS << 16
+    assert theirs["ns"].sum() >= theirs["max_ns"].max() > 0
+
+
+def test_neither_targets_nor_the_agent_are_among_the_others(
+    acting: Stage, tracer: Tracer, file: Path
+) -> None:
+    first = len(tracer.windows)
+    acting.play("read_direct", file, BLOCKS)
+    subprocess.run(["sync", str(file)], check=True)
+    with file.with_name("own").open("wb") as own:
+        own.write(b"x" * 65536)
+        os.fsync(own.fileno())  # in the agent's process
+    tracer.tick()
+    others = {int(row["pid"]) for window in tracer.windows[first:] for row in window.io}
+    assert not others & {acting.pid, os.getpid()}
+
+
+def test_a_recording_says_who_else_used_the_disk(place: Place, steady: str, file: Path) -> None:
+    with workload(steady) as job:
+        job.start()
+        with place.tracing("--pid", str(job.pid)) as run:
+            stranger = subprocess.Popen([sys.executable, "-c", READER, str(file), str(BLOCKS)])
+            assert stranger.wait() == 0
+            run.stop()
+    told = place.sql(
+        "SELECT SUM(i.count), SUM(i.bytes) FROM io_second i JOIN op o ON o.id = i.op_id"
+        f" WHERE i.pid = {stranger.pid} AND o.name = 'read'"
+    )
+    [(count, size)] = told
+    assert count >= BLOCKS
+    assert size >= BLOCKS << 16
+    assert place.sql(f"SELECT COUNT(*) FROM events WHERE pid = {stranger.pid}") == [(0,)]
 
 
 @pytest.fixture(scope="module")

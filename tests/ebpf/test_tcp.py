@@ -6,6 +6,7 @@ import ctypes
 import ipaddress
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -99,6 +100,65 @@ def test_a_retransmit_tells_addresses_ports_socket_and_owner(
     assert 1 in mine["state"]  # established; a SYN may have been lost too, before its neighbour was known
     times = mine["h"]["start_ns"].tolist()
     assert times == sorted(times)
+
+
+SENDER = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as one:
+    print("connected", flush=True)
+    sys.stdin.readline()
+    one.sendall(b"x" * 1000)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def sender(namespace: str, address: str) -> Iterator[subprocess.Popen[str]]:
+    """Not traced, and still connected when the test is over."""
+    words = ["ip", "netns", "exec", namespace, sys.executable, "-c", SENDER, address, str(PORT)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "connected\n"
+        yield running
+        running.kill()
+
+
+@pytest.mark.parametrize("there", ["10.9.9.2", "fd09::2"], ids=["v4", "v6"])
+def test_a_traced_receiver_is_named_though_the_sender_is_a_stranger(
+    tracer: Tracer, wire: tuple[str, str], tmp_path: Path, there: str
+) -> None:
+    gate = tmp_path / "gate"
+    net = f"--net=/run/netns/{wire[1]}"
+    with stage(tracer, before=("nsenter", net)) as receiving:
+        waiting = threading.Thread(target=lambda: receiving.play("accept_and_wait", there, PORT, gate))
+        waiting.start()
+        wait_for(gate.exists)
+        with sender(wire[0], there) as stranger, dropping(wire[1]):
+            assert stranger.stdin is not None
+            stranger.stdin.write("go\n")
+            stranger.stdin.flush()
+            waiting.join()
+            rows = tracer.gather("tcp")
+            mine = rows[(rows["peer_pid"] == receiving.pid) & (rows["dport"] == PORT)]
+            met = [each.pid for window in tracer.windows for each in window.bystanders]
+        assert len(mine) >= 1
+        assert set(mine["h"]["pid"].tolist()) == {stranger.pid}
+        assert stranger.pid in met
+
+
+def test_a_connection_between_strangers_is_none_of_our_business(
+    tracer: Tracer, wire: tuple[str, str]
+) -> None:
+    with inside(wire[1]):
+        server = socket.create_server(("10.9.9.2", PORT))
+    first = len(tracer.windows)
+    with server, sender(wire[0], "10.9.9.2") as stranger, dropping(wire[1]):
+        assert stranger.stdin is not None
+        stranger.stdin.write("go\n")
+        stranger.stdin.flush()
+        time.sleep(0.8)
+        tracer.tick()
+    assert not [row for window in tracer.windows[first:] for row in window.tcp if row["dport"] == PORT]
 
 
 def test_nothing_is_told_where_nothing_is_lost(acting: Stage, tracer: Tracer) -> None:

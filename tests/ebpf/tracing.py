@@ -85,11 +85,12 @@ class Workload:
 
 
 @contextmanager
-def workload(*command: str, **more: Any) -> Iterator[Workload]:
+def workload(*command: str, before: tuple[str, ...] = (), **more: Any) -> Iterator[Workload]:
     """Start a program and wait until it is ready; whatever happens it is gone afterwards."""
     words = (
         [sys.executable, str(WORKLOADS / command[0]), *command[1:]] if command[0].endswith(".py") else command
     )
+    words = [*before, *words]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more)
     try:
         assert process.stdout is not None

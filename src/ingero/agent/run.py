@@ -18,16 +18,20 @@ from dataclasses import replace
 import numpy as np
 
 from ingero.agent.before import BeforeAttach
+from ingero.agent.bystanders import Bystanders
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.owners import name_owners
+from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
+from ingero.agent.servers import Servers
 from ingero.agent.targets import Targets
 from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
+from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
@@ -111,6 +115,9 @@ class Agent:
                 without=options.without,
             )
         )
+        self._bystanders = Bystanders()
+        self._pythons = Pythons()
+        self._servers = Servers()
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -240,6 +247,7 @@ class Agent:
         if not self._scope.fixed:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
+        self._pythons.forget(gone)
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
@@ -253,11 +261,24 @@ class Agent:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
         number_cards(window.calls, self._targets.cards())
         window.tcp = name_owners(window.tcp, self._targets)
+        self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
+        window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
+        window.containers += strangers
+        self._find_locks(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
+
+    def _find_locks(self, window: Window) -> None:
+        """Tell waits for a Python interpreter's lock from others."""
+        executed = window.execs["h"]["pid"].tolist()
+        self._pythons.look(self._targets.live, executed, window.end_ns)
+        mark_gil(window, self._pythons.locks())
+        window.not_watched = self._pythons.take_news()
+        for each in window.not_watched:
+            self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

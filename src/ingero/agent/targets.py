@@ -119,14 +119,15 @@ class Targets:
             target = Target(process, dict(files or {}), devices)
             self.live[pid] = target
         else:
-            target.process = replace(process, start_ns=target.process.start_ns)
+            known = target.process
+            target.process = replace(process, start_ns=known.start_ns, listens=known.listens)
         self._write_proc(target)
         if not processes.still_runs(target.process):  # died meanwhile: its number is free for others
             self._kernel.forget_proc(pid)
-        self._note(target.process, container)
+        self.note(target.process, container)
         return target
 
-    def _note(self, process: Process, container: Container | None = None) -> None:
+    def note(self, process: Process, container: Container | None = None) -> None:
         # A number may end and begin again within one window.
         self._new_processes[process.pid, process.start_ns // processes.TICK_NS] = process
         if container and container.cgroup_id not in self._known_containers:
@@ -260,7 +261,7 @@ class Targets:
                 parent_pid=int(record["parent_pid"]),
             )
             self.live[pid] = Target(process, files)
-            self._note(process)
+            self.note(process)
 
     def _end(self, pid: int, record: np.void) -> None:
         target = self.live.get(pid)
@@ -273,7 +274,7 @@ class Targets:
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
         )
-        self._note(ended)
+        self.note(ended)
 
     def sweep(self) -> None:
         """News of processes were lost: drop those that are gone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ingero.attach.kernel import KernelSide
 from ingero.capture import people
+from ingero.capture.io import IoBook
 from ingero.capture.losses import LossBook
 from ingero.capture.operations import OperationBook
 from ingero.capture.ring import RingReader
@@ -17,7 +19,7 @@ from ingero.capture.uncounted import with_uncounted
 from ingero.discover.host import SystemSampler
 from ingero.model import layout
 from ingero.model.layout import HeaderFlag, RecordType
-from ingero.model.window import Records, Window
+from ingero.model.window import IO, Records, Window, empty
 
 LONG_NS = 1_000_000_000
 UNKNOWN_RECORD = "record_unknown"
@@ -34,6 +36,8 @@ class WindowReader:
         self._threads = ThreadBook()
         self._culprits = people.culprits(kernel.maps["culprits"])
         self._wakers = people.wakers(kernel.maps["wakers"])
+        # Without the block probes there is no such map.
+        self._io = IoBook(kernel.maps["io_stats"], os.getpid()) if "io_stats" in kernel.maps else None
         self._losses = LossBook(kernel.maps["losses"], kernel.cpus)
         self._system = SystemSampler()
         self._start_ns = time.monotonic_ns()
@@ -63,6 +67,7 @@ class WindowReader:
             threads=self._threads.update(_in_order(totals, dead), start_ns),
             culprits=self._culprits.read(),
             wakers=self._wakers.read(),
+            io=self._io.read() if self._io else empty(IO),
             in_flight=_long_ones(totals, self._before(totals)),
             losses=self._take_losses(),
             system=self._system.sample(),

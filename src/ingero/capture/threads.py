@@ -161,6 +161,7 @@ class ThreadBook:
             by_name["involuntary_switches"],
             by_name["major_faults"],
             by_name["minor_faults"],
+            -1,  # gil_ns: the agent knows where the lock is
         )
 
     def finish(self) -> Records:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ingero.discover import gpus, host, interpreters, processes
+from ingero.discover.gil import GilFinder
 from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import cached_paths
 from ingero.model.checks import Check
@@ -201,10 +202,14 @@ def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
     found = interpreters.find_interpreters(sorted(set(users)) or processes.list_pids())
     if not found:
         yield Check("Python", "ok", "no interpreter runs now")
+    locks = GilFinder()
     for each in found[:20]:
+        gil = locks.gil_of(each.pid)
         version = each.version or "of unknown version"
         threading = ", free-threaded" if each.free_threaded else ""
-        yield Check("Python", "ok", f"process {each.pid}: {version}, {each.linkage}{threading}, {each.path}")
+        unseen = f"; waits for its lock are not told apart: {gil.why}" if gil and gil.why else ""
+        value = f"process {each.pid}: {version}, {each.linkage}{threading}, {each.path}{unseen}"
+        yield Check("Python", "ok", value)
     if len(found) > 20:
         yield Check("Python", "ok", f"and {len(found) - 20} more")
 

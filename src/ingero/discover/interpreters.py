@@ -45,19 +45,22 @@ def find_interpreters(pids: Iterable[int]) -> list[Interpreter]:
 def interpreter_of(pid: int) -> Interpreter | None:
     """The interpreter in a process, or None when there is none, or no such process."""
     mappings = read_maps(pid)
-    if not mappings:
-        return None
-    shared = next((each for each in mappings if _LIBPYTHON.match(_base(each.path))), None)
-    holder = shared or _executable(pid, mappings)
+    shared, holder = holder_of(pid, mappings)
     opened = path_for_kernel(pid, holder) if holder else None
-    if holder is None or (opened is None and shared is None):
+    if holder is None or (opened is None and not shared):
         return None
     has_runtime, version = _look_inside(opened[0]) if opened else (True, None)
     if not has_runtime and not shared:
         return None
-    named, free_threaded = _named_version(holder.path, mappings)
+    named, free_threaded = named_version(holder.path, mappings)
     linkage: Literal["static", "shared"] = "shared" if shared else "static"
     return Interpreter(pid, version or named, linkage, printable(os.fsencode(holder.path)), free_threaded)
+
+
+def holder_of(pid: int, mappings: list[Mapping]) -> tuple[bool, Mapping | None]:
+    """Whether a process maps a libpython, and the file that holds its interpreter if it has one."""
+    shared = next((each for each in mappings if _LIBPYTHON.match(_base(each.path))), None)
+    return shared is not None, shared or _executable(pid, mappings)
 
 
 def _executable(pid: int, mappings: list[Mapping]) -> Mapping | None:
@@ -79,7 +82,7 @@ def _look_inside(path: str) -> tuple[bool, str | None]:
     return False, None
 
 
-def _named_version(path: str, mappings: list[Mapping]) -> tuple[str | None, bool | None]:
+def named_version(path: str, mappings: list[Mapping]) -> tuple[str | None, bool | None]:
     name = _base(path)
     match = _LIBPYTHON.match(name) or _EXECUTABLE.match(name)
     match = match or next(filter(None, (_MODULES.search(each.path) for each in mappings)), None)

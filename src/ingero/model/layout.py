@@ -86,6 +86,12 @@ class WakerKind(IntEnum):
     WAKER_IRQ_OTHER = 5
 
 
+class GilMark(IntEnum):
+    GIL_UNKNOWN = 0
+    GIL_NO = 1
+    GIL_YES = 2
+
+
 class ProcessEvent(IntEnum):
     PROCESS_FORK = 1
     PROCESS_EXEC = 2
@@ -193,7 +199,8 @@ WAIT = _dtype(
         ("waker_pid", "<u4", 72),
         ("waker_tid", "<u4", 76),
         ("op", "<u2", 80),
-        ("throttled", "<u2", 82),
+        ("throttled", "<u1", 82),
+        ("gil", "<u1", 83),
         ("dev", "<u4", 84),
         ("sector", "<u8", 88),
         ("address", "<u8", 96),
@@ -263,13 +270,14 @@ TCP = _dtype(
     [
         ("h", HEADER, 0),
         ("inode", "<u8", 48),
-        ("family", "<u4", 56),
+        ("family", "<u2", 56),
+        ("state", "<u2", 58),
         ("sport", "<u2", 60),
         ("dport", "<u2", 62),
         ("saddr", ("<u1", (16,)), 64),
         ("daddr", ("<u1", (16,)), 80),
-        ("state", "<u4", 96),
-        ("uid", "<u4", 100),
+        ("uid", "<u4", 96),
+        ("peer_pid", "<u4", 100),
     ],
 )
 
@@ -363,10 +371,11 @@ WHO_VALUE = _dtype(
 )
 
 IO_KEY = _dtype(
-    8,
+    12,
     [
         ("pid", "<u4", 0),
         ("write", "<u4", 4),
+        ("dev", "<u4", 8),
     ],
 )
 

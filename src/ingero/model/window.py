@@ -57,6 +57,7 @@ THREAD_TIME = np.dtype(
         ("involuntary_switches", "<u8"),
         ("major_faults", "<u8"),
         ("minor_faults", "<u8"),
+        ("gil_ns", "<i8"),  # of lock_wait: for the Python interpreter's lock; -1: not known
     ]
 )
 
@@ -90,6 +91,21 @@ WAKER = np.dtype(
 )
 
 
+# Block requests of one process that is no target, on one disk, within the window.
+IO = np.dtype(
+    [
+        ("pid", "<u4"),
+        ("write", "<u4"),  # as in layout.BLOCK
+        ("dev", "<u4"),
+        ("comm", "S16"),
+        ("count", "<u8"),
+        ("bytes", "<u8"),
+        ("ns", "<u8"),
+        ("max_ns", "<i8"),  # -1: not known, longer ones came before
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process as users know it. (node, pid, start_ns) is its identity: PIDs are reused."""
@@ -106,6 +122,17 @@ class Process:
     world_size: int | None = None
     end_ns: int | None = None  # monotonic; None while it runs
     exit_code: int | None = None
+    listens: bool | None = None  # holds a listening socket: a server; None: not known
+    target: bool = True  # False: a bystander, known only as a culprit or waker
+
+
+@dataclass(frozen=True, slots=True)
+class NotWatched:
+    """Something of a process that cannot be seen, and why."""
+
+    pid: int
+    what: str  # gil
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +185,13 @@ class Window:
     threads: Records = field(default_factory=lambda: empty(THREAD_TIME))
     culprits: Records = field(default_factory=lambda: empty(CULPRIT))
     wakers: Records = field(default_factory=lambda: empty(WAKER))
+    io: Records = field(default_factory=lambda: empty(IO))
     in_flight: Records = field(default_factory=lambda: empty(layout.THREAD_TOTALS))
     losses: dict[str, int] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
+    bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
+    not_watched: list[NotWatched] = field(default_factory=list)
     system: SystemSample | None = None
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0

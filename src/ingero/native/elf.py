@@ -281,12 +281,17 @@ class ElfFile:
         """Defined variables of .dynsym and .symtab that have bytes in the file."""
         return self._symbols(_STT_OBJECT)
 
-    def _symbols(self, kind: int) -> Symbols:
+    @cached_property
+    def variables(self) -> Symbols:
+        """The same and those that begin as zeroes and have no bytes in the file (their offset is 0)."""
+        return self._symbols(_STT_OBJECT, in_file=False)
+
+    def _symbols(self, kind: int, in_file: bool = True) -> Symbols:
         headers = self._section_headers
         wanted = np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))
-        return _merged([self._symbols_of(int(index), kind) for index in np.flatnonzero(wanted)[:4]])
+        return _merged([self._symbols_of(int(index), kind, in_file) for index in np.flatnonzero(wanted)[:4]])
 
-    def _symbols_of(self, index: int, kind: int) -> Symbols:
+    def _symbols_of(self, index: int, kind: int, in_file: bool) -> Symbols:
         header = self._section_headers[index]
         if header["entsize"] != _SYMBOL.itemsize:
             raise self._wrong("a symbol table with entries of the wrong size")
@@ -297,7 +302,7 @@ class ElfFile:
         keep = (symbols["info"] & 15 == kind) & (symbols["shndx"] != 0) & (symbols["name"] != 0)
         keep &= symbols["name"] < len(strings)
         offsets, inside = self._file_offsets(symbols["value"], executable=kind == _STT_FUNC)
-        keep &= inside
+        keep &= inside | (not in_file)
         kept = symbols[keep]
         names = kept["name"].astype(np.int64)
         return Symbols(kept["value"], kept["size"], offsets[keep], names, hidden[keep], strings)

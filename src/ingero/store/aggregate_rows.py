@@ -91,6 +91,7 @@ class AggregateRows:
                 # What a poll waited for is told when it ends: such a row belongs to an earlier window.
                 "start_ns": ints(self.clock.wall_ns(threads["window_ns"].astype(np.int64))),
                 "feeder": ints(threads["feeder"]),
+                "gil_ns": nullable(threads["gil_ns"], threads["gil_ns"] >= 0),
             }
             | {name: lengths(threads[name]) for name in counters}
             | {name: lengths(threads["ns"][:, at]) for at, name in enumerate(BUCKET_COLUMNS)}
@@ -169,6 +170,27 @@ class AggregateRows:
                 "dev": ints(groups[:, 3]),
             }
             | {name: ints(sums[:, at]) for at, name in enumerate(("count", "bytes", "ns", "max_ns"))},
+        )
+
+    def others_io(self, io: Records) -> None:
+        """Block requests of processes that are not traced."""
+        if not len(io):
+            return
+        process = self._process_ids(io["pid"], create=False)
+        insert(
+            self.connection,
+            "io_second",
+            {
+                "node_id": repeat(self.node_id),
+                "start_ns": repeat(self.start_ns),
+                "process_id": nullable(process, process > 0),
+                "pid": nullable(io["pid"], io["pid"] > 0),
+                "comm_id": ints(self.names.comms(io["comm"])),
+                "op_id": ints(self.names.block_ops(io["write"])),
+                "dev": ints(io["dev"]),
+                "max_ns": nullable(io["max_ns"], io["max_ns"] >= 0),
+            }
+            | {name: lengths(io[name]) for name in ("count", "bytes", "ns")},
         )
 
     def system(self, sample: SystemSample) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.clock import Clock
-from ingero.model.layout import CallFlag, WakerKind
+from ingero.model.layout import CallFlag, GilMark, WakerKind
 from ingero.model.operations import Source
 from ingero.model.window import BUCKET_NAMES, Records
 from ingero.store import collective_rows
@@ -187,6 +187,7 @@ class EventRows:
                 "dev": nullable(waits["dev"], waits["dev"] > 0),
                 "sector": nullable(waits["sector"], waits["dev"] > 0),
                 "address": nullable(waits["address"], waits["address"] > 0),
+                "gil": nullable(waits["gil"] == GilMark.GIL_YES, waits["gil"] != GilMark.GIL_UNKNOWN),
             },
         )
 
@@ -235,6 +236,7 @@ class EventRows:
                 "state": ints(tcp["state"]),
                 "inode": nullable(tcp["inode"], tcp["inode"] > 0),
                 "uid": ints(tcp["uid"]),
+                "peer_pid": nullable(tcp["peer_pid"], tcp["peer_pid"] > 0),
             },
         )
 

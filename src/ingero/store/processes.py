@@ -32,6 +32,7 @@ class Incarnation:
     end_ns: int
     tick: int | None
     first_seen_ns: int
+    target: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,11 @@ class Processes:
         began = life is None
         if life is None:
             life = self._identify(process, tick, lives)
+        if life.target and not process.target and not began:
+            return None  # a target whom somebody met as a bystander: the trace knows it better
         if self._stored.get(life.id) == process:
             return None
+        life.target = process.target
         ended = process.end_ns is not None and life.end_ns == _FOREVER
         self._save(life, process)
         if ended:
@@ -110,11 +114,12 @@ class Processes:
         self._connection.execute(
             "UPDATE process SET start_tick = ?, start_ns = ?, end_ns = ?, exit_code = ?, parent_pid = ?,"
             " comm = ?, cmdline = ?, cgroup_id = ?, uid = ?, rank = ?, local_rank = ?,"
-            " world_size = ? WHERE id = ?",
+            " world_size = ?, target = ?, listens = ? WHERE id = ?",
             (
                 life.tick, life.start_ns, None if life.end_ns == _FOREVER else life.end_ns, process.exit_code,
                 process.parent_pid, clean(process.comm, 64), clean(process.cmdline, 4096), process.cgroup_id,
-                process.uid, process.rank, process.local_rank, process.world_size, life.id,
+                process.uid, process.rank, process.local_rank, process.world_size,
+                life.target, process.listens, life.id,
             ),
         )  # fmt: skip
         self._stored[life.id] = process
@@ -123,7 +128,8 @@ class Processes:
         lives = self._by_pid.get(pid)
         if lives is None:
             rows = self._connection.execute(
-                "SELECT id, COALESCE(start_ns, 0), COALESCE(end_ns, ?), start_tick, first_seen_ns"
+                "SELECT id, COALESCE(start_ns, 0), COALESCE(end_ns, ?), start_tick, first_seen_ns,"
+                " target"
                 " FROM process WHERE node_id = ? AND pid = ? AND boot_id = ?"
                 " ORDER BY COALESCE(start_ns, first_seen_ns)",
                 (_FOREVER, self._node_id, pid, self._boot),

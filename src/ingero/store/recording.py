@@ -17,7 +17,7 @@ from ingero import __version__
 from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
-from ingero.model.window import Window
+from ingero.model.window import NotWatched, Window
 from ingero.store import findings, location, migrations, trouble
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
@@ -27,7 +27,7 @@ from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
 from ingero.store.rollup import roll_up
 from ingero.store.schema import NODE_SHIFT
-from ingero.units import MINUTE
+from ingero.units import MINUTE, clean
 
 BUSY_S = 1.0
 FOREIGN_LOSS = "unknown_operation"
@@ -155,6 +155,7 @@ class Recording:
         findings.save(self.connection, self.node_id, ids, found)
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
         self.save_losses([*losses, *seen, (start_ns, end_ns, FOREIGN_LOSS, foreign)])
+        self._save_not_watched(window.not_watched, end_ns)
         self._save_steps(steps)
         self.connection.execute(
             "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -190,6 +191,8 @@ class Recording:
         )
         lives = [event for event in map(self._processes.announce, window.processes) if event is not None]
         rows.life(lives)
+        for bystander in window.bystanders:  # its life is none of this trace's business
+            self._processes.announce(bystander)
         foreign = rows.calls(window.calls)
         rows.unsampled(window.unsampled)
         rows.waits(window.waits)
@@ -217,6 +220,7 @@ class Recording:
         rows.culprits(window.culprits)
         rows.wakers(window.wakers)
         rows.io(window.blocks)
+        rows.others_io(window.io)
         rows.in_flight(window.in_flight)
         if window.system is not None:
             rows.system(window.system)
@@ -228,6 +232,15 @@ class Recording:
                 (self.node_id, from_ns, to_ns, self._names.string(reason), count)
                 for from_ns, to_ns, reason, count in losses
                 if count
+            ],
+        )
+
+    def _save_not_watched(self, news: Iterable[NotWatched], at_ns: int) -> None:
+        self.connection.executemany(
+            "INSERT OR IGNORE INTO not_watched VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (self.node_id, self.id, each.pid, clean(each.what, 64), clean(each.why), at_ns)
+                for each in news
             ],
         )
 

@@ -24,6 +24,7 @@ _SECONDS = (
 )  # fmt: skip
 _MINUTES = (
     ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
+    ("not_watched", "at_ns"),
 )  # fmt: skip
 
 
@@ -134,7 +135,16 @@ class Retention:
 
     def _delete_minutes(self, before_ns: int) -> int:
         budget = ROWS_PER_CALL // len(_MINUTES) // 4
-        return sum(self._delete_before(table, column, before_ns, budget) for table, column in _MINUTES)
+        aggregates = sum(self._delete_before(table, column, before_ns, budget) for table, column in _MINUTES)
+        return aggregates + self._delete_bystanders(before_ns, budget)
+
+    def _delete_bystanders(self, before_ns: int, budget: int) -> int:
+        """Nobody saw them end, so they go by when they began."""
+        return self.connection.execute(
+            "DELETE FROM process WHERE id IN (SELECT id FROM process"
+            " WHERE NOT target AND first_seen_ns < ? ORDER BY first_seen_ns LIMIT ?)",
+            (before_ns, budget),
+        ).rowcount
 
     def _delete_before(self, table: str, column: str, before_ns: int, budget: int) -> int:
         oldest_ns = self.connection.execute(f"SELECT MIN({column}) FROM {table}").fetchone()[0]

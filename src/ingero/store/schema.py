@@ -61,7 +61,8 @@ CREATE TABLE process (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, pid INTEGER NOT NULL, boot_id TEXT,
     start_tick INTEGER, start_ns INTEGER, first_seen_ns INTEGER, end_ns INTEGER, exit_code INTEGER,
     parent_pid INTEGER, comm TEXT, cmdline TEXT, cgroup_id INTEGER, uid INTEGER, rank INTEGER,
-    local_rank INTEGER, world_size INTEGER, listens INTEGER
+    local_rank INTEGER, world_size INTEGER, target INTEGER NOT NULL DEFAULT 1,
+    listens INTEGER
 );
 
 CREATE UNIQUE INDEX process_identity ON process (node_id, pid, boot_id, start_tick);
@@ -82,7 +83,7 @@ CREATE TABLE event (
 CREATE TABLE wait_detail (
     event_id INTEGER PRIMARY KEY, bucket INTEGER NOT NULL, runqueue_ns INTEGER NOT NULL,
     waker_kind INTEGER NOT NULL, waker_pid INTEGER, waker_tid INTEGER, waker_id INTEGER, call_op_id INTEGER,
-    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER
+    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER, gil INTEGER
 );
 
 CREATE TABLE block_detail (
@@ -161,7 +162,7 @@ CREATE INDEX waker_start ON waker (start_ns);
 CREATE TABLE io_second (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, process_id INTEGER,
     pid INTEGER, comm_id INTEGER, op_id INTEGER NOT NULL, dev INTEGER NOT NULL, count INTEGER NOT NULL,
-    bytes INTEGER NOT NULL, ns INTEGER NOT NULL, max_ns INTEGER NOT NULL
+    bytes INTEGER NOT NULL, ns INTEGER NOT NULL, max_ns INTEGER
 );
 
 CREATE INDEX io_second_start ON io_second (start_ns);
@@ -184,6 +185,11 @@ CREATE TABLE loss (
     node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,
     reason_id INTEGER NOT NULL, count INTEGER NOT NULL
 );
+
+CREATE TABLE not_watched (
+    node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL, pid INTEGER NOT NULL, what TEXT NOT NULL,
+    why TEXT NOT NULL, at_ns INTEGER NOT NULL, PRIMARY KEY (node_id, recording_id, pid, what, why)
+) WITHOUT ROWID;
 
 CREATE TABLE finding (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, key TEXT NOT NULL, kind TEXT NOT NULL,

@@ -135,7 +135,14 @@ VIEWS = {
             p.cmdline AS cmdline, p.cgroup_id AS cgroup_id, p.rank AS rank, p.local_rank AS local_rank,
             p.world_size AS world_size, p.uid AS uid
         FROM process p
-        LEFT JOIN node n ON n.id = p.node_id""",
+        LEFT JOIN node n ON n.id = p.node_id
+        WHERE p.target""",
+    "bystanders": """
+        SELECT n.name AS node, p.pid AS pid, p.start_ns AS start_ns, p.comm AS comm, p.cmdline AS cmdline,
+            p.cgroup_id AS cgroup_id, p.parent_pid AS parent_pid, p.uid AS uid
+        FROM process p
+        LEFT JOIN node n ON n.id = p.node_id
+        WHERE NOT p.target""",
     "stacks": """
         SELECT stack_hash, depth, kind, function, file, line, module
         FROM stack_frame""",

@@ -29,7 +29,7 @@ BACKLOG_BYTES = 64 << 20
 BACKLOG_LOSS = "store_backlog"
 _ARRAYS = (
     "calls", "waits", "blocks", "tcp", "ooms", "xids", "execs",
-    "operations", "threads", "culprits", "wakers", "in_flight",
+    "operations", "threads", "culprits", "wakers", "io", "in_flight",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from builders import (
     EPOCH_NS,
     SECOND,
@@ -18,7 +19,7 @@ from builders import (
 )
 
 from ingero.model.layout import WakerKind
-from ingero.model.window import Container, SystemSample
+from ingero.model.window import IO, Container, SystemSample
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -249,4 +250,28 @@ def test_time_of_a_poll_told_later_stands_in_the_window_it_belongs_to(ask: Ask) 
         (SECOND, "host_cpu", 600),
         (SECOND, "peer_wait", 400),
         (2 * SECOND, "host_cpu", 1000),
+    ]
+
+
+def test_time_lost_to_the_gil_is_kept_and_unknown_is_null(ask: Ask) -> None:
+    known, unknown = thread(tid=1, lock_wait=9), thread(tid=2, lock_wait=9)
+    known["gil_ns"] = 7
+    rows = ask("SELECT tid, gil_ns FROM thread_second ORDER BY tid", window(threads=[known, unknown]))
+    assert [tuple(row.values()) for row in rows] == [(1, 7), (2, None)]
+
+
+def test_disk_use_of_others_is_kept_beside_that_of_targets(ask: Ask) -> None:
+    others = np.array([(200, 1, 8, b"dd", 5, 4096, 900, -1), (0, 0, 8, b"", 1, 512, 10, 10)], IO)
+    seen = window(
+        blocks=block(700, pid=100), io=others, processes=[process()], bystanders=[process(200, target=False)]
+    )
+    rows = ask(
+        "SELECT i.pid, p.target, o.name AS op, i.dev, i.count, i.bytes, i.ns, i.max_ns FROM io_second i"
+        " LEFT JOIN process p ON p.id = i.process_id JOIN op o ON o.id = i.op_id ORDER BY i.pid",
+        seen,
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (None, None, "read", 8, 1, 512, 10, 10),
+        (100, 1, "read", 0x800000, 1, 4096, 700, 700),
+        (200, 0, "write", 8, 5, 4096, 900, None),
     ]

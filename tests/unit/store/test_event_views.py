@@ -5,13 +5,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import EPOCH_NS, NUMBERS, block, call, oom, process, records, retransmit, wait, window, xid
+from builders import (
+    EPOCH_NS,
+    NUMBERS,
+    SECOND,
+    block,
+    call,
+    culprit,
+    oom,
+    process,
+    records,
+    retransmit,
+    wait,
+    window,
+    xid,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingero.model import layout
-from ingero.model.layout import CallFlag, WakerKind, Why
-from ingero.model.window import UNSAMPLED, Container
+from ingero.model.layout import CallFlag, GilMark, WakerKind, Why
+from ingero.model.window import UNSAMPLED, Container, NotWatched
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -388,3 +402,58 @@ def test_a_process_that_became_another_program_is_an_event(ask: Ask) -> None:
     became[0]["h"]["pid"], became[0]["h"]["comm"], became[0]["parent_pid"] = 100, b"train", 7
     rows = ask("SELECT source, op, pid, comm, arg0 FROM events WHERE op = 'exec'", window(execs=became))
     assert rows == [{"source": 3, "op": "exec", "pid": 100, "comm": "train", "arg0": 7}]
+
+
+def test_bystanders_have_a_view_of_their_own_and_no_events(ask: Ask) -> None:
+    noisy = process(200, SECOND, comm="stress", cmdline="stress \x1b[2J--cpu 8", target=False, parent_pid=1)
+    both = window(processes=[process()], bystanders=[noisy], culprits=culprit(pid=200))
+    assert [row["pid"] for row in ask("SELECT pid FROM processes", both)] == [100]
+    assert ask("SELECT * FROM bystanders") == [
+        {
+            "node": "gpu-node-01", "pid": 200, "start_ns": EPOCH_NS + SECOND, "comm": "stress",
+            "cmdline": "stress --cpu 8", "cgroup_id": 0, "parent_pid": 1, "uid": 1000,
+        }
+    ]  # fmt: skip
+    assert ask("SELECT * FROM events WHERE pid = 200") == []
+    named = "SELECT b.cmdline FROM culprits c JOIN bystanders b ON b.node = c.node AND b.pid = c.pid"
+    assert ask(named) == [{"cmdline": "stress --cpu 8"}]
+
+
+def test_a_bystander_that_is_traced_later_is_a_target_and_stays_one(ask: Ask) -> None:
+    stranger = process(200, SECOND, target=False, cmdline="stress")
+    traced = process(200, SECOND, cmdline="python train.py")
+    windows = [
+        window(bystanders=[stranger]),
+        window(SECOND, processes=[traced]),
+        window(2 * SECOND, bystanders=[stranger]),
+    ]
+    assert ask("SELECT pid, cmdline FROM processes", *windows) == [{"pid": 200, "cmdline": "python train.py"}]
+    assert ask("SELECT * FROM bystanders") == []
+
+
+def test_waits_say_whether_they_were_for_the_gil(ask: Ask) -> None:
+    marks = [int(GilMark.GIL_UNKNOWN), int(GilMark.GIL_NO), int(GilMark.GIL_YES)]
+    rows = ask("SELECT gil FROM wait_detail ORDER BY event_id", window(waits=[wait(gil=g) for g in marks]))
+    assert [row["gil"] for row in rows] == [None, 0, 1]
+
+
+def test_what_is_not_watched_is_kept_once_with_its_reason(ask: Ask) -> None:
+    unseen = NotWatched(100, "gil", "a free-threaded Python\x1b[2J has no interpreter lock")
+    rows = ask(
+        "SELECT pid, what, why FROM not_watched",
+        window(not_watched=[unseen]),
+        window(SECOND, not_watched=[unseen]),
+    )
+    assert rows == [{"pid": 100, "what": "gil", "why": "a free-threaded Python has no interpreter lock"}]
+
+
+def test_whether_a_process_serves_others_is_kept_and_unknown_is_null(ask: Ask) -> None:
+    seen = [process(1), process(2, listens=False), process(3, listens=True)]
+    rows = ask("SELECT listens FROM process ORDER BY pid", window(processes=seen))
+    assert [row["listens"] for row in rows] == [None, 0, 1]
+
+
+def test_a_retransmit_names_the_target_at_the_other_end(ask: Ask) -> None:
+    sent = window(tcp=[retransmit(pid=100), retransmit(pid=200, peer_pid=100)])
+    rows = ask("SELECT peer_pid FROM tcp_detail ORDER BY event_id", sent)
+    assert [row["peer_pid"] for row in rows] == [None, 100]

@@ -307,6 +307,17 @@ def loopback_accept(address: str) -> Said:
     return known
 
 
+KEPT: list[socket.socket] = []
+
+
+@act
+def listen(path: str) -> None:
+    """From here on this process is a server."""
+    KEPT.append(socket.socket(socket.AF_UNIX))
+    KEPT[-1].bind(path)
+    KEPT[-1].listen()
+
+
 @act
 def loopback_timeout() -> Said:
     """A socket with a timeout polls: one descriptor, which tells."""
@@ -433,6 +444,18 @@ def send_into_the_dark(namespace: str, address: str, port: str, signal_file: str
         one.sendall(b"x" * 1000)
         time.sleep(0.7)
         return {"inode": os.fstat(one.fileno()).st_ino, "port": one.getsockname()[1]}
+
+
+@act
+def accept_and_wait(address: str, port: str, signal_file: str) -> None:
+    """Says when it listens, takes one connection, and waits on it for what may not come."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, int(port)), family=family) as server:
+        Path(signal_file).touch()
+        one, _ = server.accept()
+        with one, contextlib.suppress(TimeoutError):
+            one.settimeout(1.5)
+            one.recv(1)
 
 
 # --- disk ----------------------------------------------------------------------------------

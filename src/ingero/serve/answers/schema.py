@@ -242,7 +242,7 @@ VIEWS: tuple[ViewDoc, ...] = (
     ),
     ViewDoc(
         "processes",
-        "The processes seen; a PID may appear several times, with different starts.",
+        "The processes traced; a PID may appear several times, with different starts.",
         {
             "node": _NODE,
             "pid": _PID,
@@ -254,6 +254,21 @@ VIEWS: tuple[ViewDoc, ...] = (
             "rank": "Its rank in its job.",
             "local_rank": "Its rank on this machine.",
             "world_size": "How many ranks the job has.",
+            "uid": "The user it runs as.",
+        },
+    ),
+    ViewDoc(
+        "bystanders",
+        "Processes that were not traced but took a core from, woke or shared a disk with one that was:"
+        " what is behind a PID in culprits and wakers. Only those that mattered are looked up.",
+        {
+            "node": _NODE,
+            "pid": "The process; joins culprits.pid and wakers.waker_pid.",
+            "start_ns": "When it started.",
+            "comm": "Its command name.",
+            "cmdline": "Its command line; empty for a thread of the kernel.",
+            "cgroup_id": _CGROUP,
+            "parent_pid": "Its parent.",
             "uid": "The user it runs as.",
         },
     ),

@@ -1,4 +1,4 @@
-"""The pages docs/configuration.md and docs/commands.md, written from the code.
+"""The pages docs/configuration.md, docs/commands.md and docs/schema.md, written from the code.
 
 `python -m ingero.serve.cli.reference docs` writes them; a test holds them against
 what this module would write.
@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ingero import config
+from ingero.serve.answers.schema import schema_markdown
 from ingero.serve.cli.main import COMMANDS, ingero
 
 WRITTEN_BY = "<!-- Written by `python -m ingero.serve.cli.reference docs`; do not edit. -->"
@@ -61,7 +62,11 @@ error. An error is one line, `error: what failed`, and mostly a second one, `hin
 
 def pages() -> dict[str, str]:
     """Every page by file name."""
-    return {"configuration.md": configuration_page(), "commands.md": commands_page()}
+    return {
+        "configuration.md": configuration_page(),
+        "commands.md": commands_page(),
+        "schema.md": schema_markdown(),
+    }
 
 
 def configuration_page() -> str:

@@ -1,0 +1,81 @@
+"""Who the others are: processes that are not traced but took time from one that is,
+used a disk, or sent it packets that were lost.
+
+The kernel names them by PID and command name only; whoever mattered in a window is
+looked up in /proc once, and again when it has become another program. One that was
+gone by then stays a PID and a name. The agent is never among them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container as Members
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.discover import processes
+from ingero.model.layout import WakerKind
+from ingero.model.window import Container, Process, Window
+
+MATTERS_NS = 5_000_000  # within one window
+MAX_NEW = 20  # looked up per window
+MAX_LOOKED_AT = 100  # a glance at who they are now, per window
+MAX_REMEMBERED = 65536
+
+
+class Bystanders:
+    """Remembers whom it has met: (pid, start) and the name at that time."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[int, int], str] = {}
+        self._containers: set[int] = set()
+        self._mounts = processes.cgroup_mounts()
+
+    def meet(self, window: Window, targets: Members[int]) -> tuple[list[Process], list[Container]]:
+        """The bystanders of this window nobody has met before, with their containers."""
+        found: list[Process] = []
+        strangers: dict[int, Container] = {}
+        for pid in who_mattered(window)[:MAX_LOOKED_AT]:
+            if len(found) == MAX_NEW:
+                break
+            if pid in targets or pid == os.getpid() or not self._is_new(pid):
+                continue
+            known = processes.read_process_and_container(pid, self._mounts)
+            if known is not None:
+                found.append(replace(known[0], target=False))
+                strangers[known[1].cgroup_id] = known[1]
+        new = [each for number, each in strangers.items() if number not in self._containers]
+        self._containers.update(strangers)
+        return found, new
+
+    def _is_new(self, pid: int) -> bool:
+        stat = processes.read_stat(pid)
+        if stat is None or stat.state in "ZX":  # nothing is left of it but its number
+            return False
+        name = "" if stat.kernel else stat.comm  # a worker of the kernel is renamed with every task
+        if self._met.get((pid, stat.start_ns)) == name:
+            return False
+        if len(self._met) >= MAX_REMEMBERED:
+            self._met.clear()
+        self._met[pid, stat.start_ns] = name
+        return True
+
+
+def who_mattered(window: Window) -> list[int]:
+    """PIDs of culprits, wakers, users of the disks and senders to a target, those with most time first."""
+    culprits = window.culprits[window.culprits["throttled"] == 0]
+    wakers = window.wakers[window.wakers["kind"] == WakerKind.WAKER_TASK]
+    senders = window.tcp["h"]["pid"]
+    pids = [culprits["pid"], wakers["waker_pid"], window.io["pid"], senders]
+    ns = [culprits["ns"], wakers["ns"], window.io["ns"], np.full(len(senders), MATTERS_NS, np.uint64)]
+    return _largest(np.concatenate(pids), np.concatenate(ns))
+
+
+def _largest(pids: NDArray[np.uint32], ns: NDArray[np.uint64]) -> list[int]:
+    distinct, inverse = np.unique(pids, return_inverse=True)
+    sums = np.bincount(inverse, ns.astype(np.float64), len(distinct))
+    order = np.argsort(-sums, kind="stable")
+    chosen = distinct[order][(sums[order] >= MATTERS_NS) & (distinct[order] > 0)]
+    return [int(pid) for pid in chosen]

@@ -1,0 +1,104 @@
+"""Waits for the interpreter's lock are told from waits for other locks, on every CPython here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingero.model.layout import Bucket, GilMark
+from ingero.scenarios import cuda
+from tests.ebpf.accounts import MS
+from tests.ebpf.real_runs import Place
+from tests.ebpf.tracing import WORKLOADS, Tracer, workload
+
+VERSIONS = [f"3.{minor}" for minor in range(9, 15)]
+PROGRAM = str(WORKLOADS / "two_threads.py")
+Rows = np.ndarray[Any, Any]
+
+
+def pythons() -> list[str]:
+    """One of each version, those of distributions and those built by their users."""
+    found = [
+        Path("/usr/bin/python3"),
+        *sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")),
+    ]
+    return [str(each) for each in found if each.exists() and version_of(each) in VERSIONS]
+
+
+def version_of(python: Path) -> str:
+    return ".".join(python.resolve().name.removeprefix("python").split(".")[:2])
+
+
+def works(tracer: Tracer, python: str, kind: str) -> tuple[Rows, Rows]:
+    """The feeder's lock waits and its accounted time."""
+    with workload(python, PROGRAM, str(cuda.stub_dir()), kind) as job:
+        tracer.until_target(job.pid)
+        first = len(tracer.windows)
+        tracer.tick()
+        [said] = job.go()
+        tracer.tick()
+        windows = tracer.windows[first:]
+        waits = np.concatenate([window.waits for window in windows])
+        threads = np.concatenate([window.threads for window in windows])
+    assert said["rounds"] > 10
+    mine = (waits["h"]["tid"] == said["tid"]) & (waits["bucket"] == Bucket.LOCK_WAIT)
+    return waits[mine], threads[(threads["tid"] == said["tid"]) & threads["feeder"]]
+
+
+def blocked_ns(waits: Rows) -> int:
+    return int(waits["duration_ns"].sum()) - int(waits["runqueue_ns"].sum())
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, python: str) -> None:
+    waits, threads = works(tracer, python, "gil")
+    assert len(waits) > 10
+    # Other locks of the interpreter are rare and short: nearly all of it is the one.
+    gil = waits[waits["gil"] == GilMark.GIL_YES]
+    assert blocked_ns(gil) > 0.95 * blocked_ns(waits)
+    assert set(waits["gil"].tolist()) <= {GilMark.GIL_YES, GilMark.GIL_NO}
+    assert int(threads["gil_ns"].sum()) == blocked_ns(gil)
+    locked_ns = int(threads["ns"][:, Bucket.LOCK_WAIT].sum())
+    assert 0.5 * locked_ns < blocked_ns(gil) <= locked_ns + MS
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> None:
+    waits, threads = works(tracer, python, "lock")
+    others = waits[waits["gil"] == GilMark.GIL_NO]
+    assert len(others) > 10
+    assert blocked_ns(others) > 0.9 * blocked_ns(waits)
+    assert 0 <= int(threads["gil_ns"].sum()) < 0.1 * blocked_ns(others)
+
+
+def test_a_recording_has_the_mark_and_the_sum(place: Place) -> None:
+    done = place.ingero(
+        "trace", "--no-tui", "--db", str(place.db), "--", pythons()[0], PROGRAM, str(cuda.stub_dir()), "gil",
+        input="go\n", stdin=None, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    marked = place.sql(
+        "SELECT SUM(e.duration_ns - w.runqueue_ns), COUNT(*)"
+        " FROM wait_detail w JOIN event e ON e.id = w.event_id WHERE w.gil"
+    )
+    ((gil_ns, count),) = marked
+    assert count > 10
+    assert place.sql("SELECT SUM(gil_ns) FROM thread_second") == [(gil_ns,)]
+    assert place.sql("SELECT COUNT(*) FROM wait_detail w WHERE w.gil AND w.bucket <> 6") == [(0,)]
+    assert place.sql("SELECT * FROM not_watched") == []
+
+
+def test_a_process_without_python_has_no_gil_waits(tracer: Tracer, steady: str) -> None:
+    with workload(steady) as job:
+        tracer.until_target(job.pid)
+        job.start()
+        tracer.until(lambda: len(feeding(tracer, job.pid)))
+        assert set(feeding(tracer, job.pid)["gil_ns"].tolist()) == {0}
+
+
+def feeding(tracer: Tracer, pid: int) -> Rows:
+    threads = tracer.tick().threads
+    return threads[(threads["pid"] == pid) & threads["feeder"]]
