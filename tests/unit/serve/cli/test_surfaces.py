@@ -6,10 +6,10 @@ import os
 import re
 
 import pytest
+from builders import finding
 
 from ingero.model.live import (
     DatabaseStatus,
-    FindingLine,
     HostRow,
     InFlight,
     Library,
@@ -91,7 +91,7 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "lost 0",
         "overhead 0.4 % (budget 2.0 %, not enforced yet)",
         "db /home/a/.ingero/ingero.db 5 MiB",
-        "ingero query -d /home/a/.ingero/ingero.db",
+        "ingero explain -d /home/a/.ingero/ingero.db",
     ):
         assert part in text, part
     assert re.search(r"│ cuLaunchKernel │ 17,509 │\s+4.8 µs │", text)
@@ -106,7 +106,7 @@ def test_what_is_not_there_takes_no_room() -> None:
 
 def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> None:
     live = view(
-        findings=(FindingLine("HIGH", "cpu-contention", "Another process takes the CPU"),),
+        findings=(finding("Another process takes the CPU", pid=4821, comm="python3"),),
         in_flight=(InFlight(4821, 4822, "python3", "ncclAllReduce", 9_000_000_000, "gpu_wait"),),
         losses={"ring full": 12},
         lost_share=0.01,
@@ -115,7 +115,7 @@ def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> Non
     )
     text = shown(live)
     for part in (
-        "[HIGH] Another process takes the CPU",
+        "[HIGH] Another process takes the CPU: 40.0 % of python3 (4821), since",
         "ncclAllReduce  9 s  python3 4821/4822, in gpu_wait",
         "Lost: ring full 12",
         "db: no space left on device",
@@ -133,7 +133,7 @@ def test_a_hostile_name_reaches_the_terminal_as_plain_text() -> None:
         processes=(ProcessRow(1, HOSTILE, 1, 1, {HOSTILE: 1}),),
         host=(HostRow(HOSTILE, 1, 1.0, who=(HOSTILE,)),),
         in_flight=(InFlight(1, 1, HOSTILE, HOSTILE, 1, HOSTILE),),
-        findings=(FindingLine(HOSTILE, HOSTILE, HOSTILE),),
+        findings=(finding(HOSTILE, comm=HOSTILE, kind=HOSTILE),),
         warnings=(HOSTILE,),
         losses={HOSTILE: 1},
         database=DatabaseStatus(HOSTILE, 1),
