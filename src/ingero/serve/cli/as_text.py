@@ -8,8 +8,7 @@ that does not fit is written as lines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -32,7 +31,7 @@ from ingero.serve.cli.document import (
 
 INDENT, LABEL = 2, 11
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}
-WIDEST_BAR = 60
+WIDEST_BAR, SHORT_BAR = 60, 8
 
 
 def write_text(document: Document, console: Console) -> None:
@@ -59,8 +58,8 @@ def _write(block: Block, console: Console) -> None:
             _print(Text(text, TONES.get(tone, "")), console)
         case Field():
             _write_field(block, console)
-        case Bar(time_ns):
-            _write_bar(time_ns, console)
+        case Bar():
+            _write_bar(block, console)
         case Rows():
             _write_rows(block, console)
         case Gap():
@@ -80,56 +79,79 @@ def _print(text: Text, console: Console) -> None:
 
 def _write_field(field: Field, console: Console) -> None:
     text = Text(field.text, TONES.get(field.tone, ""))
-    for number, line in enumerate(_lines(text, field.short, console)):
+    for number, line in enumerate(_lines(text, field.rows, console)):
         label = f"{field.label}:" if field.label and not number else ""
         before = Text(" " * INDENT).append(f"{label:{LABEL}}", "bold")
         line.rstrip()
         console.print(before.append_text(line), soft_wrap=True)
 
 
-def _lines(text: Text, short: bool, console: Console) -> list[Text]:
-    room = max(20, console.width - INDENT - LABEL)
+def _lines(text: Text, rows: int, console: Console) -> list[Text]:
     if not console.is_terminal:
         return [text]
-    if short:
-        text.truncate(room, overflow="ellipsis")
-        return [text]
-    return list(text.wrap(console, room, overflow="fold"))
+    room = _room(console)
+    lines = list(text.wrap(console, room, overflow="fold"))
+    if rows and len(lines) > rows:
+        lines = lines[:rows]
+        lines[-1].rstrip()
+        lines[-1].append("…")
+        lines[-1].truncate(room, overflow="ellipsis")
+    return lines
 
 
-def _write_bar(time_ns: Any, console: Console) -> None:
-    room = max(20, console.width - INDENT - LABEL)
-    parts = percents(time_ns)
+def _room(console: Console) -> int:
+    return max(20, console.width - INDENT - LABEL)
+
+
+def _write_bar(bar: Bar, console: Console) -> None:
+    parts = percents(bar.time_ns)
     if not parts:
         return
-    if console.is_terminal:
-        bar = terminal.stacked_bar(time_ns, min(room, WIDEST_BAR))
-        console.print(Text(" " * INDENT).append(f"{'Time:':{LABEL}}", "bold").append_text(bar))
-    legend = _legend(parts, room if console.is_terminal else None)
-    label = "" if console.is_terminal else "Time:"
-    console.print(Text(" " * INDENT).append(f"{label:{LABEL}}", "bold").append_text(legend), soft_wrap=True)
+    label = Text(" " * INDENT).append(f"{'Time:':{LABEL}}", "bold")
+    if not console.is_terminal:
+        console.print(label.append("  ".join(map(_words, parts))), soft_wrap=True)
+        return
+    room = _room(console)
+    width = min(room, SHORT_BAR if bar.short else WIDEST_BAR)
+    label.append_text(terminal.stacked_bar(bar.time_ns, width))
+    if bar.short:
+        console.print(label.append("  ").append_text(_fitting(bar.time_ns, room - width - 2)))
+        return
+    console.print(label)
+    for line in _legend(parts, room):
+        console.print(Text(" " * (INDENT + LABEL)).append_text(line))
 
 
-def _legend(parts: Sequence[tuple[str, float]], room: int | None) -> Text:
-    """The largest parts; in one row of a terminal, with what the others come to."""
-    count = len(parts)
-    text = _named(parts, count, room is not None)
-    while room is not None and text.cell_len > room and count > 1:
-        count -= 1
-        text = _named(parts, count, True)
+def _words(part: tuple[str, float], decimals: int = 1) -> str:
+    return f"{terminal.clean(part[0], 20)} {part[1]:.{decimals}f} %"
+
+
+def _marked(part: tuple[str, float], decimals: int = 1) -> Text:
+    mark, style = terminal.BUCKET_MARKS.get(part[0], "?"), terminal.BUCKET_STYLES.get(part[0], "white")
+    return Text(f"{mark} ", style).append(_words(part, decimals), "default")
+
+
+def _fitting(time_ns: Mapping[str, int], room: int) -> Text:
+    """As many of the largest parts as fit, in whole percents, and what the others come to."""
+    parts = percents(time_ns, decimals=0)
+    named = [_marked(part, decimals=0) for part in parts]
+    text = Text("  ").join(named)
+    for count in range(len(parts) - 1, 0, -1):
+        if text.cell_len <= room:
+            break
+        rest = sum(percent for _, percent in parts[count:])
+        text = Text("  ").join([*named[:count], Text(f"other {rest:.0f} %")])
     return text
 
 
-def _named(parts: Sequence[tuple[str, float]], count: int, marked: bool) -> Text:
-    text = Text("  ").join([_part(name, percent, marked) for name, percent in parts[:count]])
-    rest = sum(percent for _, percent in parts[count:])
-    return text.append(f"  other {rest:.1f} %") if count < len(parts) else text
-
-
-def _part(name: str, percent: float, marked: bool) -> Text:
-    style = terminal.BUCKET_STYLES.get(name, "white")
-    mark = Text(f"{terminal.BUCKET_MARKS.get(name, '?')} ", style) if marked else Text()
-    return mark.append(f"{terminal.clean(name, 20)} {percent:.1f} %", "default")
+def _legend(parts: Sequence[tuple[str, float]], room: int) -> list[Text]:
+    """All parts in as many rows as they take; a part is never broken."""
+    lines = [Text()]
+    for part in map(_marked, parts):
+        if lines[-1] and lines[-1].cell_len + 2 + part.cell_len > room:
+            lines.append(Text())
+        lines[-1].append("  " if lines[-1] else "").append_text(part)
+    return lines
 
 
 def _write_rows(rows: Rows, console: Console) -> None:

@@ -56,7 +56,7 @@ def _change(answer: Comparison) -> str:
 def _buckets(answer: Comparison) -> Iterator[Block]:
     by_step = any(row.before_step_ns is not None and row.after_step_ns is not None for row in answer.buckets)
     columns = ["Where the time went", "Before", "After"]
-    columns += ["Before, a step", "After, a step"] if by_step else []
+    columns += ["Before, per step", "After, per step"] if by_step else []
     rows = []
     for row in answer.buckets:
         cells = [bucket_words(tidy(row.bucket, 40))]

@@ -52,10 +52,10 @@ class _Room:
     proofs: int
     who: int
     fixes: int
-    short: bool = False
+    rows: int = 0  # of a field; 0: as many as it takes
 
 
-ROOM = {1: _Room(4, 3, 6, 4), 2: _Room(2, 1, 4, 2, True), 3: _Room(1, 1, 3, 1, True)}
+ROOM = {1: _Room(4, 3, 6, 4), 2: _Room(2, 1, 4, 2, 2), 3: _Room(1, 1, 3, 1, 1)}
 EVERYTHING = _Room(1000, 1000, 1000, 1000)
 
 
@@ -127,26 +127,36 @@ def _victim(report: Report, finding: Finding) -> ProcessReport | None:
 def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
     yield Heading(tidy(finding.title, 200), finding.severity)
     confidence = f"confidence {units.format_share(finding.confidence)}"
-    yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", short=room.short)
-    yield Field("Effect", effect_words(finding), short=room.short)
+    yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
+    yield Field("Effect", effect_words(finding), rows=room.rows)
     if victim is not None:
-        yield time_bar(victim.time)
+        yield time_bar(victim.time, short=bool(room.rows))
         if detail.verbose:
             yield time_rows(victim.time)
     for cause in _causes(finding, room):
         yield from _cause(cause, room, detail)
     who = [each for cause in finding.causes for each in cause.who]
     if who:
-        yield Field("Who", who_words(who, room.who), short=room.short)
+        yield Field("Who", who_words(who, room.who), rows=room.rows)
     if finding.source is not None:
         source = finding.source
-        yield Field("Line", f"{tidy(source.function, 80)}() at {tidy(source.file, 200)}:{source.line}")
+        file = tidy(source.file, 1000) if detail.verbose else _end_of(tidy(source.file, 1000), 45)
+        yield Field("Line", f"{tidy(source.function, 80)}() at {file}:{source.line}")
     if detail.verbose and finding.stack:
         yield from _stack(finding)
-    for fix in finding.fix[: room.fixes]:
-        yield Field("Fix", tidy(fix.text, 400), short=room.short)
+    gain = gain_words(finding)
+    if gain and not finding.fix:
+        yield Field("Gain", gain)
+    for number, fix in enumerate(finding.fix[: room.fixes]):
+        wins = f" ({gain})" if gain and not number else ""
+        yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
         if fix.command:
             yield Code(tidy(fix.command, 2000))
+
+
+def _end_of(path: str, most: int) -> str:
+    """Its end says which file it is."""
+    return path if len(path) <= most else f"…{path[1 - most :]}"
 
 
 def when_words(finding: Finding, verbose: bool = False) -> str:
@@ -164,7 +174,7 @@ def when_words(finding: Finding, verbose: bool = False) -> str:
 
 
 def effect_words(finding: Finding) -> str:
-    """Whose what from how long to how long, what it costs, what fixing it wins."""
+    """Whose what, from how long to how long, and what it costs."""
     effect = finding.effect
     words = [person(finding.victim.comm, finding.victim.pid)]
     if effect.op is not None:
@@ -175,10 +185,13 @@ def effect_words(finding: Finding) -> str:
         words.append(f"{units.format_share(effect.wall_share)} of its time lost")
     elif effect.excess_ns is not None:
         words.append(f"{units.format_ns(effect.excess_ns)} lost")
-    if finding.gain is not None:
-        gain = finding.gain
-        words.append(f"fixing it wins {units.format_ns(gain.ns)} ({units.format_share(gain.share)})")
     return ", ".join(words)
+
+
+def gain_words(finding: Finding) -> str:
+    """What fixing it wins; empty where nobody knows."""
+    gain = finding.gain
+    return f"wins {units.format_ns(gain.ns)}, {units.format_share(gain.share)}" if gain else ""
 
 
 def _causes(finding: Finding, room: _Room) -> list[Cause]:
@@ -192,10 +205,10 @@ def _cause(cause: Cause, room: _Room, detail: Detail) -> Iterator[Block]:
     words = f"{units.format_share(cause.share)} {bucket_words(tidy(cause.bucket, 40))}"
     words += f" ({units.format_ns(cause.ns)})"
     proofs = cause.evidence if detail.show_sql else cause.evidence[: room.proofs]
-    if cause.via and not room.short:
+    if cause.via and not room.rows:
         words += f", along {' ← '.join(tidy(name, 60) for name in cause.via)}"
     first = f": {tidy(proofs[0].text, 400)}" if proofs else ""
-    yield Field("Cause", words + first, short=room.short and not detail.show_sql)
+    yield Field("Cause", words + first, rows=0 if detail.show_sql else room.rows and 2)
     for number, proof in enumerate(proofs):
         if number:
             yield Field("", tidy(proof.text, 400))
@@ -256,7 +269,7 @@ def _nothing_found(report: Report) -> Iterator[Block]:
             step = process.step
             yield Field("Step", f"{units.format_ns(step.now_ns)}, {units.format_count(step.count)} steps")
         if process.operations:
-            yield Field("Most time", _operation_words(process), short=True)
+            yield Field("Most time", _operation_words(process))
         if process.time:
             yield time_bar(process.time)
     if len(feeding) > IN_FULL:
@@ -297,7 +310,7 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
     lost = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     cost = overhead_words(report)
     yield Field(
-        "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", short=not detail.verbose
+        "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1
     )
     if not report.not_watched:
         return

@@ -35,12 +35,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Field:
-    """A label and what it says; `short` may be cut to one row where room is short."""
+    """A label and what it says; on a terminal cut to `rows` rows, unless that is 0."""
 
     label: str
     text: str
     tone: str = "plain"
-    short: bool = False
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Bar:
-    """Where time went; its parts sum to 100 %."""
+    """Where time went; its parts sum to 100 %. `short`: in one row."""
 
     time_ns: Mapping[str, int]
+    short: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,12 @@ class Document:
         self.blocks.extend(blocks)
 
 
-def time_bar(time_ns: Mapping[str, int]) -> Bar:
+def time_bar(time_ns: Mapping[str, int], short: bool = False) -> Bar:
     """A bar whose parts have harmless names."""
     tidied: dict[str, int] = {}
     for name, ns in time_ns.items():
         tidied[tidy(name, 40)] = tidied.get(tidy(name, 40), 0) + ns
-    return Bar(tidied)
+    return Bar(tidied, short)
 
 
 def tidy(text: str, limit: int = 300) -> str:
@@ -99,12 +100,12 @@ def tidy(text: str, limit: int = 300) -> str:
     return units.clean(text, limit)
 
 
-def percents(time_ns: Mapping[str, int]) -> list[tuple[str, float]]:
-    """Each part's percentage to one decimal, largest first; together they are exactly 100."""
+def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, float]]:
+    """Each part's percentage, largest first; together they are exactly 100."""
     time_ns = {name: ns for name, ns in time_ns.items() if ns > 0}
-    total = sum(time_ns.values())
-    tenths = {name: ns * 1000 // total for name, ns in time_ns.items()}
-    by_rest = sorted(time_ns, key=lambda name: -(time_ns[name] * 1000 % total))
-    for name in by_rest[: 1000 - sum(tenths.values())]:
-        tenths[name] += 1
-    return [(name, tenths[name] / 10) for name in sorted(time_ns, key=lambda name: -time_ns[name])]
+    total, steps = sum(time_ns.values()), 100 * 10**decimals
+    parts = {name: ns * steps // total for name, ns in time_ns.items()}
+    by_rest = sorted(time_ns, key=lambda name: -(time_ns[name] * steps % total))
+    for name in by_rest[: steps - sum(parts.values())]:
+        parts[name] += 1
+    return [(name, parts[name] / 10**decimals) for name in sorted(time_ns, key=lambda name: -time_ns[name])]

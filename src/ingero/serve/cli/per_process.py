@@ -43,7 +43,10 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     yield Heading(f"{person(process.comm, process.pid)}{place}")
     if process.cmdline:
         yield Field(
-            "Command", tidy(process.cmdline, 1000 if detail.verbose else 160), "dim", short=not detail.verbose
+            "Command",
+            tidy(process.cmdline, 1000 if detail.verbose else 160),
+            "dim",
+            rows=0 if detail.verbose else 1,
         )
     if process.threads:
         yield from _time(process)
