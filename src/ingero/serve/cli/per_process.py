@@ -27,13 +27,13 @@ def breakdown(report: Report, detail: Detail) -> Document:
         document.add(Gap())
     if not any(map(feeds_gpu, report.processes)):
         document.add(Line("No CUDA process was seen in that time.", "warning"), Gap())
-    shown = report.processes if detail.verbose else report.processes[:PROCESSES]
+    watched = [process for process in report.processes if process.threads or process.operations]
+    shown = watched if detail.verbose else watched[:PROCESSES]
     for process in shown:
         document.add(*_process(process, detail), Gap())
-    if len(report.processes) > len(shown):
-        document.add(
-            Line(f"and {len(report.processes) - len(shown)} more processes, -v shows them", "dim"), Gap()
-        )
+    if len(watched) > len(shown):
+        document.add(Line(f"More processes, shown with -v: {len(watched) - len(shown)}", "dim"), Gap())
+    document.add(*_takers([process for process in report.processes if process not in watched]))
     document.add(*footer(report, detail))
     return document
 
@@ -66,6 +66,22 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield from _threads(process, detail)
 
 
+def _takers(processes: list[ProcessReport]) -> Iterator[Block]:
+    """Those known only for the cores they took from threads that feed a GPU."""
+    rows = [
+        (
+            tidy(each.comm, 40),
+            str(each.pid),
+            units.format_ns(each.cpu_taken_ns),
+            tidy(each.container or "", 60),
+        )
+        for each in processes
+    ]
+    if rows:
+        yield Rows(("Took cores from them", "PID", "CPU taken", "Container"), rows, (0, 3))
+        yield Gap()
+
+
 def _time(process: ProcessReport) -> Iterator[Block]:
     time = process.time or _sum(process.threads)
     total = sum(time.values())
@@ -89,7 +105,8 @@ def off_cpu_words(time_ns: Mapping[str, int], most: int = 3) -> str:
     if total <= 0:
         return "-"
     ns = sum(away.values())
-    kinds = sorted((name for name in away if away[name]), key=lambda name: -away[name])[:most]
+    worth_saying = [name for name in away if away[name] >= total / 1000]
+    kinds = sorted(worth_saying, key=lambda name: -away[name])[:most]
     words = ", ".join(
         f"{bucket_words(tidy(name, 40))} {units.format_share(away[name] / total)}" for name in kinds
     )
@@ -129,7 +146,7 @@ def _threads(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     lines = process.threads if detail.verbose else process.threads[:THREADS]
     yield Rows(THREAD_COLUMNS, [_thread(line) for line in lines], (0, 2, 5))
     if len(lines) < len(process.threads):
-        yield Line(f"and {len(process.threads) - len(lines)} more threads, -v shows them", "dim")
+        yield Line(f"More threads, shown with -v: {len(process.threads) - len(lines)}", "dim")
 
 
 def _thread(line: ThreadLine) -> tuple[str, ...]:
