@@ -7,9 +7,14 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
@@ -30,6 +35,7 @@ from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
 from ingero.units import SECOND, clean, format_ns
 
+F = TypeVar("F", Finding, Unexplained)
 COUNTED = (Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM)  # what --exit-code counts
 _PSI = ("cpu_some", "memory_some", "io_some")
 _SYSTEM = """
@@ -65,10 +71,10 @@ def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: i
         if not recorded:
             raise _nothing_recorded(reader, when)
         diagnosis = _diagnose(reader, when)
-        processes = process_reports(reader, when, diagnosis.extras)
-        if pid is not None:
-            processes = _only(processes, pid)
-        return _report(reader, when, recorded, diagnosis, processes, pid)
+        with _sense_made_of(reader):
+            report = _read(reader, when, recorded, diagnosis.extras)
+            msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
+    return _judged(report, diagnosis, pid)
 
 
 def has_counted_findings(report: Report) -> bool:
@@ -76,28 +82,47 @@ def has_counted_findings(report: Report) -> bool:
     return any(finding.severity in COUNTED for finding in report.findings)
 
 
-def _report(
-    reader: Reader,
-    when: TimeRange,
-    recorded: int,
-    diagnosis: Diagnosis,
-    processes: list[ProcessReport],
-    pid: int | None,
-) -> Report:
-    findings = [each for each in diagnosis.findings if pid is None or each.victim.pid == pid]
+@contextmanager
+def _sense_made_of(reader: Reader) -> Iterator[None]:
+    """The file may come from anybody: values of the wrong kind are its fault, not ours."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
+        ) from error
+
+
+def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Report:
+    """Everything the recording itself tells."""
     recordings = _recordings(reader, when)
+    processes = process_reports(reader, when, extras)
     return Report(
         node=", ".join(dict.fromkeys(each.node for each in recordings)),
         window=ReportWindow(when.from_ns, when.to_ns, when.anchor),
         system=_system(reader, when, recordings),
-        findings=sorted(findings, key=_worst_first),
+        findings=[],
         processes=processes,
         losses=losses_within(reader, when.from_ns, when.to_ns),
         overhead=_overhead(reader, when),
-        not_watched=[*diagnosis.not_watched, *_not_watched(when, recorded, processes)],
-        unexplained=[each for each in diagnosis.unexplained if pid is None or each.victim.pid == pid],
+        not_watched=_not_watched(when, recorded, processes),
         recorded_ns=recorded,
     )
+
+
+def _judged(report: Report, diagnosis: Diagnosis, pid: int | None) -> Report:
+    """With the findings, worst first; of one process where asked for."""
+    return msgspec.structs.replace(
+        report,
+        findings=sorted(_victims(diagnosis.findings, pid), key=_worst_first),
+        unexplained=_victims(diagnosis.unexplained, pid),
+        not_watched=[*diagnosis.not_watched, *report.not_watched],
+        processes=report.processes if pid is None else _only(report.processes, pid),
+    )
+
+
+def _victims(found: list[F], pid: int | None) -> list[F]:
+    return [each for each in found if pid is None or each.victim.pid == pid]
 
 
 def _worst_first(finding: Finding) -> tuple[int, float, int]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import (
@@ -31,6 +35,10 @@ from ingero.serve.answers import explain
 from ingero.serve.answers.explain import Diagnosis, get_report, has_counted_findings
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras
+from ingero.serve.cli.as_text import write_text
+from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.per_process import breakdown
+from ingero.serve.cli.tables import console
 from ingero.store.writer import Writer
 
 LATER_NS = EPOCH_NS + 10**15
@@ -90,6 +98,11 @@ def second(at: int) -> Window:
         system=SystemSample(0.5 + at / 10, 0.25, 1, 4.0 + at, 8, 0, psi_cpu_some=0.1),
         hits=1000,
     )
+
+
+@pytest.fixture(autouse=True)
+def nobody_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "_diagnose", lambda *_: Diagnosis())
 
 
 @pytest.fixture
@@ -211,6 +224,35 @@ def test_an_empty_recording_is_called_empty(tmp_path: Path) -> None:
 
 def test_a_recording_without_cuda_is_no_error(tmp_path: Path) -> None:
     assert ask(recorded(tmp_path / "x.db", [window(0), window(SECOND)])).processes == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE process SET comm = x'1b5b324a', cmdline = 7, pid = 'x' || id, start_ns = 'long ago'",
+        "UPDATE thread_second SET tid = 'x', comm_id = 'y', feeder = 'z', host_cpu_ns = 'w'",
+        "UPDATE thread_second SET host_cpu_ns = 9000000000000000000",
+        "UPDATE thread_second SET voluntary_switches = x'00', process_id = 'nobody'",
+        "UPDATE event SET duration_ns = 'long', ts_ns = 'late', tid = x'00'",
+        "UPDATE wait_detail SET bucket = 'x', runqueue_ns = 'y', waker_pid = 'z', waker_kind = 'k'",
+        "UPDATE culprit SET pid = 'x', ns = 'y', comm_id = 5000",
+        "UPDATE system_sample SET cpu_share = 'x', load1 = 'y', cores = 'z', swap_bytes = x'00'",
+        "UPDATE window SET hits = 'x', end_ns = 'y'",
+        "UPDATE op SET name = x'00', layer = id",
+        "UPDATE loss SET count = 'x', start_ns = 'y'",
+        "UPDATE container SET pod = 5, namespace = x'00'",
+    ],
+)
+def test_a_damaged_recording_is_an_answer_or_an_error_never_a_crash(recording: Path, damage: str) -> None:
+    with sqlite3.connect(recording) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(damage)
+    connection.close()
+    with contextlib.suppress(StoreError):
+        report = ask(recording)
+        assert msgspec.json.decode(msgspec.json.encode(report), type=Report)
+        for make in (diagnosis, breakdown):
+            write_text(make(report, Detail(verbose=True)), console(io.StringIO()))
 
 
 def test_a_reused_pid_is_two_processes(tmp_path: Path) -> None:

@@ -172,6 +172,16 @@ def test_into_a_file_goes_a_line_now_and_then_and_the_tables_at_the_end() -> Non
     assert "\x1b" not in out.getvalue()
 
 
+def test_into_a_file_a_finding_goes_once_and_again_when_it_changes() -> None:
+    out = io.StringIO()
+    surface = PlainSurface(out, every_ns=1)
+    surface.begin(view(elapsed_ns=0))
+    for number, severity in enumerate(("MEDIUM", "MEDIUM", "HIGH", "HIGH"), start=1):
+        surface.update(view(elapsed_ns=number * 1_000_000_000, findings=(finding(severity=severity),)))
+    lines = [line for line in out.getvalue().splitlines() if "Another process takes" in line]
+    assert [line.split()[0] for line in lines] == ["[MEDIUM]", "[HIGH]"]
+
+
 def test_json_lines_go_to_stdout_and_the_header_does_not() -> None:
     out, err = io.StringIO(), io.StringIO()
     surface = JsonSurface(out, err)
