@@ -100,7 +100,7 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
         reports.append(
             ProcessReport(
                 pid=who.pid,
-                comm=who.comm,
+                comm=lines[0].comm if who.comm == "?" and lines else who.comm,
                 cmdline=who.cmdline,
                 container=who.container,
                 threads=lines,

@@ -143,6 +143,11 @@ def test_who_it_is_and_what_it_called(recording: Path) -> None:
     assert main.gpu_idle_ns is None
 
 
+def test_a_process_nobody_announced_is_called_like_its_thread(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x.db", [window(0, threads=[thread(7, comm="trainer", host_cpu=SECOND)])])
+    assert the(ask(path), 7).comm == "trainer"
+
+
 def test_feeding_processes_come_first_then_workers_then_those_that_only_took_cores(recording: Path) -> None:
     assert [each.pid for each in ask(recording).processes] == [100, 300, 200]
 
