@@ -10,8 +10,35 @@ from numpy.typing import NDArray
 
 from ingero.clock import Clock
 from ingero.model import histogram, layout
+from ingero.model.finding import (
+    Cause,
+    Effect,
+    Finding,
+    Fix,
+    Gain,
+    Proof,
+    Severity,
+    SourceLine,
+    StackFrame,
+    Unexplained,
+    Victim,
+    Who,
+)
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.operations import Operation
+from ingero.model.report import (
+    Loss,
+    NotWatched,
+    OperationLine,
+    OverheadReport,
+    ProcessReport,
+    Report,
+    ReportWindow,
+    Stall,
+    StepTime,
+    SystemContext,
+    ThreadLine,
+)
 from ingero.model.window import (
     BUCKET_NAMES,
     CULPRIT,
@@ -299,3 +326,107 @@ def window(start_ns: int = 0, **parts: Any) -> Window:
         late = made.threads["window_ns"] > 0
         made.threads["window_ns"] = np.where(late, made.threads["window_ns"], start_ns)
     return made
+
+
+def finding(
+    title: str = "Another process takes the CPU the GPU thread needs",
+    severity: str = "HIGH",
+    *,
+    kind: str = "cpu-contention",
+    pid: int = 100,
+    comm: str = "python",
+    wall_share: float | None = 0.4,
+    gain_share: float = 0.35,
+    **more: Any,
+) -> Finding:
+    """A finding with every field a detector fills."""
+    known: dict[str, Any] = {
+        "id": f"n1:{pid}",
+        "first_ns": EPOCH_NS,
+        "last_ns": EPOCH_NS + 8 * SECOND,
+        "confidence": 0.92,
+        "effect": Effect("step", 62_000_000, 110_000_000, 3_500_000_000, wall_share),
+        "causes": [cause(), Cause("unexplained", 350_000_000, 0.1)],
+        "explained_share": 0.9,
+        "source": SourceLine("/home/a/train.py", 142, "forward"),
+        "stack": [StackFrame("python", "forward", "/home/a/train.py", 142), StackFrame("native", None)],
+        "gain": Gain(3_100_000_000, gain_share),
+        "fix": [
+            Fix("Give the job cores of its own.", "taskset -cp 0-5 100"),
+            Fix("Let the others yield.", "renice -n 19 -p 200"),
+        ],
+        "episodes": [(EPOCH_NS, EPOCH_NS + 5 * SECOND), (EPOCH_NS + 6 * SECOND, EPOCH_NS + 8 * SECOND)],
+    }
+    return Finding(
+        kind=kind, severity=Severity(severity), title=title, victim=Victim(pid, pid, comm), **(known | more)
+    )
+
+
+def cause(bucket: str = "runqueue", share: float = 0.9, **more: Any) -> Cause:
+    sql = "SELECT sum(ns) FROM culprits WHERE victim_pid = 100"
+    known: dict[str, Any] = {
+        "who": [Who(200, "stress-ng", 2_100_000_000, "ml/noisy-0"), Who(201, "stress-ng", 900_000_000)],
+        "evidence": [
+            Proof("thread 100 waited 3.15 s for a core while stress-ng ran on it", sql, ["n1:4821"]),
+            Proof("the cores were 97 % busy"),
+        ],
+        "via": ["python/100", "pt_data_worker/130"],
+    }
+    return Cause(bucket, 3_150_000_000, share, **(known | more))
+
+
+def unexplained(pid: int = 100, comm: str = "python") -> Unexplained:
+    text = "steps took 20 ms longer; no bucket grew by as much"
+    return Unexplained(Victim(pid, pid, comm), EPOCH_NS, EPOCH_NS + SECOND, 400_000_000, 0.2, text)
+
+
+def process_report(pid: int = 100, comm: str = "python", **more: Any) -> ProcessReport:
+    time = {"gpu_wait": 9 * SECOND, "host_cpu": 6 * SECOND, "runqueue": 5 * SECOND}
+    known: dict[str, Any] = {
+        "cmdline": "python train.py",
+        "container": "ml/train-0",
+        "threads": [
+            ThreadLine(pid, comm, True, 20 * SECOND, time, 800, 1200),
+            ThreadLine(pid + 1, "pin_memory", False, 20 * SECOND, {"lock_wait": 20 * SECOND}, 9, 0),
+        ],
+        "wall_ns": 20 * SECOND,
+        "threads_ns": 20 * SECOND,
+        "time": time,
+        "operations": [
+            OperationLine(
+                "driver", "cuLaunchKernel", 47_360, True, 5_200, 9_000, 14_700, 32_300, 0.014, None
+            ),
+            OperationLine("runtime", "cudaMemcpyAsync", 12, False, None, None, None, None, 0.0, 4096),
+        ],
+        "step": StepTime("cudaStreamSynchronize", 290, 62_000_000, 110_000_000),
+        "worst_stall": Stall(
+            EPOCH_NS + SECOND, 609_000_000, "runqueue", "waiting for a core, while x (7) ran"
+        ),
+        "cpu_taken_ns": 0,
+    }
+    return ProcessReport(pid, comm, **(known | more))
+
+
+def report(*findings: Finding, **more: Any) -> Report:
+    """A diagnosis of twenty seconds; every victim has its process."""
+    pids = dict.fromkeys([each.victim.pid for each in findings] or [100])
+    known: dict[str, Any] = {
+        "node": "gpu-node-01",
+        "window": ReportWindow(EPOCH_NS, EPOCH_NS + 20 * SECOND, "recording"),
+        "system": SystemContext(0.942, 0.781, 12.3, 8, 0, {"cpu_some": 0.6, "io_some": None}),
+        "processes": [process_report(pid) for pid in pids],
+        "losses": [],
+        "overhead": OverheadReport(0.012, 0.02, 4200.0, 900.0, []),
+        "not_watched": [],
+        "recorded_ns": 20 * SECOND,
+    }
+    return Report(findings=list(findings), **(known | more))
+
+
+def lossy(**more: Any) -> dict[str, Any]:
+    """Parts of a report over which not everything was seen."""
+    return {
+        "losses": [Loss("ring_call", 12, EPOCH_NS, EPOCH_NS + SECOND)],
+        "not_watched": [NotWatched("gil", "free-threaded interpreter"), NotWatched("xid", "no driver")],
+        **more,
+    }

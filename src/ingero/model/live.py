@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ingero.model.finding import Finding
+
 LAYERS = ("runtime", "driver", "graph", "nccl")
 
 
@@ -148,15 +150,6 @@ class DatabaseStatus:
 
 
 @dataclass(frozen=True)
-class FindingLine:
-    """A finding in one line."""
-
-    severity: str
-    kind: str
-    title: str
-
-
-@dataclass(frozen=True)
 class LiveView:
     """Everything the live view shows at one moment."""
 
@@ -177,7 +170,7 @@ class LiveView:
     lost_share: float = 0.0
     overhead: Overhead = Overhead()
     database: DatabaseStatus = DatabaseStatus()
-    findings: tuple[FindingLine, ...] = ()
+    findings: tuple[Finding, ...] = ()  # worst first
     warnings: tuple[str, ...] = ()
 
     def layer(self, name: str) -> tuple[OperationRow, ...]:

@@ -115,3 +115,4 @@ class Report(msgspec.Struct, frozen=True):
     overhead: OverheadReport
     not_watched: list[NotWatched]
     unexplained: list[Unexplained] = []
+    recorded_ns: int | None = None  # how much of the window was recorded

@@ -7,11 +7,13 @@ called `[red]`. Unknown is a dash, never a zero: units says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from rich.text import Text
 
 from ingero import units
-from ingero.model.live import FindingLine, HostRow, LiveView, OperationRow
+from ingero.model.finding import Finding
+from ingero.model.live import HostRow, LiveView, OperationRow
 
 FULL, EMPTY = "█", "░"
 TITLES = {
@@ -163,10 +165,41 @@ def host_cells(row: HostRow) -> list[Text]:
     return [name.append(clean(row.bucket)), *map(_number, cells), Text(who)]
 
 
-def finding_line(finding: FindingLine) -> Text:
+def finding_line(finding: Finding) -> Text:
+    """Severity, title, share of whose time, since when."""
     style = SEVERITY_STYLES.get(finding.severity, "")
-    text = Text(f"[{clean(finding.severity)}]", style).append(f" {clean(finding.title, 200)}")
-    return text.append(f"  ({clean(finding.kind)})", "bright_black")
+    return Text(f"[{clean(finding.severity)}]", style).append(f" {finding_words(finding)}", "default")
+
+
+def finding_words(finding: Finding) -> str:
+    """A finding in one line, without its severity."""
+    share = finding.effect.wall_share
+    lost = f"{units.format_share(share)} of " if share is not None else ""
+    who = f"{clean(finding.victim.comm, 40)} ({finding.victim.pid})"
+    return f"{clean(finding.title, 160)}: {lost}{who}, since {clock_time(finding.first_ns)}"
+
+
+def local_time(at_ns: int) -> str:
+    """`2026-03-01 02:15:30`, where the reader is."""
+    return _local(at_ns, "%Y-%m-%d %H:%M:%S")
+
+
+def clock_time(at_ns: int) -> str:
+    """`02:15:30`, where the reader is."""
+    return _local(at_ns, "%H:%M:%S")
+
+
+def between(from_ns: int, to_ns: int) -> str:
+    """`2026-03-01 02:15:30 to 02:20:00`: the day once where it is the same."""
+    first, last = local_time(from_ns), local_time(to_ns)
+    return f"{first} to {clock_time(to_ns) if first[:10] == last[:10] else last}"
+
+
+def _local(at_ns: int, form: str) -> str:
+    try:
+        return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime(form)
+    except (ValueError, OverflowError, OSError):  # a damaged recording may hold any number
+        return f"{at_ns} ns"
 
 
 def footer_lines(view: LiveView) -> list[Text]:

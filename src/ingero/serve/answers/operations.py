@@ -69,13 +69,34 @@ def operation_stats(
     reader: Reader, wanted: TimeRange, filters: Filters | None = None, per_process: bool = False
 ) -> OperationsAnswer:
     """Statistics of every operation in the range, the one with most time first."""
-    filters = filters or Filters()
+    recorded = recorded_ns(reader, wanted)
+    found = _found(reader, wanted, filters or Filters(), per_process, recorded)
+    operations = sorted((stats for _, stats in found), key=_most_time_first)
+    return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded, operations)
+
+
+def stats_by_process(
+    reader: Reader, wanted: TimeRange, filters: Filters | None = None
+) -> dict[int, list[OperationStats]]:
+    """The same for each process by its row in `process`: a PID may have been several."""
+    by_process: dict[int, list[OperationStats]] = {}
+    recorded = recorded_ns(reader, wanted)
+    for (_, process_id), stats in _found(reader, wanted, filters or Filters(), True, recorded):
+        by_process.setdefault(process_id or 0, []).append(stats)
+    return {each: sorted(stats, key=_most_time_first) for each, stats in by_process.items()}
+
+
+def _found(
+    reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool, recorded: int
+) -> list[tuple[tuple[Any, ...], OperationStats]]:
     where, parameters = _conditions(reader, filters)
     rows = _rows(reader, wanted, where, parameters)
-    recorded_ns = _recorded_ns(reader, wanted)
     names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
-    found = _merged(rows, names, per_process, recorded_ns, reader)
-    return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded_ns, found)
+    return _merged(rows, names, per_process, recorded, reader)
+
+
+def _most_time_first(each: OperationStats) -> tuple[Any, ...]:
+    return (-each.sum_ns, each.layer, each.op, each.pids)
 
 
 def _rows(
@@ -150,7 +171,8 @@ def _known_op(reader: Reader, op: str) -> str:
     return alike
 
 
-def _recorded_ns(reader: Reader, wanted: TimeRange) -> int:
+def recorded_ns(reader: Reader, wanted: TimeRange) -> int:
+    """How much of the range was recorded."""
     spans = sorted(
         (max(r.started_ns, wanted.from_ns), min(r.last_ns, wanted.to_ns)) for r in reader.recordings()
     )
@@ -166,9 +188,9 @@ def _merged(
     rows: list[tuple[Any, ...]],
     names: dict[int, tuple[str, str]],
     per_process: bool,
-    recorded_ns: int,
+    recorded: int,
     reader: Reader,
-) -> list[OperationStats]:
+) -> list[tuple[tuple[Any, ...], OperationStats]]:
     groups: dict[tuple[Any, ...], int] = {}
     members: list[list[tuple[Any, ...]]] = []
     group_of = np.empty(len(rows), np.int64)
@@ -180,11 +202,10 @@ def _merged(
         members[number].append(row)
         group_of[at] = number
     slots = _slots([row[10] for row in rows], group_of, len(members), reader)
-    found = [
-        _stats(names.get(key[0], ("", "?")), members[number], slots[number], recorded_ns)
+    return [
+        (key, _stats(names.get(key[0], ("", "?")), members[number], slots[number], recorded))
         for key, number in groups.items()
     ]
-    return sorted(found, key=lambda each: (-each.sum_ns, each.layer, each.op, each.pids))
 
 
 def _slots(blobs: list[bytes], group_of: NDArray[np.int64], count: int, reader: Reader) -> NDArray[np.uint64]:
@@ -197,7 +218,7 @@ def _slots(blobs: list[bytes], group_of: NDArray[np.int64], count: int, reader: 
 
 
 def _stats(
-    name: tuple[str, str], members: list[tuple[Any, ...]], slots: NDArray[np.uint64], recorded_ns: int
+    name: tuple[str, str], members: list[tuple[Any, ...]], slots: NDArray[np.uint64], recorded: int
 ) -> OperationStats:
     _, _, pids, counts, exact, error, sums, highs, sizes, errors, _ = zip(*members, strict=True)
     max_ns = max(_known(highs), default=None)
@@ -216,7 +237,7 @@ def _stats(
         p99_ns=p99,
         max_ns=max_ns,
         sum_ns=sum_ns,
-        wall_share=sum_ns / recorded_ns if recorded_ns else None,
+        wall_share=sum_ns / recorded if recorded else None,
         bytes=sum(known_sizes) if known_sizes else None,
         errors=sum(errors),
     )

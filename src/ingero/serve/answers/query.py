@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ingero.model.report import Loss
+from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
 from ingero.serve.answers.sql import Limits, answer_sql
 from ingero.serve.answers.window import time_range
@@ -26,15 +28,6 @@ class WindowAnswer(msgspec.Struct, frozen=True):
     to_ns: int
 
 
-class LossAnswer(msgspec.Struct, frozen=True):
-    """What is missing, and when it went missing."""
-
-    reason: str
-    count: int
-    from_ns: int
-    to_ns: int
-
-
 class StatisticsAnswer(msgspec.Struct, frozen=True):
     """Operations within the window, the one with most time first."""
 
@@ -42,7 +35,7 @@ class StatisticsAnswer(msgspec.Struct, frozen=True):
     counted_from: str  # now, last-record, recording, given
     recorded_ns: int
     operations: list[OperationStats]
-    losses: list[LossAnswer]
+    losses: list[Loss]
 
 
 class SqlAnswer(msgspec.Struct, frozen=True):
@@ -72,17 +65,8 @@ def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int)
             when.anchor,
             found.recorded_ns,
             found.operations[:limit],
-            _losses(reader, found.from_ns, found.to_ns),
+            losses_within(reader, found.from_ns, found.to_ns),
         )
-
-
-def _losses(reader: Reader, from_ns: int, to_ns: int) -> list[LossAnswer]:
-    rows = reader.rows(
-        "SELECT reason, SUM(count), MIN(start_ns), MAX(end_ns) FROM losses"
-        " WHERE end_ns > ? AND start_ns < ? GROUP BY reason ORDER BY 2 DESC",
-        (from_ns, to_ns),
-    )
-    return [LossAnswer(str(reason), int(count), int(first), int(last)) for reason, count, first, last in rows]
 
 
 def ask_sql(db: Path | None, sql: str, limits: Limits) -> SqlAnswer:

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer
+from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
 from ingero.serve.answers.version import Version
@@ -67,6 +69,8 @@ class TraceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 # What prints it, and what it is made of.
 ANSWERS: dict[str, tuple[str, type]] = {
     "check": ("ingero check --json", CheckAnswer),
+    "explain": ("ingero explain --json", Report),
+    "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "query": ("ingero query --json", StatisticsAnswer),
     "query-sql": ("ingero query --json 'SELECT ...'", SqlAnswer),
     "query-schema": ("ingero query --schema --json", ViewsAnswer),

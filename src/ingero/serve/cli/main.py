@@ -38,6 +38,7 @@ class Lazy(NamedTuple):
 COMMANDS: dict[str, Lazy] = {
     "check": Lazy("ingero.serve.cli.check", "Say whether this machine can be traced, and what to do if not."),
     "trace": Lazy("ingero.serve.cli.trace", "Trace GPU jobs live and record them."),
+    "explain": Lazy("ingero.serve.cli.explain", "Say why a recorded job was slow, and what fixes it."),
     "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a made-up job in trouble; needs no GPU and no privileges."),
     "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
@@ -69,6 +70,7 @@ EPILOG = """\b
 Examples:
   ingero check                    can this machine be traced?
   sudo ingero trace               every CUDA process, live
+  ingero explain --since 5m       why was it slow?
   ingero query --since 5m         what the calls cost
   ingero demo                     see it without a GPU
 """

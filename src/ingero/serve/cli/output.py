@@ -8,9 +8,14 @@ columns and CSV on a terminal are cleaned.
 from __future__ import annotations
 
 import csv
+import os
 import re
+import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 import msgspec
@@ -44,6 +49,28 @@ def write_csv(columns: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
     for row in rows:
         values = (row[column] for column in columns)
         writer.writerow([tidy(value) if isinstance(value, str) else value for value in values])
+
+
+def write_file(path: Path, text: str) -> None:
+    """The whole text or nothing, readable by its owner; only a plain file is replaced, no link followed."""
+    try:
+        mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
+        if not stat.S_ISREG(mode):
+            raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
+        handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}."[:100], dir=path.absolute().parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            Path(unfinished).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(unfinished).unlink()
+            raise
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise UsageError(
+            f"cannot write {path}: {why}", hint="Name a file in a folder you may write to."
+        ) from error
 
 
 def write_columns(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:

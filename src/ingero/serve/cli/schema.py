@@ -28,4 +28,4 @@ def schema(as_json: bool, config: Config) -> None:  # noqa: ARG001
         click.echo(to_json(schemas.get_schema()))
         return
     for name, (command, _) in schemas.ANSWERS.items():
-        click.echo(f"{name:14}{command}")
+        click.echo(f"{name:17}{command}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from rich.text import Text
@@ -26,7 +25,8 @@ COUNTED_FROM = {
 def parts(answer: StatisticsAnswer) -> list[Any]:
     """What to print, top down."""
     window = answer.window
-    about = f"{_time(window.from_ns)} to {_time(window.to_ns)}, {COUNTED_FROM[answer.counted_from]}"
+    between = f"{terminal.local_time(window.from_ns)} to {terminal.local_time(window.to_ns)}"
+    about = f"{between}, {COUNTED_FROM[answer.counted_from]}"
     found: list[Any] = [Text(f"{about}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
     for layer in sorted({row.layer for row in answer.operations}, key=_layer_order):
         rows = [row for row in answer.operations if row.layer == layer]
@@ -41,10 +41,6 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
 
 def _layer_order(layer: str) -> tuple[int, str]:
     return (LAYERS.index(layer) if layer in LAYERS else len(LAYERS), layer)
-
-
-def _time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / 1e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _cells(row: OperationStats) -> list[Text]:

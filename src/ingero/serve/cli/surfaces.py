@@ -18,6 +18,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ingero.model.live import LiveView
+from ingero.serve import terminal
 from ingero.serve.cli import output, tables
 
 PLAIN_EVERY_NS = 5_000_000_000
@@ -53,6 +54,7 @@ class PlainSurface(QuietSurface):
         self._updates = updates
         self._every_ns = every_ns or (PLAIN_EVERY_NS if self.console.is_terminal else LOG_EVERY_NS)
         self._due_ns = 0
+        self._told: set[tuple[str, str]] = set()
 
     def begin(self, view: LiveView) -> None:
         self._due_ns = view.elapsed_ns + self._every_ns
@@ -66,7 +68,16 @@ class PlainSurface(QuietSurface):
         if self.console.is_terminal:
             self._print(tables.body(view))
         else:
-            self._print([tables.log_line(view)])
+            self._print([tables.log_line(view), *self._new_findings(view)])
+
+    def _new_findings(self, view: LiveView) -> list[Text]:
+        """In a log each finding once, and again when it became worse or better."""
+        told, self._told = self._told, {(finding.key, finding.severity) for finding in view.findings}
+        return [
+            terminal.finding_line(finding)
+            for finding in view.findings
+            if (finding.key, finding.severity) not in told
+        ]
 
     def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
         parts = tables.body(view) if self._updates else [*tables.header(view), *tables.body(view)]

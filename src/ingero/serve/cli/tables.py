@@ -150,9 +150,5 @@ def next_steps(view: LiveView) -> list[Any]:
     path = view.database.path
     if path is None or view.database.problem:
         return []
-    return [
-        Text(),
-        Text(
-            f"Recorded in {terminal.clean(path)}. Ask it: ingero query -d {shlex.quote(terminal.clean(path))}"
-        ),
-    ]
+    ask = f"ingero explain -d {shlex.quote(terminal.clean(path))}"
+    return [Text(), Text(f"Recorded in {terminal.clean(path)}. Why was it slow? {ask}")]

@@ -80,7 +80,12 @@ def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
     surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
     from ingero import agent
 
-    return run_on(surface, lambda: agent.run(options, surface))
+    code = run_on(surface, lambda: agent.run(options, surface))
+    if options.command and options.record:
+        from ingero.serve.cli.explain import print_diagnosis
+
+        print_diagnosis(options.db, sys.stderr)  # the command's own output stays as it is
+    return code
 
 
 def run_on(surface: Surface, work: Callable[[], int]) -> int:

@@ -124,6 +124,8 @@ def test_every_schema_holds_for_real_output(capsys: pytest.CaptureFixture[str], 
     db = ["-d", str(recording)]
     outputs = {
         "check": said(capsys, "check", "--json"),
+        "explain": said(capsys, "explain", *db, "--json"),
+        "explain-compare": said(capsys, "explain", "--compare", *[str(recording)] * 2, "--json"),
         "query": said(capsys, "query", *db, "--json"),
         "query-sql": said(capsys, "query", *db, "--json", "SELECT * FROM events LIMIT 3"),
         "query-schema": said(capsys, "query", "--schema", "--json"),

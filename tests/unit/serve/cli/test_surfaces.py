@@ -6,10 +6,10 @@ import os
 import re
 
 import pytest
+from builders import finding
 
 from ingero.model.live import (
     DatabaseStatus,
-    FindingLine,
     HostRow,
     InFlight,
     Library,
@@ -91,7 +91,7 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "lost 0",
         "overhead 0.4 % (budget 2.0 %, not enforced yet)",
         "db /home/a/.ingero/ingero.db 5 MiB",
-        "ingero query -d /home/a/.ingero/ingero.db",
+        "ingero explain -d /home/a/.ingero/ingero.db",
     ):
         assert part in text, part
     assert re.search(r"│ cuLaunchKernel │ 17,509 │\s+4.8 µs │", text)
@@ -106,7 +106,7 @@ def test_what_is_not_there_takes_no_room() -> None:
 
 def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> None:
     live = view(
-        findings=(FindingLine("HIGH", "cpu-contention", "Another process takes the CPU"),),
+        findings=(finding("Another process takes the CPU", pid=4821, comm="python3"),),
         in_flight=(InFlight(4821, 4822, "python3", "ncclAllReduce", 9_000_000_000, "gpu_wait"),),
         losses={"ring full": 12},
         lost_share=0.01,
@@ -115,7 +115,7 @@ def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> Non
     )
     text = shown(live)
     for part in (
-        "[HIGH] Another process takes the CPU",
+        "[HIGH] Another process takes the CPU: 40.0 % of python3 (4821), since",
         "ncclAllReduce  9 s  python3 4821/4822, in gpu_wait",
         "Lost: ring full 12",
         "db: no space left on device",
@@ -133,7 +133,7 @@ def test_a_hostile_name_reaches_the_terminal_as_plain_text() -> None:
         processes=(ProcessRow(1, HOSTILE, 1, 1, {HOSTILE: 1}),),
         host=(HostRow(HOSTILE, 1, 1.0, who=(HOSTILE,)),),
         in_flight=(InFlight(1, 1, HOSTILE, HOSTILE, 1, HOSTILE),),
-        findings=(FindingLine(HOSTILE, HOSTILE, HOSTILE),),
+        findings=(finding(HOSTILE, comm=HOSTILE, kind=HOSTILE),),
         warnings=(HOSTILE,),
         losses={HOSTILE: 1},
         database=DatabaseStatus(HOSTILE, 1),
@@ -170,6 +170,16 @@ def test_into_a_file_goes_a_line_now_and_then_and_the_tables_at_the_end() -> Non
     surface.end(view(), 0)
     assert "CUDA Driver" in out.getvalue()
     assert "\x1b" not in out.getvalue()
+
+
+def test_into_a_file_a_finding_goes_once_and_again_when_it_changes() -> None:
+    out = io.StringIO()
+    surface = PlainSurface(out, every_ns=1)
+    surface.begin(view(elapsed_ns=0))
+    for number, severity in enumerate(("MEDIUM", "MEDIUM", "HIGH", "HIGH"), start=1):
+        surface.update(view(elapsed_ns=number * 1_000_000_000, findings=(finding(severity=severity),)))
+    lines = [line for line in out.getvalue().splitlines() if "Another process takes" in line]
+    assert [line.split()[0] for line in lines] == ["[MEDIUM]", "[HIGH]"]
 
 
 def test_json_lines_go_to_stdout_and_the_header_does_not() -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from builders import finding
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from ingero.errors import PrivilegeError
-from ingero.model.live import FindingLine, InFlight, LiveView, OperationRow, ProcessRow
+from ingero.model.live import InFlight, LiveView, OperationRow, ProcessRow
 from ingero.serve.cli.surfaces import QuietSurface
 from ingero.serve.tui.app import LiveApp
 from ingero.serve.tui.screens import HelpScreen, ProcessScreen
@@ -143,13 +144,13 @@ def test_question_mark_lists_the_keys() -> None:
 
 def test_findings_and_calls_in_flight_appear_when_there_are_some() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        assert "takes the CPU" in text(app, "findings")
+        assert "takes the CPU: 40.0 % of python3 (7), since" in text(app, "findings")
         assert "ncclAllReduce" in text(app, "in_flight")
 
-    finding = FindingLine("HIGH", "cpu-contention", "Another process takes the CPU")
+    found = finding("Another process takes the CPU", pid=7, comm="python3")
     run(
         check,
-        replace(VIEW, findings=(finding,), in_flight=(InFlight(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
+        replace(VIEW, findings=(found,), in_flight=(InFlight(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
     )
 
 

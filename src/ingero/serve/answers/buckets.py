@@ -1,0 +1,28 @@
+"""What the buckets of accounted time are called among people."""
+
+from __future__ import annotations
+
+BUCKET_WORDS: dict[str, str] = {
+    "gpu_wait": "waiting for the GPU",
+    "cuda_cpu": "inside CUDA calls",
+    "host_cpu": "on the CPU outside CUDA",
+    "runqueue": "waiting for a core",
+    "lock_wait": "waiting for a lock",
+    "disk_wait": "waiting for disk",
+    "memory_wait": "waiting for memory",
+    "peer_wait": "waiting for another process or thread",
+    "net_wait": "waiting for the network",
+    "sleep": "asleep on purpose",
+    "unexplained": "unexplained",
+    "lost": "not seen, records were lost",
+}
+ON_CPU = frozenset({"cuda_cpu", "host_cpu"})
+
+
+def bucket_words(bucket: str) -> str:
+    return BUCKET_WORDS.get(bucket, bucket)
+
+
+def off_cpu(time_ns: dict[str, int]) -> dict[str, int]:
+    """What of it the thread did not run; `lost` is neither."""
+    return {name: ns for name, ns in time_ns.items() if name not in ON_CPU and name != "lost"}

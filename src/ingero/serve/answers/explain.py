@@ -1,0 +1,203 @@
+"""What `ingero explain` answers: the diagnosis of a recording, or of a part of it.
+
+Opens the database, asks and closes it. Findings come from `_diagnose`; everything
+else is what the recording holds, so that "no problem found" has its evidence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ingero.errors import StoreError, TargetError, UsageError
+from ingero.model.finding import Finding, Severity, Unexplained
+from ingero.model.report import (
+    NotWatched,
+    OverheadReport,
+    ProcessReport,
+    Report,
+    ReportWindow,
+    SystemContext,
+)
+from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.operations import recorded_ns
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
+from ingero.serve.answers.window import TimeRange, time_range
+from ingero.store.location import default_path
+from ingero.store.reader import Reader, RecordingInfo
+from ingero.units import SECOND, clean, format_ns
+
+F = TypeVar("F", Finding, Unexplained)
+COUNTED = (Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM)  # what --exit-code counts
+_PSI = ("cpu_some", "memory_some", "io_some")
+_SYSTEM = """
+    SELECT AVG(cpu_share), AVG(memory_share), AVG(psi_cpu_some), AVG(psi_memory_some), AVG(psi_io_some)
+    FROM system_sample WHERE at_ns >= ? AND at_ns < ?"""
+_LAST_SAMPLE = """
+    SELECT load1, cores, swap_bytes FROM system_sample WHERE at_ns >= ? AND at_ns < ?
+    ORDER BY at_ns DESC LIMIT 1"""
+_HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the detectors say of a range."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unexplained: list[Unexplained] = field(default_factory=list)
+    not_watched: list[NotWatched] = field(default_factory=list)
+    extras: Extras = field(default_factory=Extras)
+
+
+def _diagnose(reader: Reader, wanted: TimeRange) -> Diagnosis:  # noqa: ARG001
+    """The seam to the detectors: facts of the range in, findings out."""
+    return Diagnosis(not_watched=[NotWatched("every kind of problem", "this version has no detectors")])
+
+
+def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: int | None = None) -> Report:
+    """The diagnosis of a recording; of one process where asked for."""
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    with Reader(db or default_path()) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
+        recorded = recorded_ns(reader, when)
+        if not recorded:
+            raise _nothing_recorded(reader, when)
+        diagnosis = _diagnose(reader, when)
+        with _sense_made_of(reader):
+            report = _read(reader, when, recorded, diagnosis.extras)
+            msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
+    return _judged(report, diagnosis, pid)
+
+
+def has_counted_findings(report: Report) -> bool:
+    """Whether there is a finding --exit-code counts."""
+    return any(finding.severity in COUNTED for finding in report.findings)
+
+
+@contextmanager
+def _sense_made_of(reader: Reader) -> Iterator[None]:
+    """The file may come from anybody: values of the wrong kind are its fault, not ours."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
+        ) from error
+
+
+def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Report:
+    """Everything the recording itself tells."""
+    recordings = _recordings(reader, when)
+    processes = process_reports(reader, when, extras)
+    return Report(
+        node=", ".join(dict.fromkeys(each.node for each in recordings)),
+        window=ReportWindow(when.from_ns, when.to_ns, when.anchor),
+        system=_system(reader, when, recordings),
+        findings=[],
+        processes=processes,
+        losses=losses_within(reader, when.from_ns, when.to_ns),
+        overhead=_overhead(reader, when),
+        not_watched=_not_watched(when, recorded, processes),
+        recorded_ns=recorded,
+    )
+
+
+def _judged(report: Report, diagnosis: Diagnosis, pid: int | None) -> Report:
+    """With the findings, worst first; of one process where asked for."""
+    return msgspec.structs.replace(
+        report,
+        findings=sorted(_victims(diagnosis.findings, pid), key=_worst_first),
+        unexplained=_victims(diagnosis.unexplained, pid),
+        not_watched=[*diagnosis.not_watched, *report.not_watched],
+        processes=report.processes if pid is None else _only(report.processes, pid),
+    )
+
+
+def _victims(found: list[F], pid: int | None) -> list[F]:
+    return [each for each in found if pid is None or each.victim.pid == pid]
+
+
+def _worst_first(finding: Finding) -> tuple[int, float, int]:
+    return (finding.severity.rank, -(finding.effect.wall_share or 0.0), finding.first_ns)
+
+
+def _recordings(reader: Reader, when: TimeRange) -> list[RecordingInfo]:
+    return [
+        each for each in reader.recordings() if each.started_ns < when.to_ns and each.last_ns >= when.from_ns
+    ]
+
+
+def _nothing_recorded(reader: Reader, when: TimeRange) -> StoreError | UsageError:
+    recordings = [each for each in reader.recordings() if each.last_ns > each.started_ns]
+    if not recordings:
+        return StoreError(
+            f"the recording in {reader.path} is empty: it ended before its first second was over",
+            hint="Record again with `sudo ingero trace`.",
+        )
+    first, last = min(each.started_ns for each in recordings), max(each.last_ns for each in recordings)
+    return UsageError(
+        f"nothing was recorded between {_time(when.from_ns)} and {_time(when.to_ns)}",
+        hint=f"{reader.path} covers {_time(first)} to {_time(last)}.",
+    )
+
+
+def _time(at_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ns / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ns} ns"
+
+
+def _only(processes: list[ProcessReport], pid: int) -> list[ProcessReport]:
+    found = [process for process in processes if process.pid == pid]
+    if found:
+        return found
+    seen = ", ".join(f"{process.pid} ({clean(process.comm, 40)})" for process in processes[:5])
+    raise TargetError(
+        f"process {pid} was not seen in that time",
+        hint=f"Seen: {seen}." if seen else "No CUDA process was seen at all.",
+    )
+
+
+def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) -> SystemContext:
+    between = (when.from_ns, when.to_ns)
+    cpu_share, memory_share, *psi = reader.rows(_SYSTEM, between)[0]
+    last = reader.rows(_LAST_SAMPLE, between)
+    load1, cores, swap_bytes = last[0] if last else (None, None, None)
+    if cores is None and recordings:
+        cores = recordings[-1].cores
+    pressure = dict(zip(_PSI, psi, strict=True))
+    return SystemContext(cpu_share, memory_share, load1, cores, swap_bytes, pressure)
+
+
+def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:
+    """Hits are stored; what one costs on the machine that recorded is not, so the share is unknown."""
+    hits, ns = reader.rows(_HITS, (when.from_ns, when.to_ns))[0]
+    hits_per_s = hits * SECOND / ns if hits is not None and ns else None
+    return OverheadReport(share=None, budget=None, hits_per_s=hits_per_s, ns_per_hit=None, actions=[])
+
+
+def _not_watched(when: TimeRange, recorded: int, processes: list[ProcessReport]) -> list[NotWatched]:
+    found = []
+    if when.length_ns - recorded > SECOND:
+        missing = format_ns(when.length_ns - recorded)
+        found.append(NotWatched(f"{missing} of {format_ns(when.length_ns)}", "nothing was recorded then"))
+    estimated = {line.op for process in processes for line in process.operations if not line.exact}
+    if estimated:
+        names = ", ".join(sorted(clean(name, 60) for name in estimated)[:5])
+        found.append(
+            NotWatched(f"some calls of {names}", "sampled to keep the overhead low; counts are estimates")
+        )
+    unaccounted = [each for each in processes if feeds_gpu(each) and not each.threads_ns]
+    if unaccounted:
+        names = ", ".join(f"{clean(each.comm, 40)} ({each.pid})" for each in unaccounted[:5])
+        found.append(NotWatched(f"where the time of {names} went", "no time was accounted for its threads"))
+    return found

@@ -1,0 +1,16 @@
+"""What is missing from a recording, by reason."""
+
+from __future__ import annotations
+
+from ingero.model.report import Loss
+from ingero.store.reader import Reader
+
+
+def losses_within(reader: Reader, from_ns: int, to_ns: int) -> list[Loss]:
+    """Every reason with its count, most first."""
+    rows = reader.rows(
+        "SELECT reason, SUM(count), MIN(start_ns), MAX(end_ns) FROM losses"
+        " WHERE end_ns > ? AND start_ns < ? GROUP BY reason ORDER BY 2 DESC",
+        (from_ns, to_ns),
+    )
+    return [Loss(str(reason), int(count), int(first), int(last)) for reason, count, first, last in rows]

@@ -1,0 +1,132 @@
+"""A document as one HTML file: styles inside, no scripts, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from ingero.serve.cli.document import (
+    Bar,
+    Block,
+    Code,
+    Document,
+    Field,
+    Gap,
+    Heading,
+    Line,
+    Rows,
+    Title,
+    percents,
+)
+
+COLOURS = {
+    "gpu_wait": "#3a9b57", "cuda_cpu": "#2a9fb0", "host_cpu": "#3f74d1", "runqueue": "#d9483b",
+    "lock_wait": "#a24fc4", "disk_wait": "#c99a12", "memory_wait": "#d0559a", "peer_wait": "#e08a2e",
+    "net_wait": "#6a8fe8", "sleep": "#8a8f98", "unexplained": "#b9bec7", "lost": "#7d1f1a",
+}  # fmt: skip
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --page: #fff; --quiet: #667;
+  --line: #d5d9e0; --box: #f3f5f8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e7ec; --page: #15181d; --quiet: #9aa3b0; --line: #363c46; --box: #1f242b; } }
+body { margin: 0 auto; max-width: 60rem; padding: 1rem; color: var(--ink); background: var(--page);
+  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; }
+.severity { padding: .1rem .4rem; border-radius: .3rem; color: #fff; background: #566; font-size: .8em; }
+.critical { background: #a3122a; } .high { background: #c43c1d; } .medium { background: #8a6d00; }
+.low { background: #2d6c8c; }
+.dim { color: var(--quiet); } .good { color: #2f8f4e; } .warning { color: #b07a00; }
+dl { display: grid; grid-template-columns: 7rem 1fr; gap: .1rem .8rem; margin: .2rem 0; }
+dt { font-weight: 600; } dd { margin: 0; }
+@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } }
+pre { margin: .3rem 0; padding: .5rem .7rem; background: var(--box); border-radius: .3rem; overflow-x: auto; }
+.bar { display: flex; height: 1.2rem; border-radius: .3rem; overflow: hidden; margin: .5rem 0 .2rem; }
+.legend { display: flex; flex-wrap: wrap; gap: .1rem 1rem; padding: 0; margin: 0 0 .5rem; list-style: none;
+  font-size: .9em; }
+.legend i { display: inline-block; width: .7em; height: .7em; margin-right: .35em; border-radius: .15em; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; margin: .4rem 0; font-size: .95em; }
+th, td { padding: .15rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
+th.left, td.left { text-align: left; }
+"""
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title><style>{style}</style></head><body><main>
+"""
+
+
+def as_html(document: Document) -> str:
+    """The whole page."""
+    head = HEAD.format(title=escape(document.title), style=STYLE)
+    return head + "\n".join(_parts(document.blocks)) + "\n</main></body></html>\n"
+
+
+def _parts(blocks: list[Block]) -> Iterator[str]:
+    """Fields that follow each other are one list."""
+    listing = False
+    for block in blocks:
+        if isinstance(block, Field) != listing:
+            listing = not listing
+            yield "<dl>" if listing else "</dl>"
+        yield from _written(block)
+    if listing:
+        yield "</dl>"
+
+
+def _written(block: Block) -> Iterator[str]:
+    match block:
+        case Title(text):
+            yield f"<h1>{escape(text)}</h1>"
+        case Heading(text, severity):
+            yield f"<h2>{_severity(severity)}{escape(text)}</h2>"
+        case Line(text, tone):
+            yield f'<p class="{escape(tone)}">{escape(text)}</p>'
+        case Field(label, text, tone, _):
+            yield f'<dt>{escape(label)}</dt><dd class="{escape(tone)}">{escape(text)}</dd>'
+        case Code(text, _):
+            yield f"<pre><code>{escape(text)}</code></pre>"
+        case Bar(time_ns):
+            yield _bar(time_ns)
+        case Rows():
+            yield _table(block)
+        case Gap():
+            return
+
+
+def _severity(severity: str) -> str:
+    if not severity:
+        return ""
+    return f'<span class="severity {escape(severity.lower())}">{escape(severity)}</span> '
+
+
+def _bar(time_ns: Mapping[str, int]) -> str:
+    parts = percents(time_ns)
+    pieces = "".join(
+        f'<div style="width:{percent:.1f}%;background:{_colour(name)}" title="{escape(name)}"></div>'
+        for name, percent in parts
+    )
+    names = "".join(
+        f'<li><i style="background:{_colour(name)}"></i>{escape(name)} {percent:.1f} %</li>'
+        for name, percent in parts
+    )
+    bar = f'<div class="bar" role="img" aria-label="where the time went">{pieces}</div>'
+    return f'{bar}<ul class="legend">{names}</ul>'
+
+
+def _colour(bucket: str) -> str:
+    return COLOURS.get(bucket, "#999")
+
+
+def _table(rows: Rows) -> str:
+    head = "".join(_cell("th", at, text, rows) for at, text in enumerate(rows.columns))
+    body = "".join(
+        "<tr>" + "".join(_cell("td", at, text, rows) for at, text in enumerate(row)) + "</tr>"
+        for row in rows.rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(tag: str, at: int, text: str, rows: Rows) -> str:
+    left = ' class="left"' if at in rows.left else ""
+    return f"<{tag}{left}>{escape(text)}</{tag}>"

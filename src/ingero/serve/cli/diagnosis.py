@@ -1,0 +1,337 @@
+"""A Report as a document: header, findings worst first, what was lost or not watched.
+
+Three findings with their usual fields fit a screen of 80 by 40; the more findings
+there are, the fewer details each gets, and from the fourth on a finding is one
+line. -v shows everything. Nothing is computed here but sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ingero import units
+from ingero.model.finding import Cause, Finding, Who
+from ingero.model.report import ProcessReport, Report
+from ingero.serve import terminal
+from ingero.serve.answers.buckets import bucket_words
+from ingero.serve.answers.report_processes import feeds_gpu
+from ingero.serve.cli.document import (
+    Block,
+    Code,
+    Document,
+    Field,
+    Gap,
+    Heading,
+    Line,
+    Rows,
+    Title,
+    percents,
+    tidy,
+    time_bar,
+)
+from ingero.serve.cli.statistics import COUNTED_FROM
+
+IN_FULL = 3
+FRAMES = 20
+
+
+@dataclass(frozen=True)
+class Detail:
+    """How much to say."""
+
+    verbose: bool = False
+    show_sql: bool = False
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How many of each a finding may show."""
+
+    causes: int
+    proofs: int
+    who: int
+    fixes: int
+    rows: int = 0  # of a field; 0: as many as it takes
+
+
+ROOM = {1: _Room(4, 3, 6, 4), 2: _Room(2, 1, 4, 2, 2), 3: _Room(1, 1, 3, 1, 1)}
+EVERYTHING = _Room(1000, 1000, 1000, 1000)
+
+
+def diagnosis(report: Report, detail: Detail) -> Document:
+    """What `ingero explain` prints."""
+    document = Document(f"Diagnosis of {tidy(report.node)}")
+    document.add(*header(report, detail), Gap())
+    if report.findings:
+        document.add(*_findings(report, detail))
+    elif any(map(feeds_gpu, report.processes)):
+        document.add(*_nothing_found(report))
+    else:
+        document.add(*_nobody())
+    document.add(*_unexplained(report), *footer(report, detail))
+    return document
+
+
+def header(report: Report, detail: Detail) -> Iterator[Block]:
+    window = report.window
+    when = terminal.between(window.from_ns, window.to_ns)
+    yield Title(f"Diagnosis of {tidy(report.node, 80)}, {when}")
+    counted = COUNTED_FROM.get(window.anchor, tidy(window.anchor, 40))
+    yield Line(f"{units.format_ns(report.recorded_ns)} recorded; {counted}", "dim")
+    yield Line(f"System: {system_words(report, detail.verbose)}")
+
+
+def system_words(report: Report, verbose: bool = False) -> str:
+    system = report.system
+    load = "-" if system.load1 is None else f"{system.load1:.1f}"
+    cores = f" ({system.cores} cores)" if system.cores else ""
+    words = [
+        f"CPU {units.format_share(system.cpu_share)}",
+        f"Memory {units.format_share(system.memory_share)}",
+        f"Load {load}{cores}",
+        f"Swap {units.format_bytes(system.swap_bytes)}",
+    ]
+    if verbose:
+        known = [f"{tidy(name, 20)} {units.format_share(value)}" for name, value in system.psi.items()]
+        words.append(f"Pressure {', '.join(known)}" if known else "Pressure -")
+    return " | ".join(words)
+
+
+def _findings(report: Report, detail: Detail) -> Iterator[Block]:
+    full = report.findings if detail.verbose else report.findings[:IN_FULL]
+    room = EVERYTHING if detail.verbose else ROOM[len(full)]
+    shown: set[int] = set()  # the victim's time is drawn once
+    for finding in full:
+        victim = _victim(report, finding)
+        with_bar = victim is not None and victim.pid not in shown
+        yield from _finding(finding, victim if with_bar else None, room, detail)
+        yield Gap()
+        shown.add(finding.victim.pid)
+    rest = report.findings[len(full) :]
+    for finding in rest:
+        yield Heading(terminal.finding_words(finding), finding.severity)
+    if rest:
+        yield Line("-v shows them in full", "dim")
+        yield Gap()
+
+
+def person(comm: str, pid: int | None) -> str:
+    return tidy(comm, 40) if pid is None else f"{tidy(comm, 40)} ({pid})"
+
+
+def _victim(report: Report, finding: Finding) -> ProcessReport | None:
+    return next((each for each in report.processes if each.pid == finding.victim.pid and each.time), None)
+
+
+def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
+    yield Heading(tidy(finding.title, 200), finding.severity)
+    confidence = f"confidence {units.format_share(finding.confidence)}"
+    yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
+    yield Field("Effect", effect_words(finding), rows=room.rows)
+    if victim is not None:
+        yield time_bar(victim.time, short=bool(room.rows))
+        if detail.verbose:
+            yield time_rows(victim.time)
+    for cause in _causes(finding, room):
+        yield from _cause(cause, room, detail)
+    who = [each for cause in finding.causes for each in cause.who]
+    if who:
+        yield Field("Who", who_words(who, room.who), rows=room.rows)
+    if finding.source is not None:
+        source = finding.source
+        file = tidy(source.file, 1000) if detail.verbose else _end_of(tidy(source.file, 1000), 45)
+        yield Field("Line", f"{tidy(source.function, 80)}() at {file}:{source.line}")
+    if detail.verbose and finding.stack:
+        yield from _stack(finding)
+    gain = gain_words(finding)
+    if gain and not finding.fix:
+        yield Field("Gain", gain)
+    for number, fix in enumerate(finding.fix[: room.fixes]):
+        wins = f" ({gain})" if gain and not number else ""
+        yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
+        if fix.command:
+            yield Code(tidy(fix.command, 2000))
+
+
+def _end_of(path: str, most: int) -> str:
+    """Its end says which file it is."""
+    return path if len(path) <= most else f"…{path[1 - most :]}"
+
+
+def when_words(finding: Finding, verbose: bool = False) -> str:
+    lasted = sum(end - start for start, end in finding.episodes) or finding.last_ns - finding.first_ns
+    words = f"{terminal.clock_time(finding.first_ns)} for {units.format_ns(lasted)}"
+    if len(finding.episodes) > 1:
+        words += f" in {len(finding.episodes)} episodes until {terminal.clock_time(finding.last_ns)}"
+        if verbose:
+            each = [
+                f"{terminal.clock_time(start)} {units.format_ns(end - start)}"
+                for start, end in finding.episodes
+            ]
+            words += f" ({', '.join(each)})"
+    return words
+
+
+def effect_words(finding: Finding) -> str:
+    """Whose what, from how long to how long, and what it costs."""
+    effect = finding.effect
+    words = [person(finding.victim.comm, finding.victim.pid)]
+    if effect.op is not None:
+        change = f" {units.format_ns(effect.usual_ns)} → {units.format_ns(effect.now_ns)}"
+        words[0] += f": {tidy(effect.op, 60)}"
+        words[0] += change if effect.usual_ns is not None or effect.now_ns is not None else ""
+    if effect.wall_share is not None:
+        words.append(f"{units.format_share(effect.wall_share)} of its time lost")
+    elif effect.excess_ns is not None:
+        words.append(f"{units.format_ns(effect.excess_ns)} lost")
+    return ", ".join(words)
+
+
+def gain_words(finding: Finding) -> str:
+    """What fixing it wins; empty where nobody knows."""
+    gain = finding.gain
+    return f"wins {units.format_ns(gain.ns)}, {units.format_share(gain.share)}" if gain else ""
+
+
+def _causes(finding: Finding, room: _Room) -> list[Cause]:
+    """The unexplained part is said too where there is room for it."""
+    proven = [cause for cause in finding.causes if cause.bucket != "unexplained"]
+    rest = [cause for cause in finding.causes if cause.bucket == "unexplained" and cause.share >= 0.005]
+    return (proven[: room.causes] + rest) if room.causes > 1 else proven[:1] or rest
+
+
+def _cause(cause: Cause, room: _Room, detail: Detail) -> Iterator[Block]:
+    words = f"{units.format_share(cause.share)} {bucket_words(tidy(cause.bucket, 40))}"
+    words += f" ({units.format_ns(cause.ns)})"
+    proofs = cause.evidence if detail.show_sql else cause.evidence[: room.proofs]
+    if cause.via and not room.rows:
+        words += f", along {' ← '.join(tidy(name, 60) for name in cause.via)}"
+    first = f": {tidy(proofs[0].text, 400)}" if proofs else ""
+    yield Field("Cause", words + first, rows=0 if detail.show_sql else room.rows and 2)
+    for number, proof in enumerate(proofs):
+        if number:
+            yield Field("", tidy(proof.text, 400))
+        if detail.verbose and proof.event_ids:
+            yield Field("", f"events {', '.join(tidy(each, 60) for each in proof.event_ids[:20])}", "dim")
+        if detail.show_sql and proof.sql:
+            yield Code(tidy(proof.sql, 4000), "sql")
+
+
+def who_words(who: Sequence[Who], most: int) -> str:
+    """Each with its seconds and container, longest first; the same process is named once."""
+    total: dict[tuple[int | None, str, str | None], int] = {}
+    for each in who:
+        key = (each.pid, each.comm, each.container)
+        total[key] = total.get(key, 0) + each.ns
+    ordered = sorted(total.items(), key=lambda item: -item[1])
+    words = [
+        f"{person(comm, pid)}{f' in {tidy(container, 60)}' if container else ''} {units.format_ns(ns)}"
+        for (pid, comm, container), ns in ordered[:most]
+    ]
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(words) + more
+
+
+def _stack(finding: Finding) -> Iterator[Block]:
+    for number, frame in enumerate(finding.stack[:FRAMES]):
+        where = f" at {tidy(frame.file, 200)}:{frame.line}" if frame.file else ""
+        module = f" in {tidy(frame.module, 100)}" if frame.module and not where else ""
+        name = tidy(frame.function or "?", 120)
+        yield Field("" if number else "Stack", f"[{tidy(frame.kind, 20)}] {name}{where}{module}")
+
+
+def time_rows(time_ns: dict[str, int]) -> Rows:
+    """Where time went, in words."""
+    rows = [
+        (bucket_words(tidy(name, 40)), units.format_ns(time_ns[name]), f"{percent:.1f} %")
+        for name, percent in percents(time_ns)
+    ]
+    return Rows(("Where the time went", "Time", "Share"), rows)
+
+
+def _nothing_found(report: Report) -> Iterator[Block]:
+    """The answer and the evidence for it."""
+    if report.unexplained:
+        yield Line("No cause could be proven.", "warning")
+    else:
+        whole = not report.losses and not report.not_watched
+        yield Line("No problem found." if whole else "No problem found in what was watched.", "good")
+    feeding = [process for process in report.processes if feeds_gpu(process)]
+    for process in feeding[:IN_FULL]:
+        calls = sum(line.count for line in process.operations)
+        yield Field(
+            "Watched",
+            f"{person(process.comm, process.pid)} for {units.format_ns(process.wall_ns)},"
+            f" {units.format_count(calls)} calls of {len(process.operations)} operations",
+        )
+        if process.step is not None:
+            step = process.step
+            yield Field("Step", f"{units.format_ns(step.now_ns)}, {units.format_count(step.count)} steps")
+        if process.operations:
+            yield Field("Most time", _operation_words(process))
+        if process.time:
+            yield time_bar(process.time)
+    if len(feeding) > IN_FULL:
+        yield Line(f"and {len(feeding) - IN_FULL} more processes: --per-process shows them", "dim")
+    yield Gap()
+
+
+def _operation_words(process: ProcessReport) -> str:
+    line = process.operations[0]
+    return (
+        f"{tidy(line.op, 60)}: p50 {units.format_ns(line.p50_ns)}, p99 {units.format_ns(line.p99_ns)},"
+        f" {units.format_share(line.wall_share)} of the wall time"
+    )
+
+
+def _nobody() -> Iterator[Block]:
+    yield Line("No CUDA process was seen in that time, so there is nothing to explain.", "warning")
+    yield Field("Try", "trace the job from its first call on")
+    yield Code("sudo ingero trace -- python train.py")
+    yield Gap()
+
+
+def _unexplained(report: Report) -> Iterator[Block]:
+    for each in report.unexplained:
+        who = person(each.victim.comm, each.victim.pid)
+        yield Field(
+            "Unproven",
+            f"{who} {units.format_share(each.wall_share)} slower than usual since"
+            f" {terminal.clock_time(each.first_ns)}: {tidy(each.text, 300)}",
+            "warning",
+        )
+    if report.unexplained:
+        yield Gap()
+
+
+def footer(report: Report, detail: Detail) -> Iterator[Block]:
+    """What was lost, what tracing cost, what was not watched."""
+    lost = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
+    cost = overhead_words(report)
+    yield Field(
+        "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1
+    )
+    if not report.not_watched:
+        return
+    blind = [f"{tidy(each.what, 100)} ({tidy(each.why, 200)})" for each in report.not_watched]
+    if detail.verbose:
+        yield from (Field("Unwatched", each, "warning") for each in blind)
+    else:
+        more = f" and {len(blind) - 1} more, -v shows them" if len(blind) > 1 else ""
+        yield Field("Unwatched", f"{blind[0]}{more}", "warning")
+
+
+def overhead_words(report: Report) -> str:
+    overhead = report.overhead
+    if overhead.share is not None:
+        budget = (
+            f" of a budget of {units.format_share(overhead.budget)}" if overhead.budget is not None else ""
+        )
+        words = f"tracing cost {units.format_share(overhead.share)}{budget}"
+    elif overhead.hits_per_s is not None:
+        words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
+    else:
+        words = "what tracing cost was not recorded"
+    actions = ", ".join(tidy(action, 100) for action in overhead.actions)
+    return f"{words}; {actions}" if actions else words

@@ -1,0 +1,146 @@
+"""`ingero explain`: the diagnosis of a recording, as text, JSON, Markdown or HTML."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from ingero.errors import IngeroError, UsageError
+from ingero.serve.cli.options import as_json, configured, database
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.serve.cli.document import Document
+
+FINDINGS = 3  # exit code
+EPILOG = """\b
+Examples:
+  ingero explain                              the whole last recording
+  ingero explain --since 5m --per-process
+  ingero explain --from 2026-03-01T02:10 -v
+  ingero explain --format html -o report.html
+  ingero explain --compare before.db after.db
+  ingero explain --json --exit-code | jq .findings
+"""
+ONE_DATABASE = ("start", "end", "pid", "per_process", "db")
+
+
+@click.command(epilog=EPILOG)
+@click.option("--since", "--last", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--to", "end", metavar="T", help="Only up to this time.")
+@click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@click.option("--per-process", is_flag=True, help="Every process and thread: calls, waits, switches.")
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path, readable=False),
+    metavar="BEFORE AFTER",
+    help="Two databases side by side: what got better, and was it promised.",
+)
+@as_json
+@click.option(
+    "--format", "form", type=click.Choice(["text", "md", "html", "json"]), help="How to print.  [text]"
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file.")
+@click.option("-v", "--verbose", is_flag=True, help="Everything known about each finding.")
+@click.option("--show-sql", is_flag=True, help="With each proof, the SQL that gives its number.")
+@click.option("--exit-code", is_flag=True, help="Exit with 3 when there is a finding of MEDIUM or above.")
+@database
+@configured
+def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> int:  # noqa: ARG001
+    """Say why a recorded job was slow, and what fixes it.
+
+    Reads the recording; needs no privileges. Without a range, the whole last recording;
+    --since counts back from now while it runs, and from its last record afterwards.
+    """
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
+    form = "json" if as_json else form or "text"
+    if flags["compare"]:
+        return _compare(form, flags)
+    from ingero.serve.answers.explain import get_report, has_counted_findings
+    from ingero.serve.answers.query import Range
+
+    report = get_report(flags["db"], Range(flags["since"], flags["start"], flags["end"]), flags["pid"])
+    _deliver(report, lambda: _document(report, flags), form, flags["output"])
+    return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
+
+
+def _document(report: Any, flags: dict[str, Any]) -> Document:
+    from ingero.serve.cli.diagnosis import Detail, diagnosis
+    from ingero.serve.cli.per_process import breakdown
+
+    detail = Detail(flags["verbose"], flags["show_sql"])
+    return breakdown(report, detail) if flags["per_process"] else diagnosis(report, detail)
+
+
+def _compare(form: str, flags: dict[str, Any]) -> int:
+    chosen = next((name for name in ONE_DATABASE if flags[name]), None)
+    if chosen is not None:
+        flag = {"start": "from", "end": "to"}.get(chosen, chosen).replace("_", "-")
+        raise UsageError(f"--compare and --{flag} exclude each other", hint="Give one of them.")
+    from ingero.serve.answers.compare import get_comparison
+    from ingero.serve.cli.comparison import comparison
+
+    before, after = flags["compare"]
+    answer = get_comparison(before, after, flags["since"])
+    _deliver(answer, lambda: comparison(answer), form, flags["output"])
+    return FINDINGS if flags["exit_code"] and answer.after.counted else 0
+
+
+def _deliver(answer: Any, make: Any, form: str, output: Path | None) -> None:
+    """To the file, or to standard output."""
+    from ingero.serve.cli import output as writing
+
+    if form == "text" and output is None:
+        _print(make(), sys.stdout)
+        return
+    text = writing.to_json(answer) + "\n" if form == "json" else _written(make(), form)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    writing.write_file(output, text)
+    click.echo(f"Wrote {output}", err=True)
+
+
+def _written(document: Document, form: str) -> str:
+    if form == "md":
+        from ingero.serve.cli.as_markdown import as_markdown
+
+        return as_markdown(document)
+    if form == "html":
+        from ingero.serve.cli.as_html import as_html
+
+        return as_html(document)
+    import io
+
+    out = io.StringIO()
+    _print(document, out)
+    return out.getvalue()
+
+
+def _print(document: Document, out: TextIO) -> None:
+    from ingero.serve.cli import tables
+    from ingero.serve.cli.as_text import write_text
+
+    write_text(document, tables.console(out))
+
+
+def print_diagnosis(db: Path | None, out: TextIO) -> None:
+    """The text diagnosis of the last recording; what stands in its way is one line, not a failure."""
+    from ingero import units
+    from ingero.serve.answers.explain import get_report
+    from ingero.serve.answers.query import Range
+    from ingero.serve.cli.diagnosis import Detail, diagnosis
+
+    try:
+        document = diagnosis(get_report(db, Range()), Detail())
+    except IngeroError as error:
+        click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
+        return
+    click.echo(file=out)
+    _print(document, out)

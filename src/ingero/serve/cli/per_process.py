@@ -1,0 +1,164 @@
+"""`explain --per-process`: each process and thread, what it called, what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ingero import units
+from ingero.model.report import ProcessReport, Report, ThreadLine
+from ingero.serve import terminal
+from ingero.serve.answers.buckets import bucket_words, off_cpu
+from ingero.serve.answers.report_processes import feeds_gpu
+from ingero.serve.cli.diagnosis import Detail, footer, header, person
+from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar
+
+CALLS, THREADS, PROCESSES = 8, 8, 10
+CALL_COLUMNS = ("Operation", "Calls", "p50", "p99", "max", "Wall")
+THREAD_COLUMNS = ("Thread", "TID", "Feeds", "Time", "Off-CPU", "Most of it", "Switches")
+
+
+def breakdown(report: Report, detail: Detail) -> Document:
+    """What `ingero explain --per-process` prints."""
+    document = Document(f"Processes of {tidy(report.node)}")
+    document.add(*header(report, detail), Gap())
+    for finding in report.findings:
+        document.add(Heading(terminal.finding_words(finding), finding.severity))
+    if report.findings:
+        document.add(Gap())
+    if not any(map(feeds_gpu, report.processes)):
+        document.add(Line("No CUDA process was seen in that time.", "warning"), Gap())
+    watched = [process for process in report.processes if process.threads or process.operations]
+    shown = watched if detail.verbose else watched[:PROCESSES]
+    for process in shown:
+        document.add(*_process(process, detail), Gap())
+    if len(watched) > len(shown):
+        document.add(Line(f"More processes, shown with -v: {len(watched) - len(shown)}", "dim"), Gap())
+    document.add(*_takers([process for process in report.processes if process not in watched]))
+    document.add(*footer(report, detail))
+    return document
+
+
+def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+    place = f" in {tidy(process.container, 60)}" if process.container else ""
+    yield Heading(f"{person(process.comm, process.pid)}{place}")
+    if process.cmdline:
+        yield Field(
+            "Command",
+            tidy(process.cmdline, 1000 if detail.verbose else 160),
+            "dim",
+            rows=0 if detail.verbose else 1,
+        )
+    if process.threads:
+        yield from _time(process)
+    if process.operations:
+        yield _calls(process, detail)
+    if process.step is not None:
+        step = process.step
+        yield Field("Step", f"{units.format_ns(step.now_ns)}, usually {units.format_ns(step.usual_ns)}")
+    if process.worst_stall is not None:
+        stall = process.worst_stall
+        at = terminal.clock_time(stall.at_ns)
+        yield Field("Stall", f"{units.format_ns(stall.ns)} at {at}: {tidy(stall.text, 300)}", "warning")
+    if process.cpu_taken_ns:
+        taken = units.format_ns(process.cpu_taken_ns)
+        yield Field("CPU taken", f"{taken} while threads that feed a GPU waited for that core", "warning")
+    if len(process.threads) > 1 or detail.verbose:
+        yield from _threads(process, detail)
+
+
+def _takers(processes: list[ProcessReport]) -> Iterator[Block]:
+    """Those known only for the cores they took from threads that feed a GPU."""
+    rows = [
+        (
+            tidy(each.comm, 40),
+            str(each.pid),
+            units.format_ns(each.cpu_taken_ns),
+            tidy(each.container or "", 60),
+        )
+        for each in processes
+    ]
+    if rows:
+        yield Rows(("Took cores from them", "PID", "CPU taken", "Container"), rows, (0, 3))
+        yield Gap()
+
+
+def _time(process: ProcessReport) -> Iterator[Block]:
+    time = process.time or _sum(process.threads)
+    total = sum(time.values())
+    whose = "the threads that feed the GPU" if process.time else "its threads; none feeds a GPU"
+    yield Field("Watched", f"{units.format_ns(total)} of {whose}, in {units.format_ns(process.wall_ns)}")
+    yield time_bar(time)
+    yield Field("Off-CPU", off_cpu_words(time))
+    voluntary, involuntary = _switches(process.threads)
+    yield Field(
+        "Switches",
+        f"{units.format_count(voluntary + involuntary)}, of which {units.format_count(involuntary)} forced:"
+        " somebody else was to run",
+    )
+    if process.gpu_idle_ns is not None:
+        yield Field("GPU idle", f"{units.format_ns(process.gpu_idle_ns)} without work given to it")
+
+
+def off_cpu_words(time_ns: Mapping[str, int], most: int = 3) -> str:
+    """How much, and the largest kinds of it."""
+    total, away = sum(time_ns.values()), off_cpu(dict(time_ns))
+    if total <= 0:
+        return "-"
+    ns = sum(away.values())
+    worth_saying = [name for name in away if away[name] >= total / 1000]
+    kinds = sorted(worth_saying, key=lambda name: -away[name])[:most]
+    words = ", ".join(
+        f"{bucket_words(tidy(name, 40))} {units.format_share(away[name] / total)}" for name in kinds
+    )
+    spent = f"{units.format_ns(ns)} of {units.format_ns(total)} ({units.format_share(ns / total)})"
+    return f"{spent}: {words}" if words else spent
+
+
+def _sum(threads: list[ThreadLine]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for thread in threads:
+        for name, ns in thread.time.items():
+            total[name] = total.get(name, 0) + ns
+    return total
+
+
+def _switches(threads: list[ThreadLine]) -> tuple[int, int]:
+    return sum(t.voluntary_switches for t in threads), sum(t.involuntary_switches for t in threads)
+
+
+def _calls(process: ProcessReport, detail: Detail) -> Rows:
+    lines = process.operations if detail.verbose else process.operations[:CALLS]
+    rows = [
+        (
+            tidy(line.op, 60),
+            ("" if line.exact else "~") + units.format_count(line.count),
+            units.format_ns(line.p50_ns),
+            units.format_ns(line.p99_ns),
+            units.format_ns(line.max_ns),
+            units.format_share(line.wall_share),
+        )
+        for line in lines
+    ]
+    return Rows(CALL_COLUMNS, rows)
+
+
+def _threads(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+    lines = process.threads if detail.verbose else process.threads[:THREADS]
+    yield Rows(THREAD_COLUMNS, [_thread(line) for line in lines], (0, 2, 5))
+    if len(lines) < len(process.threads):
+        yield Line(f"More threads, shown with -v: {len(process.threads) - len(lines)}", "dim")
+
+
+def _thread(line: ThreadLine) -> tuple[str, ...]:
+    away = off_cpu(line.time)
+    largest = max(line.time, key=lambda name: line.time[name], default="")
+    share = sum(away.values()) / line.ns if line.ns else None
+    return (
+        tidy(line.comm, 20),
+        str(line.tid),
+        "yes" if line.feeder else "no",
+        units.format_ns(line.ns),
+        units.format_share(share),
+        tidy(largest, 20),
+        f"{units.format_count(line.voluntary_switches)} + {units.format_count(line.involuntary_switches)}",
+    )

@@ -1,0 +1,52 @@
+"""`ingero explain` on what real probes recorded of a job under the stub CUDA library."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ingero.scenarios import cuda
+from tests.ebpf.real_runs import NOBODY, Place, json_lines
+from tests.ebpf.tracing import WORKLOADS
+
+pytestmark = pytest.mark.timeout(120)
+STUB = {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
+
+
+def test_a_traced_command_ends_with_its_diagnosis_and_its_time_is_accounted(place: Place) -> None:
+    words = (sys.executable, str(WORKLOADS / "busy.py"), "--steps", "60", "--kernels", "20")
+    done = place.ingero("trace", "--db", str(place.db), "--", *words, stdin=None, input="\n\n", env=STUB)
+    assert done.returncode == 0, done.stderr
+    assert "Diagnosis of" in done.stderr
+    assert "Diagnosis of" not in done.stdout
+    answer = json_lines(place.ingero("explain", "-d", str(place.db), "--json").stdout)[0]
+    (job,) = (process for process in answer["processes"] if process["operations"])
+    calls = {line["op"]: line["count"] for line in job["operations"]}
+    assert calls["cuLaunchKernel"] == 1200
+    assert sum(job["time"].values()) == job["threads_ns"] > 0
+    for thread in job["threads"]:
+        assert sum(thread["time"].values()) == thread["ns"] <= job["wall_ns"]
+    assert answer["system"]["cores"] > 0
+    assert answer["overhead"]["hits_per_s"] > 0
+    assert answer["losses"] == []
+
+
+def test_a_command_without_cuda_has_nothing_to_explain(place: Place) -> None:
+    done = place.ingero("trace", "--db", str(place.db), "--", "sleep", "1")
+    assert done.returncode == 0, done.stderr
+    assert "No CUDA process was seen" in done.stderr
+
+
+def test_explaining_needs_no_privileges(place: Place) -> None:
+    assert place.ingero("trace", "--db", str(place.db), "--", "sleep", "1").returncode == 0
+    with tempfile.TemporaryDirectory() as open_to_all:  # pytest's own folders are private
+        Path(open_to_all).chmod(0o755)
+        copy = shutil.copy(place.db, open_to_all)
+        Path(copy).chmod(0o644)
+        done = place.ingero("explain", "-d", copy, before=NOBODY)
+    assert done.returncode == 0, done.stderr
+    assert "No CUDA process was seen" in done.stdout

@@ -1,0 +1,302 @@
+"""The diagnosis as people read it: true, short, harmless, and as wide as the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import msgspec
+import pytest
+from builders import (
+    EPOCH_NS,
+    SECOND,
+    cause,
+    finding,
+    lossy,
+    process_report,
+    report,
+    unexplained,
+)
+from rich.cells import cell_len
+from rich.console import Console
+
+from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
+from ingero.model.report import OverheadReport, Report, StepTime, SystemContext
+from ingero.serve import terminal
+from ingero.serve.cli.as_text import write_text
+from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.document import Document, percents
+from ingero.serve.cli.per_process import breakdown
+from ingero.serve.cli.tables import console
+
+HOSTILE = "\x1b[2Jevil\x07\u202e[red]\u2028|<b>&`" + "x" * 10_000
+UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+def on_terminal(document: Document, width: int = 80) -> list[str]:
+    out = io.StringIO()
+    write_text(document, Console(file=out, width=width, force_terminal=True, no_color=True, highlight=False))
+    return re.sub("\x1b\\[[0-9;]*m", "", out.getvalue()).splitlines()
+
+
+def piped(document: Document) -> str:
+    out = io.StringIO()
+    write_text(document, console(out))
+    return out.getvalue()
+
+
+def said(answer: Report, **detail: bool) -> str:
+    return piped(diagnosis(answer, Detail(**detail)))
+
+
+def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
+    text = said(report(finding()))
+    for part in (
+        "Diagnosis of gpu-node-01",
+        "20 s recorded; the whole last recording",
+        "System: CPU 94.2 % | Memory 78.1 % | Load 12.3 (8 cores) | Swap 0 B",
+        "[HIGH] Another process takes the CPU the GPU thread needs",
+        f"{terminal.clock_time(EPOCH_NS)} for 7 s in 2 episodes",
+        "confidence 92.0 %",
+        "python (100): step 62 ms → 110 ms, 40.0 % of its time lost",
+        "Give the job cores of its own (wins 3.1 s, 35.0 %)",
+        "gpu_wait 45.0 %  host_cpu 30.0 %  runqueue 25.0 %",
+        "90.0 % waiting for a core (3.1 s)",
+        "thread 100 waited 3.15 s for a core",
+        "10.0 % unexplained",
+        "stress-ng (200) in ml/noisy-0 2.1 s, stress-ng (201) 900 ms",
+        "forward() at /home/a/train.py:142",
+        "$ taskset -cp 0-5 100",
+        "Lost:      nothing; tracing cost 1.2 % of a budget of 2.0 %",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("anchor", "words"),
+    [("now", "back from now"), ("last-record", "from the last record"), ("given", "as given")],
+)
+def test_the_header_says_what_the_range_was_counted_from(anchor: str, words: str) -> None:
+    answer = report()
+    assert words in said(
+        msgspec.structs.replace(answer, window=msgspec.structs.replace(answer.window, anchor=anchor))
+    )
+
+
+def test_three_findings_fit_a_screen_of_80_by_40() -> None:
+    for findings in (
+        [finding(pid=pid) for pid in (100, 200, 300)],
+        [finding(pid=100, kind=kind) for kind in ("cpu-contention", "disk-wait", "gc-pause")],
+        [finding(pid=100), finding(pid=200)],
+        [finding()],
+    ):
+        lines = on_terminal(diagnosis(report(*findings, **lossy()), Detail()))
+        assert len(lines) <= 40, "\n".join(lines)
+        assert sum("taskset" in line for line in lines) == len(findings)
+        assert all(cell_len(line) <= 80 for line in lines)
+
+
+def test_further_findings_are_one_line_each() -> None:
+    findings = [finding(f"Problem number {n}", "HIGH" if n < 3 else "LOW", pid=n) for n in range(1, 21)]
+    text = said(report(*findings))
+    lines = text.splitlines()
+    assert text.count("Effect:") == 3
+    assert [line for line in lines if "Problem number 20" in line] == [
+        f"[LOW] Problem number 20: 40.0 % of python (20), since {terminal.clock_time(EPOCH_NS)}"
+    ]
+    assert said(report(*findings), verbose=True).count("Effect:") == 20
+
+
+def test_a_victims_time_is_drawn_once() -> None:
+    text = said(report(finding(), finding(kind="gc-pause"), finding(pid=7)))
+    assert text.count("Time:") == 2
+
+
+def test_verbose_and_show_sql_give_the_proof_in_full() -> None:
+    short, full = said(report(finding())), said(report(finding()), verbose=True)
+    for part in ("along python/100 ← pt_data_worker/130", "events n1:4821", "[native] ?", "cpu_some 60.0 %"):
+        assert part in full, part
+    assert "events n1:4821" not in short
+    assert "SELECT" not in full
+    sql = said(report(finding(), finding(pid=7), finding(pid=8)), show_sql=True)
+    assert sql.count("SELECT sum(ns) FROM culprits WHERE victim_pid = 100") == 3
+
+
+def test_no_problem_found_comes_with_its_evidence() -> None:
+    text = said(report())
+    for part in (
+        "No problem found.",
+        "python (100) for 20 s, 47,372 calls of 2 operations",
+        "110 ms, 290 steps",
+        "cuLaunchKernel: p50 5.2 µs, p99 14.7 µs, 1.4 % of the wall time",
+        "gpu_wait 45.0 %",
+        "Lost:      nothing",
+    ):
+        assert part in text, part
+    assert "[" not in text.split("System")[1]
+
+
+def test_what_was_not_seen_limits_the_answer() -> None:
+    text = said(report(**lossy()))
+    assert "No problem found in what was watched." in text
+    assert "ring_call 12" in text
+    assert "gil (free-threaded interpreter) and 1 more, -v shows them" in text
+    assert "xid (no driver)" in said(report(**lossy()), verbose=True)
+
+
+def test_slow_without_a_proven_cause_is_said_and_not_called_fine() -> None:
+    text = said(report(unexplained=[unexplained()]))
+    assert "No problem found" not in text
+    assert "No cause could be proven" in text
+    assert "python (100) 20.0 % slower than usual" in text
+
+
+def test_without_a_cuda_process_there_is_nothing_to_explain() -> None:
+    bystander = process_report(threads=[], time={}, threads_ns=0, operations=[], worst_stall=None)
+    for processes in ([], [bystander]):
+        text = said(report(processes=processes))
+        assert "No CUDA process was seen" in text
+        assert "No problem found" not in text
+
+
+def nothing_known() -> Report:
+    """Every value that may be unknown is."""
+    bare = finding(
+        effect=Effect(None, None, None, None, None),
+        causes=[],
+        explained_share=None,
+        source=None,
+        stack=[],
+        gain=None,
+        fix=[],
+        episodes=[],
+    )
+    vague = finding(
+        pid=7,
+        causes=[Cause("runqueue", 0, 0.0, [Who(None, "[cpu quota]", 0)], [Proof("seen")])],
+        effect=Effect("step", None, None, 5, None),
+        fix=[Fix("wait")],
+    )
+    return report(
+        bare,
+        vague,
+        system=SystemContext(None, None, None, None, None, {}),
+        overhead=OverheadReport(None, None, None, None, []),
+        processes=[
+            process_report(cmdline=None, container=None, step=None, worst_stall=None, time={}, threads=[])
+        ],
+        recorded_ns=None,
+    )
+
+
+@pytest.mark.parametrize("make", [diagnosis, breakdown])
+def test_what_is_not_known_is_a_dash_and_never_none_or_zero(make: Any) -> None:
+    for detail in (Detail(), Detail(verbose=True, show_sql=True)):
+        text = piped(make(nothing_known(), detail))
+        assert "None" not in text
+        assert "CPU - | Memory - | Load - | Swap -" in text
+
+
+def hostile_report() -> Report:
+    bad = finding(
+        HOSTILE,
+        comm=HOSTILE,
+        kind=HOSTILE,
+        effect=Effect(HOSTILE, 1, 2, 3, 0.5),
+        source=SourceLine(HOSTILE, 1, HOSTILE),
+        causes=[
+            cause(
+                HOSTILE, 1.0, who=[Who(1, HOSTILE, 5, HOSTILE)], evidence=[Proof(HOSTILE, HOSTILE, [HOSTILE])]
+            )
+        ],
+        fix=[Fix(HOSTILE, HOSTILE)],
+    )
+    process = process_report(
+        comm=HOSTILE, cmdline=HOSTILE, container=HOSTILE, time={HOSTILE: 5, "lost": 5}, threads_ns=10
+    )
+    return report(
+        bad,
+        node=HOSTILE,
+        processes=[process],
+        unexplained=[unexplained(comm=HOSTILE)],
+        overhead=OverheadReport(None, None, None, None, [HOSTILE]),
+    )
+
+
+@pytest.mark.parametrize("make", [diagnosis, breakdown])
+@pytest.mark.parametrize("verbose", [False, True])
+def test_hostile_names_reach_the_terminal_as_short_plain_text(make: Any, verbose: bool) -> None:
+    document = make(hostile_report(), Detail(verbose, show_sql=verbose))
+    text = piped(document)
+    assert "evil [red]" in text
+    assert not UNSAFE.search(text)
+    assert max(map(len, text.splitlines())) < 5_000
+    assert not any(UNSAFE.search(line) for line in on_terminal(document, 60))
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+def test_no_line_but_a_command_is_wider_than_the_terminal(width: int) -> None:
+    answers = [report(finding(), finding(pid=7)), report(**lossy()), hostile_report(), nothing_known()]
+    for answer in answers:
+        for make in (diagnosis, breakdown):
+            lines = on_terminal(make(answer, Detail(verbose=True)), width)
+            wide = [line for line in lines if cell_len(line) > width and not line.strip().startswith("$")]
+            assert not wide
+
+
+def test_numbers_of_a_table_are_not_cut_on_a_narrow_terminal() -> None:
+    text = "\n".join(on_terminal(breakdown(report(), Detail()), 60))
+    assert "47,360" in text
+    assert "14.7 µs" in text
+
+
+def test_bars_are_for_terminals_and_colours_too() -> None:
+    document = diagnosis(report(finding()), Detail())
+    assert "█" in "\n".join(on_terminal(document))
+    assert "█" not in piped(document)
+    assert "\x1b" not in piped(document)
+
+
+def test_a_command_stays_one_line_so_that_it_can_be_copied() -> None:
+    command = "taskset -cp " + ",".join(map(str, range(60))) + " 100"
+    answer = report(finding(fix=[Fix("Pin it.", command)]))
+    assert f"$ {command}" in "\n".join(on_terminal(diagnosis(answer, Detail()), 60))
+
+
+@pytest.mark.parametrize(
+    "time_ns", [{"gpu_wait": 1, "sleep": 1, "lost": 1}, {"gpu_wait": 10**15, "lost": 1}, {"a": 7}, {}]
+)
+def test_shares_sum_to_exactly_one_hundred(time_ns: dict[str, int]) -> None:
+    for decimals in (0, 1):
+        total = sum(percent for _, percent in percents(time_ns, decimals))
+        assert round(total, 6) == (100 if time_ns else 0)
+
+
+def test_per_process_shows_calls_waits_switches_and_who_took_cores() -> None:
+    taker = process_report(
+        200, "prometheus", threads=[], time={}, threads_ns=0, operations=[], worst_stall=None,
+        cpu_taken_ns=8_700_000_000, step=None,
+    )  # fmt: skip
+    text = piped(breakdown(report(finding(), processes=[process_report(), taker]), Detail()))
+    for part in (
+        "[HIGH] Another process takes the CPU the GPU thread needs: 40.0 % of python (100)",
+        "python (100) in ml/train-0",
+        "│ cuLaunchKernel",
+        "~12",
+        "14 s of 20 s (70.0 %): waiting for the GPU 45.0 %, waiting for a core 25.0 %",
+        "2,009, of which 1,200 forced",
+        "609 ms at",
+        "waiting for a core, while x (7) ran",
+        "pin_memory",
+        "prometheus",
+        "Took cores from them",
+        "8.7 s",
+    ):
+        assert part in text, part
+
+
+def test_a_step_is_only_shown_where_one_is_known() -> None:
+    known = StepTime("cudaStreamSynchronize", 5, 10 * SECOND, 20 * SECOND)
+    assert "20 s, usually 10 s" in piped(breakdown(report(processes=[process_report(step=known)]), Detail()))
+    assert "Step:" not in said(report(processes=[process_report(step=None)]))
