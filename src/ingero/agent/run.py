@@ -333,8 +333,13 @@ class Agent:
             losses={**view.losses, **(self._writer.dropped if self._writer else {})},
             overhead=self._overhead,
             database=self._database_status(),
-            warnings=tuple(self._targets.warnings.values()),
+            findings=self._writer.diagnosis.findings if self._writer else (),
+            warnings=self._warnings(),
         )
+
+    def _warnings(self) -> tuple[str, ...]:
+        trouble = self._writer.diagnosis.trouble if self._writer else ""
+        return (*self._targets.warnings.values(), *([trouble] if trouble else []))
 
     def _target_lines(self) -> Iterator[Target]:
         for pid, target in sorted(self._targets.live.items()):

@@ -111,7 +111,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
     judge = Judge(timeline, claims)
-    findings = sorted(_once(judge.findings() + states), key=_worst_first)
+    findings = sorted(_once(judge.findings() + states), key=worst_first)
     return Diagnosis(findings, judge.unexplained(), not_watched)
 
 
@@ -133,9 +133,10 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list(kept.values())
 
 
-def _worst_first(finding: Finding) -> tuple[int, int, int, int]:
+def worst_first(finding: Finding) -> tuple[int, int, int, int, float]:
+    """How findings are sorted."""
     excess = finding.effect.excess_ns or 0
     state = finding.effect.excess_ns is None
     # A rank that all wait for comes before what makes it slow: whoever reads it must look there first.
     symptom = finding.kind not in ("nccl-straggler", "nccl-hang")
-    return finding.severity.rank, int(symptom), int(not state), -excess
+    return finding.severity.rank, int(symptom), int(not state), -excess, -(finding.effect.wall_share or 0.0)

@@ -120,6 +120,18 @@ def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Ep
     return merged
 
 
+def usual_step_ns(job: Job, disturbed: set[int]) -> float | None:
+    """Length of an iteration in the slices nothing disturbed."""
+    full = max((each.wall_ns for each in job.slices), default=0) // 2  # the first and the last are cut
+    calm = [
+        step
+        for each in job.slices
+        if not each.cold and each.number not in disturbed and each.wall_ns >= full
+        if (step := job.step_ns([each.number])) is not None
+    ]
+    return median(calm) if len(calm) >= USUAL_SLICES else None
+
+
 class Judge:
     """Makes findings of all detectors' claims about one timeline."""
 
@@ -137,15 +149,7 @@ class Judge:
     def usual_ns(self, job: Job) -> float | None:
         """Length of an iteration while nothing disturbed it; None: never seen."""
         if job.pid not in self._usual:
-            calm = [
-                step
-                for each in job.slices
-                if not each.cold and each.number not in self._disturbed[job.pid]
-                # the first and last slice of a job are cut
-                if each.wall_ns >= self._timeline.facts.slice_ns // 2
-                if (step := job.step_ns([each.number])) is not None
-            ]
-            self._usual[job.pid] = median(calm) if len(calm) >= USUAL_SLICES else None
+            self._usual[job.pid] = usual_step_ns(job, self._disturbed[job.pid])
         return self._usual[job.pid]
 
     def _excess(self, job: Job, numbers: list[int]) -> int | None:

@@ -16,7 +16,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ingero.errors import StoreError
+from ingero.model.facts import Facts
 from ingero.store import migrations, trouble
+from ingero.store.facts import FactReader
 from ingero.store.schema import NODE_SHIFT
 from ingero.store.views import VIEWS
 
@@ -35,6 +37,7 @@ class RecordingInfo:
     """One run of the agent; instants are Unix-epoch nanoseconds."""
 
     id: int
+    node_id: int
     node: str
     version: str | None
     command: str | None
@@ -61,10 +64,22 @@ class Reader:
     def recordings(self) -> list[RecordingInfo]:
         """Oldest first."""
         found = self.rows(
-            "SELECT r.id, n.name, r.version, r.command, r.cores, r.started_ns, r.last_ns, r.ended_ns"
+            "SELECT r.id, n.id, n.name, r.version, r.command, r.cores, r.started_ns, r.last_ns, r.ended_ns"
             " FROM recording r JOIN node n ON n.id = r.node_id ORDER BY r.started_ns, r.id"
         )
         return [RecordingInfo(*row) for row in found]
+
+    def facts(self, recording: RecordingInfo, from_ns: int, to_ns: int) -> Facts:
+        """What a recording says about a stretch of time, for the diagnosis."""
+        try:
+            facts = FactReader(self.connection, recording.node_id, recording.started_ns)
+            return facts.read(max(from_ns, recording.started_ns), min(to_ns, recording.last_ns))
+        except sqlite3.Error as error:
+            raise trouble.opening_error(self.path, error) from error
+        except (TypeError, ValueError, OverflowError) as error:  # SQLite takes text for a number
+            raise StoreError(
+                f"{self.path} holds values that make no sense: {error}", hint="The file is damaged."
+            ) from error
 
     def id_ranges(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:
         """Which `event.id` ranges hold the detail of this time: far quicker than filtering by time."""

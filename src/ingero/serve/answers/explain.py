@@ -1,6 +1,6 @@
 """What `ingero explain` answers: the diagnosis of a recording, or of a part of it.
 
-Opens the database, asks and closes it. Findings come from `_diagnose`; everything
+Opens the database, asks and closes it. Findings come from the detectors; everything
 else is what the recording holds, so that "no problem found" has its evidence.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from ingero.detectors import worst_first
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
@@ -26,6 +26,7 @@ from ingero.model.report import (
     ReportWindow,
     SystemContext,
 )
+from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
@@ -47,21 +48,6 @@ _LAST_SAMPLE = """
 _HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """What the detectors say of a range."""
-
-    findings: list[Finding] = field(default_factory=list)
-    unexplained: list[Unexplained] = field(default_factory=list)
-    not_watched: list[NotWatched] = field(default_factory=list)
-    extras: Extras = field(default_factory=Extras)
-
-
-def _diagnose(reader: Reader, wanted: TimeRange) -> Diagnosis:  # noqa: ARG001
-    """The seam to the detectors: facts of the range in, findings out."""
-    return Diagnosis(not_watched=[NotWatched("every kind of problem", "this version has no detectors")])
-
-
 def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: int | None = None) -> Report:
     """The diagnosis of a recording; of one process where asked for."""
     now_ns = time.time_ns() if now_ns is None else now_ns
@@ -70,7 +56,7 @@ def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: i
         recorded = recorded_ns(reader, when)
         if not recorded:
             raise _nothing_recorded(reader, when)
-        diagnosis = _diagnose(reader, when)
+        diagnosis = diagnosed(reader, when)
         with _sense_made_of(reader):
             report = _read(reader, when, recorded, diagnosis.extras)
             msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
@@ -95,7 +81,7 @@ def _sense_made_of(reader: Reader) -> Iterator[None]:
 
 def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Report:
     """Everything the recording itself tells."""
-    recordings = _recordings(reader, when)
+    recordings = recordings_within(reader, when)
     processes = process_reports(reader, when, extras)
     return Report(
         node=", ".join(dict.fromkeys(each.node for each in recordings)),
@@ -110,11 +96,11 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
     )
 
 
-def _judged(report: Report, diagnosis: Diagnosis, pid: int | None) -> Report:
+def _judged(report: Report, diagnosis: Diagnosed, pid: int | None) -> Report:
     """With the findings, worst first; of one process where asked for."""
     return msgspec.structs.replace(
         report,
-        findings=sorted(_victims(diagnosis.findings, pid), key=_worst_first),
+        findings=sorted(_victims(diagnosis.findings, pid), key=worst_first),
         unexplained=_victims(diagnosis.unexplained, pid),
         not_watched=[*diagnosis.not_watched, *report.not_watched],
         processes=report.processes if pid is None else _only(report.processes, pid),
@@ -123,16 +109,6 @@ def _judged(report: Report, diagnosis: Diagnosis, pid: int | None) -> Report:
 
 def _victims(found: list[F], pid: int | None) -> list[F]:
     return [each for each in found if pid is None or each.victim.pid == pid]
-
-
-def _worst_first(finding: Finding) -> tuple[int, float, int]:
-    return (finding.severity.rank, -(finding.effect.wall_share or 0.0), finding.first_ns)
-
-
-def _recordings(reader: Reader, when: TimeRange) -> list[RecordingInfo]:
-    return [
-        each for each in reader.recordings() if each.started_ns < when.to_ns and each.last_ns >= when.from_ns
-    ]
 
 
 def _nothing_recorded(reader: Reader, when: TimeRange) -> StoreError | UsageError:

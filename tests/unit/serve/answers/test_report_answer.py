@@ -32,7 +32,8 @@ from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.report import NotWatched, ProcessReport, Report, StepTime
 from ingero.model.window import Container, SystemSample, Window
 from ingero.serve.answers import explain
-from ingero.serve.answers.explain import Diagnosis, get_report, has_counted_findings
+from ingero.serve.answers.diagnosis import Diagnosed
+from ingero.serve.answers.explain import get_report, has_counted_findings
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras
 from ingero.serve.cli.as_text import write_text
@@ -102,7 +103,7 @@ def second(at: int) -> Window:
 
 @pytest.fixture(autouse=True)
 def nobody_judges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "_diagnose", lambda *_: Diagnosis())
+    monkeypatch.setattr(explain, "diagnosed", lambda *_: Diagnosed())
 
 
 @pytest.fixture
@@ -281,13 +282,13 @@ def test_operations_without_accounted_time_are_said_to_be_unaccounted(tmp_path: 
 def test_findings_are_sorted_and_belong_to_the_process_asked_for(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = Diagnosis(
+    found = Diagnosed(
         [finding("low", "LOW"), finding("small", wall_share=0.26), finding("big"), finding("other", pid=300)],
         [unexplained(300)],
         [NotWatched("gil", "no")],
         Extras({100: StepTime("x", 5, 1, 2)}, {100: 77}),
     )
-    monkeypatch.setattr(explain, "_diagnose", lambda *_: found)
+    monkeypatch.setattr(explain, "diagnosed", lambda *_: found)
     report = ask(recording)
     assert [each.title for each in report.findings] == ["big", "other", "small", "low"]
     assert (the(report, 100).step, the(report, 100).gpu_idle_ns) == (StepTime("x", 5, 1, 2), 77)
@@ -303,5 +304,5 @@ def test_findings_are_sorted_and_belong_to_the_process_asked_for(
 def test_the_exit_code_counts_medium_and_above(
     recording: Path, monkeypatch: pytest.MonkeyPatch, severity: str, counted: bool
 ) -> None:
-    monkeypatch.setattr(explain, "_diagnose", lambda *_: Diagnosis([finding(severity=severity)]))
+    monkeypatch.setattr(explain, "diagnosed", lambda *_: Diagnosed([finding(severity=severity)]))
     assert has_counted_findings(ask(recording)) is counted

@@ -16,7 +16,7 @@ import ingero
 from ingero.model.report import Report
 from ingero.serve.answers import explain
 from ingero.serve.answers.compare import Comparison
-from ingero.serve.answers.explain import Diagnosis
+from ingero.serve.answers.diagnosis import Diagnosed
 from ingero.serve.cli.main import main
 
 TRAINER = 4821
@@ -33,12 +33,12 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody took the trainer's cores, the detectors say."""
     found = finding(pid=TRAINER, comm="python3")
-    monkeypatch.setattr(explain, "_diagnose", lambda *_: Diagnosis([found], [unexplained(TRAINER)]))
+    monkeypatch.setattr(explain, "diagnosed", lambda *_: Diagnosed([found], [unexplained(TRAINER)]))
 
 
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "_diagnose", lambda *_: Diagnosis())
+    monkeypatch.setattr(explain, "diagnosed", lambda *_: Diagnosed())
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:

@@ -1,0 +1,59 @@
+"""The diagnosis of a stretch of time: each recording in it is looked at by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors import diagnose, worst_first
+from ingero.detectors.judge import usual_step_ns
+from ingero.model.finding import Finding, Unexplained
+from ingero.model.report import NotWatched, StepTime
+from ingero.serve.answers.report_processes import Extras
+from ingero.serve.answers.window import TimeRange
+from ingero.store.reader import Reader, RecordingInfo
+
+
+@dataclass(slots=True)
+class Diagnosed:
+    """What the detectors say, and what they learnt about the jobs on the way."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unexplained: list[Unexplained] = field(default_factory=list)
+    not_watched: list[NotWatched] = field(default_factory=list)
+    extras: Extras = field(default_factory=Extras)
+
+
+def recordings_within(reader: Reader, when: TimeRange) -> list[RecordingInfo]:
+    return [
+        each for each in reader.recordings() if each.started_ns < when.to_ns and each.last_ns >= when.from_ns
+    ]
+
+
+def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
+    found = Diagnosed()
+    unwatched: dict[str, NotWatched] = {}
+    for recording in recordings_within(reader, when):
+        timeline = Timeline(reader.facts(recording, when.from_ns, when.to_ns))
+        one = diagnose(timeline)
+        found.findings.extend(one.findings)
+        found.unexplained.extend(one.unexplained)
+        unwatched.update((each.what, each) for each in one.not_watched)
+        for job in timeline.jobs:
+            _learn(found.extras, job, one.findings)
+    found.findings.sort(key=worst_first)
+    found.not_watched = list(unwatched.values())
+    return found
+
+
+def _learn(extras: Extras, job: Job, findings: list[Finding]) -> None:
+    extras.gpu_idle_ns[job.pid] = sum(each.gap_ns for each in job.slices)
+    settled = [each.number for each in job.slices if not each.cold]
+    now = job.step_ns(settled)
+    if job.loop is None or now is None:
+        return
+    mine = [each for each in findings if each.victim.pid == job.pid and each.effect.usual_ns]
+    usual = mine[0].effect.usual_ns if mine else usual_step_ns(job, set())
+    extras.steps[job.pid] = StepTime(
+        job.loop.name, sum(job.steps(number) for number in settled), int(usual or now), int(now)
+    )
