@@ -64,6 +64,7 @@ OPERATIONS = (
     Operation(30, "ncclAllReduce", "nccl", "collective", bytes_known=True, dtype_arg=3, reduce_arg=4),
     Operation(31, "ncclSend", "nccl", "collective", bytes_known=True, dtype_arg=2, peer_arg=3),
     Operation(32, "ncclCommInitRank", "nccl", "comm"),
+    Operation(40, "gc_collect_main", "python", "gc", arity=0),
 )
 NUMBERS = {operation.name: operation.number for operation in OPERATIONS}
 

@@ -72,7 +72,10 @@ def test_every_row_is_consistent() -> None:
 
 
 def contradictions(row: Row) -> Iterator[str]:
-    prefix = {"runtime": ("cuda", "__cuda"), "driver": "cu", "graph": "cu", "nccl": "nccl"}[row.layer]
+    prefix = {"runtime": ("cuda", "__cuda"), "driver": "cu", "graph": "cu", "nccl": "nccl"} | {
+        "python": tuple(row.name for row in probes.PYTHON)
+    }
+    prefix = prefix[row.layer]
     needs = (
         (row.layer in LAYER_SOURCE and row.name.startswith(prefix), "a layer its name belongs to"),
         (row.rows == NO_ARG or row.bytes != NO_ARG, "rows of something"),

@@ -1,4 +1,4 @@
-"""The interpreter locks of the traced processes, looked for until they are found.
+"""The Python interpreters of the traced processes, looked for until they are found.
 
 A process may load Python after it was taken in, or become another program: one without
 Python is looked at again, ever less often; one that executed something at once.
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ingero.discover.gil import Gil, GilFinder
+from ingero.discover.libraries import Library
 from ingero.model.window import NotWatched
 
 FIRST_AGAIN_NS = 1_000_000_000
@@ -33,6 +34,12 @@ class Pythons:
         self._finder = GilFinder()
         self._looks: dict[int, Look] = {}
         self._news: list[NotWatched] = []
+        self._found: list[tuple[int, Library]] = []
+
+    def files(self) -> set[tuple[int, int]]:
+        """Interpreters in use."""
+        gils = (look.gil for look in self._looks.values())
+        return {gil.library.file for gil in gils if gil and gil.library}
 
     def locks(self) -> dict[int, tuple[int, int]]:
         """By process; an empty range where no Python runs. Left out: where it cannot be told."""
@@ -52,6 +59,8 @@ class Pythons:
             gil = self._finder.gil_of(pid)
             again_ns = min(2 * before.again_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
             self._looks[pid] = Look(gil, now_ns, 0 if gil else again_ns)
+            if gil and gil.library:
+                self._found.append((pid, gil.library))
             if gil and gil.why:
                 self._news.append(NotWatched(pid, "gil", gil.why))
 
@@ -63,6 +72,11 @@ class Pythons:
         """Processes that have ended."""
         for pid in pids:
             self._looks.pop(pid, None)
+
+    def take_found(self) -> list[tuple[int, Library]]:
+        """Processes seen to run Python since the last call, with the interpreter's file."""
+        found, self._found = self._found, []
+        return found
 
     def take_news(self) -> list[NotWatched]:
         news, self._news = self._news, []

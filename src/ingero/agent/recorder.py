@@ -49,8 +49,8 @@ class Recorder:
     def dropped(self) -> Counter[str]:
         return self._writer.dropped
 
-    def note_absent(self, absent: Mapping[str, str]) -> None:
-        self._writer.note_absent(absent)
+    def note(self, absent: Mapping[str, str], ns_per_hit: float, budget: float | None) -> None:
+        self._writer.note(absent, ns_per_hit, budget)
 
     def size_bytes(self) -> int:
         return self._writer.size_bytes()

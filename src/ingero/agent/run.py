@@ -19,6 +19,7 @@ import numpy as np
 
 from ingero.agent.before import BeforeAttach
 from ingero.agent.bystanders import Bystanders
+from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
 from ingero.agent.owners import name_owners
@@ -40,7 +41,7 @@ from ingero.errors import KernelError, PrivilegeError
 from ingero.model.layout import RecordType
 from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
 from ingero.model.options import TraceOptions
-from ingero.model.window import Window
+from ingero.model.window import NotWatched, Window
 from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.records import RecordStream
@@ -166,8 +167,11 @@ class Agent:
         self._kernel.configure()
         self._kernel.attach_host()
         if self._writer:
-            self._writer.note_absent(self._absent())
+            self._writer.note(self._absent(), self._hit_cost.ns, self._options.max_overhead_share)
         self._session = Session(shape, self._options.without, costly=self._options.costly)
+        self._collectors = Collectors(
+            lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
+        )
         self._targets = Targets(self._kernel, self._session, self._scope)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
         self._mappings_lost = 0
@@ -266,17 +270,21 @@ class Agent:
         window.execs = self._targets.take_execs()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
-        self._find_locks(window)
+        self._watch_pythons(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
 
-    def _find_locks(self, window: Window) -> None:
-        """Tell waits for a Python interpreter's lock from others."""
+    def _watch_pythons(self, window: Window) -> None:
+        """Tell waits for an interpreter's lock from others, and see its garbage collections."""
         executed = window.execs["h"]["pid"].tolist()
         self._pythons.look(self._targets.live, executed, window.end_ns)
         mark_gil(window, self._pythons.locks())
         window.not_watched = self._pythons.take_news()
+        for pid, library in self._pythons.take_found():
+            if why := self._collectors.attach(library):
+                window.not_watched.append(NotWatched(pid, "gc", why))
+        self._collectors.release_unused(self._pythons.files(), window.end_ns)
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
 
@@ -357,6 +365,8 @@ class Agent:
         left_out = [why for each in self._session.files.values() for why in (*each.costly, *each.refused)]
         for source in ("runtime", "driver", "graph", "nccl"):
             yield ProbeSource(source, counts[source])
+        if collectors := self._collectors.count():
+            yield ProbeSource("python", collectors)
         if left_out:
             yield ProbeSource("left out", 0, len(left_out), left_out[0])
         for source, state in self._kernel.sources.items():
@@ -373,6 +383,7 @@ class Agent:
             self._command.close()
         if self._session:
             self._session.close()
+            self._collectors.close()
         self._kernel.close()
         if self._writer:
             self._writer.close()

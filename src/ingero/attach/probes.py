@@ -286,6 +286,12 @@ NCCL: tuple[Row, ...] = (
     Row("ncclGroupEnd", "nccl", "group", rare=True),
 )
 
+# The collector of CPython, where the file has its symbol: in 3.10 to 3.13 and from 3.14.5, in 3.14
+# before that, and in 3.9. Hot, because a young program collects thousands of times a second.
+PYTHON: tuple[Row, ...] = tuple(
+    Row(name, "python", "gc", hot=True, status=False)
+    for name in ("gc_collect_main", "_PyGC_Collect", "collect")
+)
 
 # Functions with fewer than two arguments: the registers behind hold leftovers of others.
 NO_ARGUMENTS = """
@@ -320,6 +326,7 @@ ROWS: tuple[Row, ...] = (
     + _per_thread(DRIVER, "_ptsz")
     + _per_thread(DRIVER, "_ptds")
     + NCCL
+    + PYTHON
 )
 BY_NAME: dict[str, tuple[int, Row]] = {row.name: (number, row) for number, row in enumerate(ROWS, start=1)}
 
@@ -338,7 +345,7 @@ def operations() -> list[Operation]:
             peer_arg=row.peer,
             reduce_arg=row.reduce,
             dtype_arg=row.dtype if row.dtype != NO_ARG else None,
-            arity=ARITY.get(plain_name(row), 2),
+            arity=0 if row.layer == "python" else ARITY.get(plain_name(row), 2),
         )
         for number, row in enumerate(ROWS, start=1)
     ]

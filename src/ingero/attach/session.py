@@ -19,6 +19,9 @@ from ingero.native.instructions import probe_site
 
 File = tuple[int, int]
 
+# One of these is the collector: of several the first, in every form the compiler made of it.
+COLLECTORS = {"python": ("gc_collect_main", "_PyGC_Collect"), "python3.9": ("collect",)}
+FORMS = ("", ".lto_priv.0", ".isra.0", ".constprop.0", ".lto_priv.0.isra.0", ".lto_priv.0.constprop.0")
 PREFIXES = {"runtime": ("cuda", "__cuda"), "nccl": ("nccl",), "static": ("cuda", "__cuda", "nccl")}
 
 
@@ -102,9 +105,8 @@ class Session:
         planned = Attached(path, kind, [], [])
         try:
             with elf.ElfFile(path_for_kernel) as file:
-                found = elf.find_in(file.functions, self._names(kind))
                 seen: set[int] = set()
-                for name, symbol in found.items():
+                for name, symbol in self._found(file, kind):
                     number, row = BY_NAME[name]
                     if symbol.offset in seen or row.layer in self._without:
                         continue
@@ -114,6 +116,16 @@ class Session:
         except FileFormatError as error:
             raise AttachError(f"cannot attach to {path}: {error.message}", hint=error.hint) from error
         return planned
+
+    def _found(self, file: elf.ElfFile, kind: str) -> Iterable[tuple[str, elf.Symbol]]:
+        """Functions of the table that the file has, by the table's name for them."""
+        if kind not in COLLECTORS:
+            return elf.find_in(file.functions, self._names(kind)).items()
+        for name in COLLECTORS[kind]:
+            forms = elf.find_in(file.functions, [name + form for form in FORMS])
+            if forms:
+                return [(name, symbol) for symbol in forms.values()]
+        return []
 
     @staticmethod
     def _names(kind: str) -> Iterable[str]:

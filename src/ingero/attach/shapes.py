@@ -27,7 +27,7 @@ from ingero.native.instructions import probe_site
 TRACE_UPROBE_MULTI = 48
 TRACE_UPROBE_SESSION = 57
 MULTI_RETURN = 1
-PROGRAMS = ("call_session", "call_multi_enter", "call_multi_return", "call_perf_enter", "call_perf_return")
+ENDS = ("session", "multi_enter", "multi_return", "perf_enter", "perf_return")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,18 @@ class Point:
 
 
 class Shape(Protocol):
+    """Attaches the programs of one object, which has a form of them for every shape."""
+
     name: str
 
     def attach(self, path: str, points: Sequence[Point]) -> list[int]:
         """Attach all points of one file; descriptors to close for detaching."""
         ...
+
+
+def _but(name: str, *ends: str) -> frozenset[str]:
+    """The programs of an object that are for other shapes."""
+    return frozenset(f"{name}_{end}" for end in ENDS if end not in ends)
 
 
 def _numbers(values: Sequence[int]) -> bytes:
@@ -53,23 +60,24 @@ def _numbers(values: Sequence[int]) -> bytes:
 class SessionShape:
     name = "session"
 
-    def __init__(self, kernel: KernelSide) -> None:
-        off = frozenset(PROGRAMS) - {"call_session"}
-        self._call = kernel.load("call", off, {"call_session": TRACE_UPROBE_SESSION})
+    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
+        program = f"{name}_session"
+        loaded = kernel.load(name, _but(name, "session"), {program: TRACE_UPROBE_SESSION})
+        self._program = loaded.program_fd(program)
 
     def attach(self, path: str, points: Sequence[Point]) -> list[int]:
         offsets = _numbers([p.offset for p in points])
         cookies = _numbers([p.op for p in points])
-        program = self._call.program_fd("call_session")
-        return [_shim.link_uprobe_multi(program, TRACE_UPROBE_SESSION, path, offsets, cookies, 0, 0)]
+        return [_shim.link_uprobe_multi(self._program, TRACE_UPROBE_SESSION, path, offsets, cookies, 0, 0)]
 
 
 class MultiShape:
     name = "multi"
 
-    def __init__(self, kernel: KernelSide) -> None:
-        types = {"call_multi_enter": TRACE_UPROBE_MULTI, "call_multi_return": TRACE_UPROBE_MULTI}
-        self._call = kernel.load("call", frozenset(PROGRAMS) - set(types), types)
+    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
+        types = {f"{name}_{end}": TRACE_UPROBE_MULTI for end in ("multi_enter", "multi_return")}
+        loaded = kernel.load(name, _but(name, "multi_enter", "multi_return"), types)
+        self._programs = [loaded.program_fd(program) for program in types]
 
     def attach(self, path: str, points: Sequence[Point]) -> list[int]:
         offsets = _numbers([p.offset for p in points])
@@ -78,8 +86,7 @@ class MultiShape:
         # Entry first: a return without its entry would be a loss, an entry without
         # its return is noticed and dropped.
         try:
-            for program, flags in (("call_multi_enter", 0), ("call_multi_return", MULTI_RETURN)):
-                fd = self._call.program_fd(program)
+            for fd, flags in zip(self._programs, (0, MULTI_RETURN), strict=True):
                 links.append(
                     _shim.link_uprobe_multi(fd, TRACE_UPROBE_MULTI, path, offsets, cookies, flags, 0)
                 )
@@ -92,8 +99,9 @@ class MultiShape:
 class PerfShape:
     name = "perf"
 
-    def __init__(self, kernel: KernelSide) -> None:
-        self._call = kernel.load("call", frozenset(PROGRAMS) - {"call_perf_enter", "call_perf_return"})
+    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
+        loaded = kernel.load(name, _but(name, "perf_enter", "perf_return"))
+        self._programs = [loaded.program_fd(f"{name}_{end}") for end in ("perf_enter", "perf_return")]
         device = Path("/sys/bus/event_source/devices/uprobe")
         self._type = int((device / "type").read_text())
         self._return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
@@ -101,8 +109,7 @@ class PerfShape:
     def attach(self, path: str, points: Sequence[Point]) -> list[int]:
         held: list[int] = []
         try:
-            for program, config in (("call_perf_enter", 0), ("call_perf_return", self._return)):
-                fd = self._call.program_fd(program)
+            for fd, config in zip(self._programs, (0, self._return), strict=True):
                 for point in points:
                     held.extend(_shim.link_uprobe_perf(fd, self._type, path, point.offset, point.op, config))
         except OSError:
@@ -116,6 +123,11 @@ SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
     MultiShape,
     PerfShape,
 )
+
+
+def same_for(shape: Shape, kernel: KernelSide, name: str) -> Shape:
+    """The shape that was chosen, for the programs of another object; OSError where it is refused."""
+    return next(kind for kind in SHAPES if kind.name == shape.name)(kernel, name)
 
 
 def detach(descriptors: Sequence[int]) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ingero.discover.interpreters import RUNTIME, holder_of, named_version
-from ingero.discover.libraries import FileKey, Mapping, path_for_kernel, read_maps
+from ingero.discover.libraries import FileKey, Library, Mapping, path_for_kernel, read_maps
+from ingero.discover.processes import printable
 from ingero.errors import FileFormatError
 from ingero.native.elf import ElfFile, Segment, find_in
 
@@ -28,6 +29,7 @@ class Gil:
     start: int = 0
     end: int = 0
     why: str = ""
+    library: Library | None = field(default=None, compare=False)  # the interpreter's file
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,10 @@ class GilFinder:
         if not runtime.size and not shared:
             return None
         named, free_threaded = named_version(holder.path, mappings)
-        why = _reason(runtime, runtime.version or named or "", bool(free_threaded))
-        return Gil(why=why) if why else _place(runtime, holder, mappings)
+        version = runtime.version or named or ""
+        why = _reason(runtime, version, bool(free_threaded))
+        gil = Gil(why=why) if why else _place(runtime, holder, mappings)
+        return replace(gil, library=_library(holder, opened, version)) if opened else gil
 
     def _runtime(self, path: str, status: os.stat_result) -> Runtime:
         key = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
@@ -67,6 +71,13 @@ class GilFinder:
                 self._runtimes.clear()
             self._runtimes[key] = read_runtime(path)
         return self._runtimes[key]
+
+
+def _library(holder: Mapping, opened: tuple[str, os.stat_result], version: str) -> Library:
+    path, status = opened
+    old = version.split(".")[:2] == ["3", "9"]
+    shown = printable(os.fsencode(holder.path))
+    return Library(path, shown, status.st_dev, status.st_ino, "python3.9" if old else "python")
 
 
 def read_runtime(path: str) -> Runtime:

@@ -22,7 +22,7 @@ from ingero.discover.processes import ProcessHandle, printable
 from ingero.errors import FileFormatError
 from ingero.native.elf import find_symbols
 
-Kind = Literal["runtime", "driver", "nccl", "static"]
+Kind = Literal["runtime", "driver", "nccl", "static", "python", "python3.9"]
 
 # A file that defines one of these has the runtime, the driver or NCCL linked into it.
 TELLTALES = ("cudaLaunchKernel", "cudaMalloc", "cudaMemcpyAsync", "cuLaunchKernel", "ncclAllReduce")

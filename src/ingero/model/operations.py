@@ -28,6 +28,7 @@ LAYER_SOURCE = {
     "driver": Source.DRIVER,
     "graph": Source.GRAPH,
     "nccl": Source.NCCL,
+    "python": Source.HOST,
 }
 
 
@@ -37,8 +38,9 @@ class Operation:
 
     number: int
     name: str
-    layer: str  # runtime, driver, graph, nccl
-    kind: str  # launch, copy, set, alloc, free, sync, module, context, graph, collective, comm, group, other
+    layer: str  # runtime, driver, graph, nccl, python
+    # launch, copy, set, alloc, free, sync, module, context, graph, collective, comm, group, gc, other
+    kind: str
     direction: str | None = None  # copies whose name says it: HtoD, DtoH, DtoD, HtoH
     kind_arg: int | None = None  # argument that holds the cudaMemcpyKind
     bytes_known: bool = False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 DEFAULT_MAX_DB_BYTES = 10 * 1024**3
 DEFAULT_OVERHEAD_SHARE = 0.02
-SOURCES = ("runtime", "driver", "graph", "nccl", "sched", "memory", "block", "tcp", "xid", "gpu")
+SOURCES = ("runtime", "driver", "graph", "nccl", "python", "sched", "memory", "block", "tcp", "xid", "gpu")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ TITLES = {
     "driver": "CUDA Driver API",
     "graph": "CUDA Graph",
     "nccl": "NCCL",
+    "python": "Python garbage collector",
     "host": "Host: where the feeding threads' time went",
 }
 # In the order of the legend; the ones that cost the job stand out.

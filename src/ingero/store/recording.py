@@ -96,11 +96,15 @@ class Recording:
         )  # fmt: skip
         self.id = int(cursor.lastrowid or 0)
 
-    def note_absent(self, absent: Mapping[str, str]) -> None:
-        """Which sources are not recorded, and why: nothing may be concluded from their silence."""
+    def note(self, absent: Mapping[str, str], ns_per_hit: float, budget: float | None) -> None:
+        """Which sources are not recorded, and why: nothing may be concluded from their silence.
+
+        And what a probe hit costs here, to tell later what the recording cost the job.
+        """
         with self._transaction():
             self.connection.execute(
-                "UPDATE recording SET absent = ? WHERE id = ?", (json.dumps(absent), self.id)
+                "UPDATE recording SET absent = ?, ns_per_hit = ?, budget = ? WHERE id = ?",
+                (json.dumps(absent), ns_per_hit, budget, self.id),
             )
 
     def facts(self, reach_ns: int | None = None) -> Facts:

@@ -43,7 +43,7 @@ CREATE TABLE bucket (
 CREATE TABLE recording (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, boot_id TEXT, version TEXT, command TEXT,
     cores INTEGER, agent_pid INTEGER, started_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
-    ended_ns INTEGER, absent TEXT
+    ended_ns INTEGER, absent TEXT, ns_per_hit REAL, budget REAL
 );
 
 CREATE TABLE window (

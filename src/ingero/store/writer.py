@@ -94,9 +94,9 @@ class Writer:
         """Stored with the next window; the same key again replaces the earlier one."""
         self._findings.update((row.key, row) for row in found)
 
-    def note_absent(self, absent: Mapping[str, str]) -> None:
-        """Which sources are not recorded, and why."""
-        self.status = self._attempt(lambda: self._recording.note_absent(absent))
+    def note(self, absent: Mapping[str, str], ns_per_hit: float, budget: float | None) -> None:
+        """Which sources are not recorded, and why; what a probe hit costs."""
+        self.status = self._attempt(lambda: self._recording.note(absent, ns_per_hit, budget))
 
     def facts(self, reach_ns: int | None = None) -> Facts:
         return self._recording.facts(reach_ns)

@@ -13,6 +13,7 @@ from builders import (
     call,
     culprit,
     oom,
+    operation,
     process,
     records,
     retransmit,
@@ -457,3 +458,20 @@ def test_a_retransmit_names_the_target_at_the_other_end(ask: Ask) -> None:
     sent = window(tcp=[retransmit(pid=100), retransmit(pid=200, peer_pid=100)])
     rows = ask("SELECT peer_pid FROM tcp_detail ORDER BY event_id", sent)
     assert [row["peer_pid"] for row in rows] == [None, 100]
+
+
+def test_a_garbage_collection_is_an_event_of_the_host_and_no_call(ask: Ask) -> None:
+    both = window(calls=[call(), call("gc_collect_main", 7_000_000, args=(1, 2))])
+    (row,) = ask("SELECT source, op, duration, arg0, arg1 FROM events WHERE source = 3", both)
+    assert tuple(row.values()) == (3, "gc_collect_main", 7_000_000, None, None)
+    for view in ("calls", "cuda_events"):
+        assert [each["op"] for each in ask(f"SELECT op FROM {view}")] == ["cudaLaunchKernel"]
+    assert ask("SELECT * FROM nccl_events") == []
+
+
+def test_garbage_collections_are_counted_among_the_operations(ask: Ask) -> None:
+    (row,) = ask(
+        "SELECT layer, op, count, sum_ns FROM operations",
+        window(operations=operation("gc_collect_main", [100, 2_000_000])),
+    )
+    assert tuple(row.values()) == ("python", "gc_collect_main", 2, 2_000_100)

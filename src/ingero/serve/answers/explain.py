@@ -34,6 +34,7 @@ from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_rep
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
+from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import SECOND, clean, format_ns
 
 F = TypeVar("F", Finding, Unexplained)
@@ -45,6 +46,11 @@ _SYSTEM = """
 _LAST_SAMPLE = """
     SELECT load1, cores, swap_bytes FROM system_sample WHERE at_ns >= ? AND at_ns < ?
     ORDER BY at_ns DESC LIMIT 1"""
+_FED = (
+    f"SELECT SUM({' + '.join(BUCKET_COLUMNS)}) FROM thread_second"
+    " WHERE feeder AND start_ns >= ? AND start_ns < ?"
+)
+_COST = "SELECT ns_per_hit, budget FROM recording WHERE started_ns < ? ORDER BY started_ns DESC LIMIT 1"
 _HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
 
 
@@ -155,10 +161,18 @@ def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) ->
 
 
 def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:
-    """Hits are stored; what one costs on the machine that recorded is not, so the share is unknown."""
+    """Hits times what one costs on the machine that recorded, of the feeding threads' time."""
     hits, ns = reader.rows(_HITS, (when.from_ns, when.to_ns))[0]
-    hits_per_s = hits * SECOND / ns if hits is not None and ns else None
-    return OverheadReport(share=None, budget=None, hits_per_s=hits_per_s, ns_per_hit=None, actions=[])
+    fed_ns = reader.rows(_FED, (when.from_ns, when.to_ns))[0][0]
+    known = reader.rows(_COST, (when.to_ns,))
+    ns_per_hit, budget = known[0] if known else (None, None)
+    return OverheadReport(
+        share=hits * ns_per_hit / fed_ns if hits and ns_per_hit and fed_ns else None,
+        budget=budget,
+        hits_per_s=hits * SECOND / ns if hits is not None and ns else None,
+        ns_per_hit=ns_per_hit,
+        actions=[],
+    )
 
 
 def _not_watched(when: TimeRange, recorded: int, processes: list[ProcessReport]) -> list[NotWatched]:

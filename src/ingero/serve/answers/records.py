@@ -98,6 +98,8 @@ class RecordStream:
             "duration_ns": int(row["duration_ns"]),
             "bytes": size,
         }
+        if operation.layer == "python":  # the host's work, no call of CUDA
+            return line
         return line | (
             _nccl(row, operation, flags) if operation.layer == "nccl" else _cuda(row, operation, flags)
         )

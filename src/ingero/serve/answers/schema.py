@@ -69,7 +69,8 @@ VIEWS: tuple[ViewDoc, ...] = (
             "comm": "The thread's command name.",
             "source": "1 CUDA runtime, 3 host, 4 CUDA driver, 5 block I/O, 6 TCP, 7 socket,"
             " 8 CUDA graph, 9 NCCL.",
-            "op": "The function, or for the host the bucket waited in, fork, exec, exit, oom_kill, xid;"
+            "op": "The function, or for the host the bucket waited in, fork, exec, exit, oom_kill, xid,"
+            " Python's collector (collections of a millisecond and longer);"
             " read, write, discard, flush; retransmit.",
             "duration": "How long it took, nanoseconds.",
             "gpu_id": "The thread's device at that time.",
@@ -137,7 +138,7 @@ VIEWS: tuple[ViewDoc, ...] = (
         {
             "node": _NODE,
             "pid": _PID,
-            "layer": "runtime, driver, graph or nccl.",
+            "layer": "runtime, driver, graph or nccl; python for garbage collections.",
             "op": "The function called.",
             "caller": "runtime or direct, for driver calls where it is known.",
             "bucket_start_ns": _BUCKET_START,
