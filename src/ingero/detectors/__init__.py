@@ -5,6 +5,7 @@ ALL is the catalogue in the order of its documentation; diagnose() asks every on
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingero.correlate.timeline import Timeline
@@ -110,6 +111,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         found = list(detector.find(timeline))
         claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
+    not_watched.extend(_not_watched_of(timeline))
     judge = Judge(timeline, claims)
     findings = sorted(_once(judge.findings() + states), key=worst_first)
     return Diagnosis(findings, judge.unexplained(), not_watched)
@@ -121,6 +123,15 @@ def why_not(detector: Detector, timeline: Timeline) -> str:
     if missing:
         return f"{missing[0]} is not recorded: {timeline.facts.absent[missing[0]]}"
     return detector.unwatched
+
+
+def _not_watched_of(timeline: Timeline) -> Iterator[NotWatched]:
+    """What cannot be seen of single jobs: another interpreter, another build."""
+    jobs = {job.pid for job in timeline.jobs}
+    for pid, source, why in timeline.facts.blind:
+        for detector in ALL:
+            if pid in jobs and source in detector.needs:
+                yield NotWatched(f"{detector.name} of {timeline.facts.comm(pid)} (pid {pid})", why)
 
 
 def _once(findings: list[Finding]) -> list[Finding]:

@@ -219,6 +219,7 @@ class Facts:
     system: list[SystemFact] = field(default_factory=list)
     losses: list[LossFact] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)  # sources not recorded, and why
+    blind: list[tuple[int, str, str]] = field(default_factory=list)  # process, source, why it has none
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
 
     def at_ns(self, number: int) -> int:

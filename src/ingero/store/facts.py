@@ -65,6 +65,10 @@ class FactReader:
         found.gpus = self._gpus()
         found.system = list(self._system())
         found.losses = list(self._losses())
+        found.blind = self._all(
+            "SELECT pid, what, why FROM not_watched WHERE node_id = ? AND at_ns >= ? AND at_ns <= ?",
+            self._range,
+        )
 
     def _all(self, sql: str, parameters: Iterable[Any] = ()) -> list[Row]:
         return self._connection.execute(sql, tuple(parameters)).fetchall()
