@@ -151,7 +151,9 @@ def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[n
     hidden = min(waiting, int(busy[Bucket.GPU_WAIT]))
     exposed = np.zeros(BUCKETS, np.int64)
     for bucket in WAITS:
-        exposed[bucket] = gap[bucket] + (outside[bucket] * (waiting - hidden) // waiting if waiting else 0)
+        # as Python numbers: the product of two times is too long for 64 bits
+        seen = int(outside[bucket]) * (waiting - hidden) // waiting if waiting else 0
+        exposed[bucket] = int(gap[bucket]) + seen
     exposed[Bucket.RUNQUEUE] += int(row["late_ns"])
     return exposed
 

@@ -191,7 +191,7 @@ def _taken(reader: Reader, wanted: TimeRange, about: dict[int, _About], watched:
 
 
 def _added(times: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+    total = dict.fromkeys((*BUCKET_NAMES, "lost"), 0)
     for time in times:
         for bucket, ns in time.items():
             total[bucket] = total.get(bucket, 0) + ns

@@ -19,15 +19,20 @@ from ingero.units import SECOND, clean, format_ns
 
 NO_STALL = ("gpu_wait", "sleep")
 _WAKERS = {2: "a timer", 3: "the disk", 4: "the network", 5: "an interrupt"}
+# One pass over the events finds the longest of each thread; only those are looked up in detail.
 _LONGEST = """
-    SELECT e.process_id, e.tid, e.ts_ns, MAX(e.duration_ns), w.bucket, w.runqueue_ns, w.waker_kind,
+    SELECT e.process_id, e.tid, e.ts_ns, e.duration_ns, w.bucket, w.runqueue_ns, w.waker_kind,
         w.waker_pid, s.text, o.name, w.throttled
-    FROM wait_detail w
-    CROSS JOIN event e ON e.id = w.event_id
+    FROM (
+        SELECT id, MAX(duration_ns) FROM event
+        WHERE id BETWEEN ? AND ? AND ts_ns >= ? AND ts_ns < ? AND op_id IN (@OPS@)
+        GROUP BY process_id, tid
+    ) longest
+    CROSS JOIN event e ON e.id = longest.id
+    CROSS JOIN wait_detail w ON w.event_id = e.id
     LEFT JOIN string s ON s.id = w.waker_id
-    LEFT JOIN op o ON o.id = w.call_op_id
-    WHERE w.event_id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND w.bucket NOT IN (?, ?)
-    GROUP BY e.process_id, e.tid"""
+    LEFT JOIN op o ON o.id = w.call_op_id"""
+_WAIT_OPS = "SELECT id, name FROM op WHERE layer = 'host'"
 _HUNG = """
     SELECT f.process_id, f.tid, f.since_ns, f.last_seen_ns - f.since_ns, f.bucket, o.name
     FROM in_flight f
@@ -54,11 +59,13 @@ def worst_stalls(
 
 
 def _waits(reader: Reader, wanted: TimeRange) -> list[tuple[int, int, Stall]]:
-    left_out = tuple(BUCKET_NAMES.index(name) for name in NO_STALL)
+    stalls = set(BUCKET_NAMES) - set(NO_STALL)
+    ops = ", ".join(str(number) for number, name in reader.rows(_WAIT_OPS) if name in stalls)
+    sql = _LONGEST.replace("@OPS@", ops)
     rows = [
         row
         for first, last in reader.id_ranges(wanted.from_ns, wanted.to_ns)
-        for row in reader.rows(_LONGEST, (first, last, wanted.from_ns, wanted.to_ns, *left_out))
+        for row in reader.rows(sql, (first, last, wanted.from_ns, wanted.to_ns))
     ]
     return [
         (row[0], row[1], Stall(row[2], row[3], _bucket(row[4]), _why(row)))

@@ -122,7 +122,11 @@ def the(report: Report, pid: int) -> ProcessReport:
 
 def test_time_of_feeding_threads_sums_and_every_thread_sums_to_its_own(recording: Path) -> None:
     main = the(ask(recording), 100)
-    assert main.time == {"gpu_wait": 1_800_000_000, "host_cpu": 900_000_000, "runqueue": 300_000_000}
+    assert {name: ns for name, ns in main.time.items() if ns} == {
+        "gpu_wait": 1_800_000_000,
+        "host_cpu": 900_000_000,
+        "runqueue": 300_000_000,
+    }
     assert sum(main.time.values()) == main.threads_ns == 3 * SECOND
     assert main.wall_ns == 3 * SECOND
     assert [(t.tid, t.feeder, t.ns) for t in main.threads] == [
