@@ -47,14 +47,11 @@ def events(work: Work) -> None:
     """Every row that has an instant and a known operation; the others are counted."""
     number = _number_sql()
     usable = f"{work.ns_sql('timestamp')} IS NOT NULL"
-    put = 0
-    for wanted, seq in (
-        (f"{number} BETWEEN 1 AND {SEQ_MASK}", number),
-        # A row without a number of its own gets one above all others.
-        (f"({number} NOT BETWEEN 1 AND {SEQ_MASK})", f"row_number() OVER () + {_highest(work)}"),
-    ):
-        sql = f"SELECT {_columns(work, seq)} FROM events WHERE {usable} AND {wanted}"
-        put += work.out.executemany(_PUT, work.go.rows(sql, (work.default_node,))).rowcount
+    numbered = f"{number} BETWEEN 1 AND {SEQ_MASK}"
+    put = _put(work, number, f"{usable} AND {numbered}")
+    if work.go.number(f"SELECT COUNT(*) FROM events WHERE NOT ({numbered})"):
+        above = f"row_number() OVER () + {_highest(work)}"  # a number of their own for those without
+        put += _put(work, above, f"{usable} AND NOT ({numbered})")
     _count_problems(work, put, usable)
     for node_id in work.nodes:
         first = node_id << NODE_SHIFT
@@ -63,6 +60,11 @@ def events(work: Work) -> None:
             " WHERE id BETWEEN ? AND ?), 0) - ?) WHERE id = ?",
             (first, first + SEQ_MASK, first, node_id),
         )
+
+
+def _put(work: Work, seq: str, wanted: str) -> int:
+    sql = f"SELECT {_columns(work, seq)} FROM events WHERE {wanted}"
+    return work.out.executemany(_PUT, work.go.rows(sql, (work.default_node,))).rowcount
 
 
 def _number_sql() -> str:

@@ -39,6 +39,8 @@ def nodes(work: Work) -> None:
         work.out.execute("INSERT OR IGNORE INTO node (name) VALUES (?)", (known,))
         row = work.out.execute("SELECT id FROM node WHERE name = ?", (known,)).fetchone()
         work.node_ids[name] = int(row[0])
+    if len(work.node_ids) == 1:
+        work.default_node = next(iter(work.node_ids))
     work.out.executemany("INSERT INTO foreign_node VALUES (?, ?)", work.node_ids.items())
 
 

@@ -48,6 +48,8 @@ class Work:
 
     def node_sql(self) -> str:
         """SQL for the node of a row of `events`: its column, else what its id begins with."""
+        if len(self.node_ids) == 1:
+            return "?1"  # the usual case, and far quicker
         prefix = "rtrim(substr(\"id\", 1, 300), '0123456789')"
         before = f"CASE typeof(\"id\") WHEN 'text' THEN NULLIF(rtrim({prefix}, ':'), '') END"
         return f"COALESCE({self.go.text('events', 'node', 300)}, {before}, ?1)"
