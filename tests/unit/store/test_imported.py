@@ -285,6 +285,15 @@ def test_a_file_without_sessions_is_one_recording_of_its_events(path: Path) -> N
     assert (recording["started_ns"], recording["last_ns"]) == (START_NS + SECOND, START_NS + 2 * SECOND)
 
 
+def test_a_killed_session_ends_where_the_next_begins(path: Path) -> None:
+    go = GoRecording(path).session(stopped_at=0)
+    go.session(started_at=START_NS + 20 * SECOND, stopped_at=START_NS + 30 * SECOND)
+    go.call(3, at_ns=SECOND, took_ns=US).call(3, at_ns=25 * SECOND, took_ns=US)
+    rows = ask(go.close(), "SELECT last_ns, ended_ns FROM recording ORDER BY started_ns")
+    assert [(row["last_ns"] - START_NS) // SECOND for row in rows] == [20, 30]
+    assert rows[0]["ended_ns"] is None
+
+
 def test_a_recording_is_added_to_a_database_of_ours_once(path: Path, tmp_path: Path) -> None:
     go = GoRecording(path, "0.8").session().call(3, at_ns=0, took_ns=US).away(MS, MS)
     go.close()

@@ -123,6 +123,23 @@ def test_frames_that_are_no_frames_are_counted_or_made_unknown(path: Path, frame
     assert losses(path).get("stack_unreadable", 0) == (0 if "{}" in frames or '"s"' in frames else 1)
 
 
+def test_text_that_is_no_text_is_replaced(path: Path) -> None:
+    go = GoRecording(path, "0.10").session().call(3, at_ns=0, took_ns=US)
+    for table, column in (
+        ("events", "node"),
+        ("events", "comm"),
+        ("sessions", "node"),
+        ("sessions", "flags"),
+    ):
+        go.connection.execute(f"UPDATE {table} SET {column} = CAST(x'ff41001b5b333142' AS TEXT)")
+    go.insert("process_names", pid=7, name="x" * 100_000)
+    (row,) = ask(go.close(), "SELECT node, comm FROM events")
+    assert row["node"].startswith("\ufffdA")
+    assert "\x1b" not in row["node"] + row["comm"]
+    (other,) = ask(path, "SELECT comm FROM processes WHERE pid = 7")
+    assert len(other["comm"]) == 64
+
+
 def test_a_table_that_is_a_view_is_not_taken_for_one(path: Path) -> None:
     go = GoRecording(path, process_names=None).session().call(3, at_ns=0, took_ns=US)
     go.connection.execute(

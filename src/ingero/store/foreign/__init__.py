@@ -3,7 +3,8 @@
 source.py      the file: what it has, and values made safe to take over
 operations.py  what its operation numbers mean
 convert.py     the order of things, in one transaction
-people.py      nodes, recordings, processes, containers, samples of the machine
+recordings.py  nodes, recordings, samples of the machine
+people.py      processes and containers
 events.py      rows of its `events`, and what follows from them alone
 stacks.py      frames
 totals.py      per-minute aggregates: the true counts

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ingero.errors import StoreError
-from ingero.store.foreign import events, people, stacks, threads, totals, work
+from ingero.store.foreign import events, people, recordings, stacks, threads, totals, work
 from ingero.store.foreign.source import GoDatabase
 from ingero.store.foreign.work import Work
 from ingero.store.names import Names
@@ -27,9 +27,9 @@ def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None =
     with _transaction(out), _snapshot(go):
         work.prepare(out)
         shared = Work(go, out, Names(out), _default_node(go, node))
-        people.nodes(shared)
-        people.recordings(shared)
-        there = people.already_there(shared)
+        recordings.nodes(shared)
+        recordings.recordings(shared)
+        there = recordings.already_there(shared)
         if there:
             for recording in shared.recordings:
                 _forget(out, recording.id)
@@ -43,7 +43,7 @@ def _everything(shared: Work) -> None:
     people.comms(shared)
     people.processes(shared)
     people.containers(shared)
-    people.samples(shared)
+    recordings.samples(shared)
     stacks.stacks(shared)
     events.operations(shared)
     events.events(shared)

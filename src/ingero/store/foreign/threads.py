@@ -50,6 +50,7 @@ class _Node:
     reads: NDArray[np.void]
     totals: dict[Key, Total]
     layers: dict[int, str]  # of an operation
+    counted: dict[tuple[int, int], list[int]]  # operations with totals, by minute and pid
     seconds_left: int = ALL_SECONDS
     feeders: set[int] = field(default_factory=set)  # pids
 
@@ -83,7 +84,10 @@ def _load(work: Work, node_id: int, known: dict[Key, Total]) -> _Node:
         fetch(work.out.execute(base.format(what), span), *names)
         for what in (f"e.op_id = {switch_op}", "e.source IN (1, 4, 8)", f"e.op_id = {read_op}")
     )
-    node = _Node(work, node_id, switch_op, switches, calls, reads, known, layers)
+    counted: dict[tuple[int, int], list[int]] = {}
+    for minute, op, pid in known:
+        counted.setdefault((minute, pid), []).append(op)
+    node = _Node(work, node_id, switch_op, switches, calls, reads, known, layers, counted)
     node.feeders |= set(calls["pid"].tolist())
     node.feeders |= {pid for (_, op, pid) in known if layers.get(op) in ("runtime", "driver", "graph")}
     node.feeders |= {pid for r in work.recordings if r.node_id == node_id for pid in r.pids}
@@ -132,13 +136,14 @@ def _settle(
 ) -> None:
     """Give the time no interval covers to a bucket, minute by minute."""
     minutes = found.seconds // MINUTE * MINUTE
-    ended = (switches["start"] + switches["took"]) // MINUTE * MINUTE
+    ends, at = np.unique((switches["start"] + switches["took"]) // MINUTE * MINUTE, return_inverse=True)
+    away = dict(zip(ends.tolist(), np.bincount(at, switches["took"]).tolist(), strict=True))
     for minute in np.unique(minutes).tolist():
-        rows = np.flatnonzero(minutes == minute)
+        rows = np.arange(*np.searchsorted(minutes, (minute, minute + 1)), dtype=np.int64)
         total = node.totals.get((minute, node.switch_op, pid))
         complete = total is not None and total.count == total.stored
         if complete and total is not None:
-            missing = total.sum_ns - int(switches["took"][ended == minute].sum())
+            missing = total.sum_ns - int(away.get(minute, 0))
             _move(found.ns, rows, missing, int(Bucket.UNEXPLAINED))
         if calls is not None:
             _move(found.ns, rows, _unseen_calls(node, minute, pid, calls), int(Bucket.CUDA_CPU))
@@ -155,8 +160,9 @@ def _move(ns: Ints, rows: Ints, total: int, bucket: int) -> None:
 def _unseen_calls(node: _Node, minute: int, pid: int, calls: NDArray[np.void]) -> int:
     """Time in calls of this minute that were counted and not stored."""
     unseen = {"runtime": 0, "driver": 0}
-    mine = calls[calls["start"] // MINUTE * MINUTE == minute]
-    for op in {op for (at, op, of) in node.totals if at == minute and of == pid}:
+    low, high = np.searchsorted(calls["start"], (minute, minute + MINUTE))
+    mine = calls[low:high]
+    for op in node.counted.get((minute, pid), []):
         layer = {"graph": "runtime"}.get(node.layers[op], node.layers[op])
         if layer in unseen:
             stored = int(mine["took"][mine["op"] == op].sum())
