@@ -40,6 +40,14 @@ def test_every_reason_for_a_loss_is_explained() -> None:
     assert reasons - table_keys("accounting.md") == set()
 
 
+def test_every_reason_why_something_was_not_imported_is_explained() -> None:
+    sources = " ".join(path.read_text() for path in under("src/ingero/store/foreign", ".py"))
+    named = re.findall(r'problems\["([a-z_]+)"(?: if \w+ else "([a-z_]+)")?\]', sources)
+    reasons = {reason for pair in named for reason in pair if reason}
+    assert len(reasons) == 10
+    assert reasons - table_keys("imported-recordings.md") == set()
+
+
 def test_every_bucket_is_explained() -> None:
     buckets = {bucket.name.lower() for bucket in Bucket if bucket is not Bucket.BUCKETS} | {"lost"}
     assert buckets - table_keys("accounting.md") == set()

@@ -6,30 +6,19 @@ rather than raised, and nothing is ever written, not even beside it.
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 from ingero.errors import StoreError
 from ingero.model.facts import Facts
-from ingero.store import migrations, trouble
+from ingero.store import imported, migrations, trouble
 from ingero.store.facts import FactReader
+from ingero.store.opening import open_read_only, set_up
 from ingero.store.schema import NODE_SHIFT
 from ingero.store.views import VIEWS
-
-BUSY_S = 5.0
-_PRAGMAS = (
-    "query_only = ON",
-    "trusted_schema = OFF",
-    "cell_size_check = ON",
-    "mmap_size = 0",
-    "cache_size = -32000",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,51 +98,16 @@ class Reader:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    _require_readable(path)
+    connection = open_read_only(path)
     try:
-        return _connect(path, "mode=ro")
-    except sqlite3.OperationalError as error:
-        if path.with_name(path.name + "-wal").exists():
-            raise trouble.opening_error(path, error) from error
-    try:  # a read-only directory: SQLite cannot make its index of the log there, and there is no log
-        return _connect(path, "mode=ro&immutable=1")
-    except sqlite3.OperationalError as error:
-        raise trouble.opening_error(path, error) from error
-
-
-def _require_readable(path: Path) -> None:
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise StoreError(
-            f"there is no database at {path}",
-            hint="Record one with `sudo ingero trace`, or name another with --db.",
-        ) from error
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise StoreError(f"cannot read {path}: {why}", hint="Name another database with --db.") from error
-    if stat.S_ISDIR(mode):
-        raise StoreError(f"{path} is a directory, not a database", hint="Name the file with --db.")
-    if not stat.S_ISREG(mode):
-        raise StoreError(f"{path} is not a plain file", hint="Name another database with --db.")
-    if not os.access(path, os.R_OK):
-        raise StoreError(
-            f"the database {path} may not be read by this user",
-            hint="It belongs to whoever recorded it: ask as that user, with sudo, or name another with --db.",
-        )
-
-
-def _connect(path: Path, how: str) -> sqlite3.Connection:
-    uri = f"file:{quote(os.fsencode(path.absolute()))}?{how}"
-    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    try:
-        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        for pragma in _PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
+        if imported.recognised(connection):
+            source, connection = connection, imported.open_imported(connection, path)
+            source.close()
+            set_up(connection)
         _require_ours(connection, path)
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        if isinstance(error, sqlite3.Error):
             raise trouble.opening_error(path, error) from error
         raise
     return connection

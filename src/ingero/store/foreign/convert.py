@@ -1,0 +1,123 @@
+"""The conversion: each table of the file in turn, in one transaction.
+
+The file is only read. Stored causal chains do not come over: they count things that
+happened in the same window, and ours is to account for time.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ingero.errors import StoreError
+from ingero.store.foreign import events, people, recordings, stacks, threads, totals, work
+from ingero.store.foreign.source import GoDatabase
+from ingero.store.foreign.work import Work
+from ingero.store.names import Names
+
+NAMELESS = "unknown"
+
+
+def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None = None) -> bool:
+    """Write everything of the file into a database of our schema; False if it is there already.
+
+    `node` names what the file gives no node.
+    """
+    with _transaction(out), _snapshot(go):
+        work.prepare(out)
+        shared = Work(go, out, Names(out), _default_node(go, node))
+        recordings.nodes(shared)
+        recordings.recordings(shared)
+        there = recordings.already_there(shared)
+        if there:
+            for recording in shared.recordings:
+                _forget(out, recording.id)
+        else:
+            _everything(shared)
+        work.drop(out)
+    return not there
+
+
+def _everything(shared: Work) -> None:
+    people.comms(shared)
+    people.processes(shared)
+    people.containers(shared)
+    recordings.samples(shared)
+    stacks.stacks(shared)
+    events.operations(shared)
+    events.events(shared)
+    events.missing_rows(shared)
+    events.windows(shared)
+    events.block_seconds(shared)
+    aggregates = totals.read(shared)
+    totals.totals(shared, aggregates)
+    threads.threads(shared, aggregates)  # last: it renames switches to what they were waits for
+    _agent(shared)
+    _losses(shared)
+
+
+def _default_node(go: GoDatabase, forced: str | None) -> str:
+    if go.has("sessions", "node"):
+        sql = f"SELECT MAX({go.text('sessions', 'node', 300)}) FROM sessions"
+        found = next(go.rows(sql), (None,))[0]
+        if found:
+            return str(found)
+    return forced or NAMELESS
+
+
+@contextmanager
+def _transaction(out: sqlite3.Connection) -> Iterator[None]:
+    """Also inside a transaction of the caller's."""
+    out.execute("SAVEPOINT foreign_import")
+    try:
+        yield
+    except BaseException as error:
+        out.execute("ROLLBACK TO foreign_import")
+        out.execute("RELEASE foreign_import")
+        if isinstance(error, (OverflowError, UnicodeError)):
+            raise StoreError(f"the recording holds a value that cannot be stored: {error}") from error
+        raise
+    out.execute("RELEASE foreign_import")
+
+
+@contextmanager
+def _snapshot(go: GoDatabase) -> Iterator[None]:
+    """One state of the file, also while the tool still writes it."""
+    go.connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if go.connection.in_transaction:
+            go.connection.execute("ROLLBACK")
+
+
+def _forget(out: sqlite3.Connection, recording_id: int) -> None:
+    out.execute("DELETE FROM recording WHERE id = ?", (recording_id,))
+    out.execute(
+        "DELETE FROM meta WHERE key IN (?, ?)", (f"source:{recording_id}", f"not_watched:{recording_id}")
+    )
+
+
+def _agent(shared: Work) -> None:
+    for recording in shared.recordings:
+        own = [pid for node_id, pid in shared.agents if node_id == recording.node_id]
+        if len(own) == 1:
+            shared.out.execute("UPDATE recording SET agent_pid = ? WHERE id = ?", (own[0], recording.id))
+
+
+def _losses(shared: Work) -> None:
+    """What could not be taken over, for the whole time the file covers."""
+    if not shared.recordings:
+        return
+    first = shared.recordings[0]
+    from_ns = min(each.started_ns for each in shared.recordings)
+    to_ns = max(each.last_ns for each in shared.recordings)
+    shared.out.executemany(
+        "INSERT INTO loss VALUES (?, ?, ?, ?, ?)",
+        [
+            (first.node_id, from_ns, to_ns, shared.names.string(reason), count)
+            for reason, count in sorted(shared.problems.items())
+            if count
+        ],
+    )

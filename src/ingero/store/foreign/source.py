@@ -1,0 +1,139 @@
+"""A database of the Go implementation, opened for reading.
+
+SQLite keeps any type in any column, so nothing is trusted: a number that is not an
+integer and a text that is not text are NULL. Tables and columns that a version
+does not have are NULL too; only what no answer can do without is required.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ingero.errors import StoreError, StoreVersionError
+from ingero.store import trouble
+from ingero.units import DAY
+
+NEWEST = (0, 10)  # also `PRAGMA user_version` 10
+LONGEST_NS = 30 * DAY  # a duration above is no measurement
+LATEST_NS = 1 << 62  # year 2116: sums with durations still fit 64 bits
+REQUIRED = ("id", "timestamp", "pid", "tid", "source", "op", "duration")
+TEXT_LIMIT = 4096
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})")
+
+
+def recognised(connection: sqlite3.Connection) -> bool:
+    """Whether this looks like a database of the Go implementation."""
+    if connection.execute("PRAGMA application_id").fetchone()[0]:
+        return False
+    found = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    names = {str(row[0]) for row in found}
+    return "events" in names and bool(names & {"schema_info", "sources"}) and "migration" not in names
+
+
+@dataclass(slots=True)
+class GoDatabase:
+    """What is asked of the file; every answer is made of plain, bounded values."""
+
+    connection: sqlite3.Connection
+    path: Path
+    columns: dict[str, frozenset[str]]
+    version: str  # 0.8, 0.9, 0.10
+
+    def has(self, table: str, *columns: str) -> bool:
+        return table in self.columns and self.columns[table] >= set(columns)
+
+    def whole(self, table: str, column: str) -> str:
+        """SQL for an integer column; NULL for anything else in it."""
+        if not self.has(table, column):
+            return "NULL"
+        return f'CASE typeof("{column}") WHEN \'integer\' THEN "{column}" END'
+
+    def between(self, table: str, column: str, low: int, high: int) -> str:
+        """SQL for an integer column; NULL outside of these bounds."""
+        value = self.whole(table, column)
+        return "NULL" if value == "NULL" else f"CASE WHEN {value} BETWEEN {low} AND {high} THEN {value} END"
+
+    def real(self, table: str, column: str) -> str:
+        if not self.has(table, column):
+            return "NULL"
+        return f"CASE WHEN typeof(\"{column}\") IN ('integer', 'real') THEN \"{column}\" END"
+
+    def text(self, table: str, column: str, limit: int = TEXT_LIMIT) -> str:
+        """SQL for a text column; NULL for an empty one."""
+        if not self.has(table, column):
+            return "NULL"
+        return f"CASE typeof(\"{column}\") WHEN 'text' THEN NULLIF(substr(\"{column}\", 1, {limit}), '') END"
+
+    def rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self.connection.execute(sql, parameters)
+        except (sqlite3.Error, OverflowError) as error:
+            raise _unreadable(self.path, error) from error
+
+    def number(self, sql: str) -> int:
+        """The one number this asks for; 0 for none."""
+        return int(next(self.rows(sql), (0,))[0] or 0)
+
+
+def open_source(connection: sqlite3.Connection, path: Path) -> GoDatabase:
+    """Look at the file; refuses what is newer or lacks what every answer needs."""
+    try:
+        columns = _columns(connection)
+        version = _version(connection, path, columns)
+    except sqlite3.Error as error:
+        raise _unreadable(path, error) from error
+    missing = [name for name in REQUIRED if name not in columns.get("events", ())]
+    if missing:
+        raise StoreError(
+            f"{path} looks like a recording of the Go implementation, but its table events has no column"
+            f" {missing[0]}",
+            hint="It was left as it is. Is it whole? Choose another file with --db.",
+        )
+    return GoDatabase(connection, path, columns, version)
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """Plain tables only: a view under a table's name could compute anything."""
+    tables = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    ).fetchall()
+    found = "SELECT name FROM pragma_table_info(?)"
+    return {
+        str(name): frozenset(str(row[0]) for row in connection.execute(found, (name,))) for (name,) in tables
+    }
+
+
+def _version(connection: sqlite3.Connection, path: Path, columns: dict[str, frozenset[str]]) -> str:
+    said = None
+    if columns.get("schema_info", frozenset()) >= {"key", "value"}:
+        row = connection.execute(
+            "SELECT substr(value, 1, 20) FROM schema_info WHERE key = 'version' AND typeof(value) = 'text'"
+        ).fetchone()
+        said = _VERSION.fullmatch(row[0]) if row else None
+    user_version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    number = (int(said[1]), int(said[2])) if said else _guessed(columns.get("events", frozenset()))
+    if number > NEWEST or user_version > NEWEST[1]:
+        shown = f"{number[0]}.{number[1]}" if number > NEWEST else str(user_version)
+        raise StoreVersionError(
+            f"{path} was written by a newer Go implementation (schema {shown}; the newest known is 0.10)",
+            hint="It was left as it is. Upgrade ingero, or choose another file with --db.",
+        )
+    return f"{number[0]}.{number[1]}"
+
+
+def _guessed(events: frozenset[str]) -> tuple[int, int]:
+    return (0, 10) if "comm" in events else (0, 9) if "node" in events else (0, 8)
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    if isinstance(error, sqlite3.Error) and trouble.passing(error) is not None:
+        return trouble.opening_error(path, error)
+    return StoreError(
+        f"{path} looks like a recording of the Go implementation, but cannot be read: {error}",
+        hint="It was left as it is. Is it damaged? Try `sqlite3 FILE .recover`.",
+    )

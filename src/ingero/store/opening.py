@@ -1,0 +1,82 @@
+"""A SQLite file opened for reading only, whoever wrote it and wherever it lies.
+
+Its schema is not trusted, broken text is replaced rather than raised, and nothing
+is ever written, not even beside it. Whether it is a recording is not asked here.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from ingero.errors import StoreError
+from ingero.store import trouble
+
+BUSY_S = 5.0
+_PRAGMAS = (
+    "query_only = ON",
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "mmap_size = 0",
+    "cache_size = -32000",
+)
+
+
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """Any SQLite file, whoever made it; nothing is written, not even beside it."""
+    _require_readable(path)
+    try:
+        return _connect(path, "mode=ro")
+    except sqlite3.OperationalError as error:
+        if path.with_name(path.name + "-wal").exists():
+            raise trouble.opening_error(path, error) from error
+    try:  # a read-only directory: SQLite cannot make its index of the log there, and there is no log
+        return _connect(path, "mode=ro&immutable=1")
+    except sqlite3.OperationalError as error:
+        raise trouble.opening_error(path, error) from error
+
+
+def _require_readable(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreError(
+            f"there is no database at {path}",
+            hint="Record one with `sudo ingero trace`, or name another with --db.",
+        ) from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise StoreError(f"cannot read {path}: {why}", hint="Name another database with --db.") from error
+    if stat.S_ISDIR(mode):
+        raise StoreError(f"{path} is a directory, not a database", hint="Name the file with --db.")
+    if not stat.S_ISREG(mode):
+        raise StoreError(f"{path} is not a plain file", hint="Name another database with --db.")
+    if not os.access(path, os.R_OK):
+        raise StoreError(
+            f"the database {path} may not be read by this user",
+            hint="It belongs to whoever recorded it: ask as that user, with sudo, or name another with --db.",
+        )
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(path.absolute()))}?{how}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        set_up(connection)
+        connection.execute("SELECT COUNT(*) FROM sqlite_master")  # only now is the file looked at
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+            raise trouble.opening_error(path, error) from error
+        raise
+    return connection
+
+
+def set_up(connection: sqlite3.Connection) -> None:
+    """What every connection for reading has, also one to a converted copy."""
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
