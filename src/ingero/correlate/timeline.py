@@ -16,6 +16,7 @@ from ingero.model.facts import Facts
 from ingero.model.layout import Bucket
 from ingero.model.window import Records
 
+LAYERS = frozenset({"runtime", "driver", "graph", "nccl"})
 HOT_KINDS = frozenset({"launch", "copy", "set", "event", "poll"})
 COLD_KINDS = ("context", "module")
 COLD_SHARE = 0.03  # of a slice spent creating contexts and loading code
@@ -46,7 +47,7 @@ class Job:
     slices: list[SliceLedger]
     loop: Loop | None = None
     calls: dict[int, dict[str, Spent]] = field(default_factory=dict)  # by slice, by kind of call
-    usual_ns: float | None = None
+    covered: float = 1.0  # part of the recording its sums cover
 
     @property
     def wall_ns(self) -> int:
@@ -112,10 +113,10 @@ class Timeline:
                 yield job
 
     def _job(self, pid: int) -> Job | None:
-        calling = sorted(number for number, owner in self.tables.operations if owner == pid)
+        tid = self._driving_thread(pid)
+        calling = self._calling(pid, tid)
         if not calling:
             return None
-        tid = self._driving_thread(pid)
         rows = [
             row for (_, thread), row in self.tables.threads.items() if thread == tid and row["pid"] == pid
         ]
@@ -124,11 +125,33 @@ class Timeline:
             self._ledgers.of(pid, row, self.tables.operations.get((int(row["slice"]), pid))) for row in rows
         ]
         job = Job(pid, tid, self.facts.comm(pid), slices)
+        if self.facts.partial:
+            self._tell_silence(slices, calling)
+            job.covered = min(1.0, job.wall_ns / max(self.facts.to_ns - self.facts.from_ns, 1))
         job.calls = {number: self._calls(number, pid) for number in calling}
         self._mark(job)
         settled = [each.number for each in slices if not each.cold]
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         return job
+
+    def _calling(self, pid: int, tid: int) -> list[int]:
+        """Slices with calls of the job."""
+        found = [
+            number
+            for (number, owner), rows in self.tables.operations.items()
+            if owner == pid and any(self.facts.ops[int(op)].layer in LAYERS for op in rows["op"])
+        ]
+        if not found and self.facts.partial:  # its calls were not among those stored
+            found = [number for number, thread in self.tables.threads if thread == tid]
+        return sorted(found)
+
+    @staticmethod
+    def _tell_silence(slices: list[SliceLedger], calling: list[int]) -> None:
+        """Where gaps were not recorded: between calls, slices without any are one."""
+        for each in slices:
+            silent = calling[0] < each.number < calling[-1] and each.number not in calling
+            if silent and not each.ns["gpu_wait"]:
+                each.gap = dict(each.ns)
 
     def _driving_thread(self, pid: int) -> int:
         """Of several feeding threads the one that waits for the GPU and gives it work."""

@@ -112,6 +112,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
     not_watched.extend(_not_watched_of(timeline))
+    not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
     judge = Judge(timeline, claims)
     findings = sorted(_once(judge.findings() + states), key=worst_first)
     return Diagnosis(findings, judge.unexplained(), not_watched)

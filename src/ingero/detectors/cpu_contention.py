@@ -79,7 +79,7 @@ def advise(case: Case) -> list[Fix]:
 DETECTOR = Detector(
     name="cpu-contention",
     title="Another process takes the CPU the GPU thread needs",
-    needs=frozenset({"calls", "sched"}),
+    needs=frozenset({"calls", "sched", "culprits"}),
     find=find,
     headline=headline,
     prove=prove,

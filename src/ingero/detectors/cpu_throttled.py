@@ -40,7 +40,7 @@ def advise(case: Case) -> list[Fix]:
 DETECTOR = Detector(
     name="cpu-throttled",
     title="The job's CPU quota stops it",
-    needs=frozenset({"calls", "sched"}),
+    needs=frozenset({"calls", "sched", "culprits"}),
     find=find,
     headline=headline,
     prove=proofs.waits,

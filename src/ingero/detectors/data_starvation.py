@@ -109,7 +109,7 @@ def advise(case: Case) -> list[Fix]:
 DETECTOR = Detector(
     name="data-starvation",
     title="The GPU waits for data",
-    needs=frozenset({"calls", "sched", "wakers"}),
+    needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,
     prove=proofs.waits,

@@ -95,6 +95,7 @@ def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
 
 def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Episode]:
     walls = _walls(job)
+    least_ns = LEAST_NS * job.covered
     strong = [each for each in evidence if each.ns >= least_share * each.slice.wall_ns]
     runs: list[Episode] = []
     for each in sorted(strong, key=lambda one: one.slice.number):
@@ -107,7 +108,7 @@ def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Ep
     worth = [
         run
         for run in runs
-        if run.ns >= LEAST_NS
+        if run.ns >= least_ns
         and run.ns >= least_share * sum(walls.get(n, 0) for n in range(run.first, run.last + 1))
     ]
     merged: list[Episode] = []

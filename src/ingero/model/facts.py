@@ -219,6 +219,8 @@ class Facts:
     system: list[SystemFact] = field(default_factory=list)
     losses: list[LossFact] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)  # sources not recorded, and why
+    limits: dict[str, str] = field(default_factory=dict)  # sources recorded in part, and how
+    partial: bool = False  # only a selection of events was stored: sums cover a part of the time
     blind: list[tuple[int, str, str]] = field(default_factory=list)  # process, source, why it has none
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
 

@@ -18,6 +18,8 @@ from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
 MAX_MARKS = 200_000
 MAX_INCIDENTS = 1000
 MAX_ARRIVALS = 100_000
+# What a foreign recording has in part counts as far as it goes.
+PARTLY = ("sched", "threads", "calls", "operations", "lines")
 Row = tuple[Any, ...]
 
 
@@ -31,13 +33,18 @@ class FactReader:
 
     def read(self, from_ns: int, to_ns: int) -> Facts:
         self._from, self._to = from_ns, to_ns
-        name, cores, agent_pid, absent = self._one(
-            "SELECT n.name, r.cores, r.agent_pid, r.absent FROM node n LEFT JOIN recording r"
-            " ON r.node_id = n.id AND r.started_ns < ? WHERE n.id = ? ORDER BY r.started_ns DESC LIMIT 1",
+        name, cores, agent_pid, absent, foreign = self._one(
+            "SELECT n.name, r.cores, r.agent_pid, r.absent, m.value FROM node n LEFT JOIN recording r"
+            " ON r.node_id = n.id AND r.started_ns < ? LEFT JOIN meta m ON m.key = 'not_watched:' || r.id"
+            " WHERE n.id = ? ORDER BY r.started_ns DESC LIMIT 1",
             (to_ns, self._node),
         )
         found = Facts(name, self._origin, from_ns, to_ns, cores, agent_pid=agent_pid)
         found.absent = json.loads(absent) if absent else {}
+        if foreign:
+            found.partial = True
+            found.absent |= {each["what"]: each["why"] for each in json.loads(foreign)}
+            found.limits = {what: found.absent.pop(what) for what in PARTLY if what in found.absent}
         found.strings = dict(self._all("SELECT id, text FROM string"))
         found.ops = {
             number: model.OpFact(layer, name, kind)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingero.model.operations import LAYER_SOURCE as LAYERS
 from ingero.model.report import OperationLine, ProcessReport, StepTime, ThreadLine
 from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers.operations import OperationStats, stats_by_process
@@ -85,7 +86,11 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
     """Every process with a part in it, the one that feeds most first."""
     about = dict(_abouts(reader, wanted))
     threads = _threads(reader, wanted)
-    operations = stats_by_process(reader, wanted)
+    operations = {
+        key: calls
+        for key, stats in stats_by_process(reader, wanted).items()
+        if (calls := [each for each in stats if each.layer in LAYERS])
+    }
     feeders = {key: frozenset(t.tid for t in lines if t.feeder) for key, lines in threads.items()}
     stalls = worst_stalls(reader, wanted, feeders)
     walls = _walls(reader, wanted)
