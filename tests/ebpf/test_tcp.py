@@ -105,7 +105,7 @@ def test_a_retransmit_tells_addresses_ports_socket_and_owner(
 SENDER = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as one:
-    print("connected", flush=True)
+    print("connected", one.getsockname()[1], flush=True)
     sys.stdin.readline()
     one.sendall(b"x" * 1000)
     sys.stdin.readline()
@@ -113,13 +113,14 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as one:
 
 
 @contextmanager
-def sender(namespace: str, address: str) -> Iterator[subprocess.Popen[str]]:
-    """Not traced, and still connected when the test is over."""
+def sender(namespace: str, address: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Not traced, and still connected when the test is over; it and its port."""
     words = ["ip", "netns", "exec", namespace, sys.executable, "-c", SENDER, address, str(PORT)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        assert running.stdout.readline() == "connected\n"
-        yield running
+        word, port = running.stdout.readline().split()
+        assert word == "connected"
+        yield running, int(port)
         running.kill()
 
 
@@ -133,13 +134,13 @@ def test_a_traced_receiver_is_named_though_the_sender_is_a_stranger(
         waiting = threading.Thread(target=lambda: receiving.play("accept_and_wait", there, PORT, gate))
         waiting.start()
         wait_for(gate.exists)
-        with sender(wire[0], there) as stranger, dropping(wire[1]):
+        with sender(wire[0], there) as (stranger, port), dropping(wire[1]):
             assert stranger.stdin is not None
             stranger.stdin.write("go\n")
             stranger.stdin.flush()
             waiting.join()
             rows = tracer.gather("tcp")
-            mine = rows[(rows["peer_pid"] == receiving.pid) & (rows["dport"] == PORT)]
+            mine = rows[(rows["peer_pid"] == receiving.pid) & (rows["sport"] == port)]
             met = [each.pid for window in tracer.windows for each in window.bystanders]
         assert len(mine) >= 1
         assert set(mine["h"]["pid"].tolist()) == {stranger.pid}
@@ -152,13 +153,13 @@ def test_a_connection_between_strangers_is_none_of_our_business(
     with inside(wire[1]):
         server = socket.create_server(("10.9.9.2", PORT))
     first = len(tracer.windows)
-    with server, sender(wire[0], "10.9.9.2") as stranger, dropping(wire[1]):
+    with server, sender(wire[0], "10.9.9.2") as (stranger, port), dropping(wire[1]):
         assert stranger.stdin is not None
         stranger.stdin.write("go\n")
         stranger.stdin.flush()
         time.sleep(0.8)
         tracer.tick()
-    assert not [row for window in tracer.windows[first:] for row in window.tcp if row["dport"] == PORT]
+    assert not [row for window in tracer.windows[first:] for row in window.tcp if row["sport"] == port]
 
 
 def test_nothing_is_told_where_nothing_is_lost(acting: Stage, tracer: Tracer) -> None:

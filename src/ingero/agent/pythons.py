@@ -6,13 +6,15 @@ Python is looked at again, ever less often; one that executed something at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ingero.discover.gil import Gil, GilFinder
 from ingero.discover.libraries import Library
 from ingero.model.window import NotWatched
 
+ANEW_NS = 1  # at once
 FIRST_AGAIN_NS = 1_000_000_000
 LAST_AGAIN_NS = 60_000_000_000
 MAX_LOOKS = 32  # per window: reading the mappings of a large process takes milliseconds
@@ -49,20 +51,26 @@ class Pythons:
             if look.gil is None or not look.gil.why
         }
 
-    def look(self, live: Iterable[int], executed: Iterable[int], now_ns: int) -> None:
-        """Look at new processes, and again at those that may have changed."""
-        for pid in executed:
-            self._looks.pop(pid, None)
+    def look(self, live: Iterable[int], executed: Mapping[int, int], now_ns: int) -> None:
+        """Look at new processes, and again at those that may have changed; executed: when, by process."""
+        for pid, at_ns in executed.items():
+            look = self._looks.get(pid)
+            if look and look.at_ns < at_ns:
+                look.again_ns = ANEW_NS
         due = [pid for pid in live if self._is_due(pid, now_ns)]
         for pid in due[:MAX_LOOKS]:
-            before = self._looks.get(pid)
-            gil = self._finder.gil_of(pid)
-            again_ns = min(2 * before.again_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
-            self._looks[pid] = Look(gil, now_ns, 0 if gil else again_ns)
-            if gil and gil.library:
-                self._found.append((pid, gil.library))
-            if gil and gil.why:
-                self._news.append(NotWatched(pid, "gil", gil.why))
+            with suppress(ProcessLookupError):  # it has ended: what was seen of it before is all there is
+                self._look(pid, now_ns)
+
+    def _look(self, pid: int, now_ns: int) -> None:
+        gil, before = self._finder.gil_of(pid), self._looks.get(pid)
+        waited_ns = before.again_ns if before else ANEW_NS
+        again_ns = FIRST_AGAIN_NS if waited_ns == ANEW_NS else min(2 * waited_ns, LAST_AGAIN_NS)
+        self._looks[pid] = Look(gil, now_ns, 0 if gil else again_ns)
+        if gil and gil.library:
+            self._found.append((pid, gil.library))
+        if gil and gil.why:
+            self.tell(NotWatched(pid, "gil", gil.why))
 
     def _is_due(self, pid: int, now_ns: int) -> bool:
         look = self._looks.get(pid)
@@ -77,6 +85,9 @@ class Pythons:
         """Processes seen to run Python since the last call, with the interpreter's file."""
         found, self._found = self._found, []
         return found
+
+    def tell(self, news: NotWatched) -> None:
+        self._news.append(news)
 
     def take_news(self) -> list[NotWatched]:
         news, self._news = self._news, []

@@ -12,7 +12,7 @@ import resource
 import select
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -235,7 +235,9 @@ class Agent:
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
-        self._targets.on_mappings((row[0], row[-1]) for row in mappings)
+        mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
+        if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
+            self._look_at_pythons(mapped)
 
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""
@@ -277,16 +279,20 @@ class Agent:
 
     def _watch_pythons(self, window: Window) -> None:
         """Tell waits for an interpreter's lock from others, and see its garbage collections."""
-        executed = window.execs["h"]["pid"].tolist()
-        self._pythons.look(self._targets.live, executed, window.end_ns)
+        header = window.execs["h"]
+        executed = dict(zip(header["pid"].tolist(), header["start_ns"].tolist(), strict=True))
+        self._look_at_pythons(self._targets.live, executed)
         mark_gil(window, self._pythons.locks())
-        window.not_watched = self._pythons.take_news()
-        for pid, library in self._pythons.take_found():
-            if why := self._collectors.attach(library):
-                window.not_watched.append(NotWatched(pid, "gc", why))
         self._collectors.release_unused(self._pythons.files(), window.end_ns)
+        window.not_watched = self._pythons.take_news()
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
+
+    def _look_at_pythons(self, pids: Iterable[int], executed: Mapping[int, int] | None = None) -> None:
+        self._pythons.look(pids, executed or {}, time.monotonic_ns())
+        for pid, library in self._pythons.take_found():
+            if why := self._collectors.attach(library):
+                self._pythons.tell(NotWatched(pid, "gc", why))
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

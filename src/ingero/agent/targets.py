@@ -223,11 +223,13 @@ class Targets:
 
     # --- the kernel's news -------------------------------------------------------
 
-    def on_mappings(self, mappings: Iterable[tuple[int, str]]) -> None:
-        """Files were mapped for execution; a process is looked at once, however often it maps."""
-        for pid in dict.fromkeys(pid for pid, path in mappings if kind_of(path) is not None):
+    def on_mappings(self, mappings: Iterable[tuple[int, str]]) -> list[int]:
+        """Files were mapped for execution; a process is looked at once, however often. Which targets did."""
+        mapped = list(dict.fromkeys(pid for pid, path in mappings if kind_of(path) is not None))
+        for pid in mapped:
             if pid in self.live or not self._scope.fixed:
                 self.examine(pid)
+        return [pid for pid in mapped if pid in self.live]
 
     def on_events(self, events: Records) -> None:
         """Fork, exec, exit, first calls."""

@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ingero.discover import gpus, host, interpreters, processes
@@ -204,7 +205,9 @@ def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
         yield Check("Python", "ok", "no interpreter runs now")
     locks = GilFinder()
     for each in found[:20]:
-        gil = locks.gil_of(each.pid)
+        gil = None
+        with suppress(ProcessLookupError):
+            gil = locks.gil_of(each.pid)
         version = each.version or "of unknown version"
         threading = ", free-threaded" if each.free_threaded else ""
         unseen = f"; waits for its lock are not told apart: {gil.why}" if gil and gil.why else ""

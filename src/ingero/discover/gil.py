@@ -49,8 +49,10 @@ class GilFinder:
         self._runtimes: dict[FileKey, Runtime] = {}
 
     def gil_of(self, pid: int) -> Gil | None:
-        """None: no Python runs in this process, or it is gone."""
+        """None: no Python runs in this process. Raises ProcessLookupError when it is gone."""
         mappings = read_maps(pid)
+        if not mappings:
+            raise ProcessLookupError(pid)
         shared, holder = holder_of(pid, mappings)
         if holder is None:
             return None

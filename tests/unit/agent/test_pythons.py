@@ -34,9 +34,9 @@ def looked(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
 
     monkeypatch.setattr(GilFinder, "gil_of", ask)
 
-    def look(book: Pythons, at_s: int, *live: int, executed: tuple[int, ...] = ()) -> list[int]:
+    def look(book: Pythons, at_s: int, *live: int, executed: dict[int, int] | None = None) -> list[int]:
         asked.clear()
-        book.look(live, executed, at_s * SECOND)
+        book.look(live, executed or {}, at_s * SECOND)
         return list(asked)
 
     return look
@@ -44,7 +44,7 @@ def looked(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
 
 def test_this_process_has_a_lock() -> None:
     book = Pythons()
-    book.look([os.getpid()], [], SECOND)
+    book.look([os.getpid()], {}, SECOND)
     start, end = book.locks()[os.getpid()]
     assert 0 < start < end
 
@@ -55,8 +55,22 @@ def test_one_found_is_not_looked_for_again_until_its_process_executes(
     answers[1], book = Gil(5, 9), Pythons()
     assert [looked(book, second, 1) for second in range(100)] == [[1]] + [[]] * 99
     answers[1] = Gil(50, 90)
-    assert looked(book, 100, 1, executed=(1,)) == [1]
+    assert looked(book, 100, 1, executed={1: 99 * SECOND}) == [1]
     assert book.locks() == {1: (50, 90)}
+    assert looked(book, 101, 1, executed={1: 99 * SECOND}) == []  # looked at since
+
+
+def test_of_a_process_that_ended_what_was_seen_last_stays(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ProcessLookupError
+
+    answers[1], book = Gil(5, 9), Pythons()
+    book.look([1], {}, SECOND)
+    monkeypatch.setattr(GilFinder, "gil_of", gone)
+    book.look([1, 2], {1: 2 * SECOND}, 3 * SECOND)
+    assert book.locks() == {1: (5, 9)}
 
 
 def test_a_process_without_python_is_looked_at_ever_less_often(
@@ -73,10 +87,10 @@ def test_a_process_without_python_is_looked_at_ever_less_often(
 
 def test_what_cannot_be_watched_is_told_once_and_has_no_lock(answers: Answers) -> None:
     answers[1], book = Gil(why="nobody knows"), Pythons()
-    book.look([1], [], SECOND)
+    book.look([1], {}, SECOND)
     assert book.locks() == {}
     assert book.take_news() == [NotWatched(1, "gil", "nobody knows")]
-    book.look([1], [], 2 * SECOND)
+    book.look([1], {}, 2 * SECOND)
     assert book.take_news() == []
 
 

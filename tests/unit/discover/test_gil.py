@@ -106,10 +106,11 @@ def test_a_free_threaded_interpreter_has_none(build: Build, start: Start, tmp_pa
     assert "free-threaded" in found.why
 
 
-def test_other_programs_and_those_that_are_gone_have_none(start: Start) -> None:
+def test_other_programs_have_none_and_of_those_that_are_gone_nothing_is_known(start: Start) -> None:
     finder = GilFinder()
     assert finder.gil_of(start(shutil.which("sh") or "/bin/sh", "-c", "echo; read x").pid) is None
     gone = start()
     gone.kill()
     gone.wait()
-    assert finder.gil_of(gone.pid) is None
+    with pytest.raises(ProcessLookupError):
+        finder.gil_of(gone.pid)

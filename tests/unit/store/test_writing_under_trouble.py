@@ -7,16 +7,19 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, fixed_clock, operation, window
+from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, fixed_clock, operation, process, window
 
 from ingero.errors import StoreBusyError, StoreError
 from ingero.model.window import Window
 from ingero.store import writer as writing
 from ingero.store.findings import FindingRow
 from ingero.store.reader import Reader
+from ingero.store.recording import connect
+from ingero.store.retention import Retention
 from ingero.store.writer import Writer
 
 
@@ -253,3 +256,14 @@ def test_without_a_limit_nothing_is_deleted(path: Path) -> None:
     with _writer(path) as writer:
         _fill(writer, 10)
     assert _count(path) == 10_000
+
+
+def test_bystanders_go_with_the_oldest_aggregates_though_nobody_saw_them_end(path: Path) -> None:
+    crowd = [process(pid, pid * SECOND, target=False) for pid in range(1000, 1010)]
+    with Writer(path, "n", fixed_clock(), OPERATIONS) as writer:
+        writer.write(window(processes=[process()], bystanders=crowd))
+    with closing(connect(path)) as connection:
+        oldest = Retention(connection, 1, 1, 1)._delete_minutes(EPOCH_NS + 1005 * SECOND)
+        left = [pid for (pid,) in connection.execute("SELECT pid FROM process ORDER BY pid")]
+    assert oldest == 5
+    assert left == [100, *range(1005, 1010)]
