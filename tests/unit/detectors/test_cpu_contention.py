@@ -87,7 +87,7 @@ def test_without_the_scheduler_it_is_not_watched() -> None:
 
 def test_a_short_disturbance_is_not_worth_a_finding() -> None:
     brief = range(2, 3)
-    story = job(when=range(0, 2)).culprit(HOG, "stress", 400, when=brief)
+    story = job(when=range(2)).culprit(HOG, "stress", 400, when=brief)
     job({"runqueue": 400.0}, {"runqueue": 400.0}, story=story, when=brief)
     job(story=story, when=range(3, 6))
     assert story.kinds() == []
@@ -95,7 +95,7 @@ def test_a_short_disturbance_is_not_worth_a_finding() -> None:
 
 def test_an_incident_is_told_with_its_time_after_recovery() -> None:
     during = range(10, 15)
-    story = job(when=range(0, 10), slices=30).culprit(HOG, "stress", 1000, when=during)
+    story = job(when=range(10), slices=30).culprit(HOG, "stress", 1000, when=during)
     job({"runqueue": 1000.0}, {"runqueue": 1000.0}, story=story, when=during, steps=100)
     job(story=story, when=range(15, 30))
     finding = story.findings()[0]

@@ -6,7 +6,7 @@ import pytest
 
 from ingero.model.facts import Incident
 from ingero.model.finding import Severity
-from tests.facts import HOG, JOB, SEVERITIES, SECOND, WORKER, Story, job
+from tests.facts import HOG, JOB, SECOND, SEVERITIES, WORKER, Story, job
 
 KIND = "network-retransmits"
 
