@@ -150,9 +150,12 @@ def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[n
     waiting = int(sum(outside[bucket] for bucket in WAITS))
     hidden = min(waiting, int(busy[Bucket.GPU_WAIT]))
     exposed = np.zeros(BUCKETS, np.int64)
-    for bucket in WAITS:
-        exposed[bucket] = gap[bucket] + (outside[bucket] * (waiting - hidden) // waiting if waiting else 0)
+    for bucket in WAITS:  # Python's numbers: the product leaves 64 bits from a slice of 3 s on
+        beyond = int(outside[bucket]) * (waiting - hidden) // waiting if waiting else 0
+        exposed[bucket] = int(gap[bucket]) + beyond
     exposed[Bucket.RUNQUEUE] += int(row["late_ns"])
+    # A call that goes on is late in this slice and has its split in the one it returns in.
+    np.minimum(exposed, total, out=exposed)
     return exposed
 
 
