@@ -112,14 +112,14 @@ class Timeline:
                 yield job
 
     def _job(self, pid: int) -> Job | None:
-        calling = sorted(number for number, owner in self.tables.operations if owner == pid)
+        operations = self.facts.operations
+        calling = np.unique(operations["slice"][operations["pid"] == pid]).tolist()
         if not calling:
             return None
         tid = self._driving_thread(pid)
-        rows = [
-            row for (_, thread), row in self.tables.threads.items() if thread == tid and row["pid"] == pid
-        ]
-        rows = sorted((row for row in rows if row["slice"] >= calling[0]), key=lambda row: int(row["slice"]))
+        threads = self.facts.threads
+        rows = threads[(threads["tid"] == tid) & (threads["pid"] == pid) & (threads["slice"] >= calling[0])]
+        rows = rows[np.argsort(rows["slice"], kind="stable")]
         slices = [
             self._ledgers.of(pid, row, self.tables.operations.get((int(row["slice"]), pid))) for row in rows
         ]
