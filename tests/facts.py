@@ -16,7 +16,7 @@ from ingero.correlate.timeline import Timeline
 from ingero.detectors import Diagnosis, diagnose
 from ingero.model import facts as model
 from ingero.model.facts import Facts, OpFact, ProcessFact
-from ingero.model.finding import Finding
+from ingero.model.finding import Finding, Severity
 from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES, BUCKETS
 
@@ -24,6 +24,17 @@ MS = 1_000_000
 SECOND = 1_000_000_000
 JOB, WORKER, HOG = 100, 200, 300
 SLICES = 6
+# Milliseconds lost of the two seconds of a slice, and what they are worth saying.
+SEVERITIES = (
+    (50, None),
+    (70, Severity.LOW),
+    (190, Severity.LOW),
+    (210, Severity.MEDIUM),
+    (490, Severity.MEDIUM),
+    (510, Severity.HIGH),
+    (990, Severity.HIGH),
+    (1010, Severity.CRITICAL),
+)
 
 OPS = {
     1: OpFact("driver", "cuLaunchKernel", "launch"),
@@ -177,6 +188,17 @@ class Story:
 
     def kinds(self) -> list[str]:
         return [finding.kind for finding in self.findings()]
+
+    def severity(self, kind: str) -> Severity | None:
+        """How bad the finding of this kind is; None: there is none."""
+        return next((finding.severity for finding in self.findings() if finding.kind == kind), None)
+
+    def abstains(self, kind: str, source: str) -> bool:
+        """Without a source: says that it does not watch, and nothing else."""
+        self.facts.absent = {source: "the kernel refused it"}
+        diagnosis = self.diagnose()
+        said = {finding.kind for finding in diagnosis.findings}
+        return kind not in said and kind in {each.what for each in diagnosis.not_watched}
 
 
 def job(

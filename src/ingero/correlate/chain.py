@@ -18,7 +18,9 @@ from ingero.model.window import BUCKET_NAMES
 
 MAX_DEPTH = 6
 ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
-NEGLIGIBLE = 0.02  # parts of a chain smaller than this are not followed
+# Parts of a wait smaller than this are not followed: 64 workers are, each of them, but
+# threads that all wake each other make ever more ways.
+NEGLIGIBLE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +59,35 @@ class Chains:
             share = int(waker["ns"]) / total if total else 0.0
             if share < NEGLIGIBLE or int(waker["waker_tid"]) in asked:
                 continue
-            for root in self._doing(number, waker, asked, victim, via):
+            for root in self._doing(number, waker, asked, victim, via, share):
                 yield _scaled(root, share)
 
     def _doing(
-        self, number: int, waker: np.void, asked: frozenset[int], victim: int, via: tuple[str, ...]
+        self,
+        number: int,
+        waker: np.void,
+        asked: frozenset[int],
+        victim: int,
+        via: tuple[str, ...],
+        weight: float,
     ) -> list[Root]:
+        """What the waker did; `weight` is its part of the whole wait."""
         pid, tid = int(waker["waker_pid"]), int(waker["waker_tid"])
         comm = self._tables.facts.strings.get(int(waker["comm"]), "?")
         row = self._tables.thread(number, tid)
         via = (*via, comm)
-        if row is None or len(asked) > MAX_DEPTH:
+        if row is None or len(asked) > MAX_DEPTH or weight < NEGLIGIBLE:
             return [Root("peer_wait", 1.0, pid, tid, comm, via, seen=False)]
         comm = self._tables.name(row)
         feeder = bool(row["feeder"])
+        each_ns = weight / max(int(row["ns"].sum()), 1)
         found: list[Root] = []
         for at, name in enumerate(BUCKET_NAMES):
             ns = int(row["ns"][at])
             if not ns:
                 continue
             if Bucket(at) in ASKING:
-                found.extend(self._asking(number, row, Bucket(at), asked, victim, via))
+                found.extend(self._asking(number, row, Bucket(at), asked, victim, via, each_ns))
             else:
                 found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))
         return _normal(found)
@@ -90,6 +100,7 @@ class Chains:
         asked: frozenset[int],
         victim: int,
         via: tuple[str, ...],
+        each_ns: float,
     ) -> Iterator[Root]:
         """Its own waits for others, without those that ended because we asked for more."""
         tid, ns = int(row["tid"]), int(row["ns"][bucket])
@@ -102,8 +113,8 @@ class Chains:
         for waker in mine[mine["kind"] == WakerKind.WAKER_TASK]:
             if int(waker["waker_tid"]) in asked or (idle and int(waker["waker_pid"]) == victim):
                 continue
-            part = ns * int(waker["ns"]) / total
-            for root in self._doing(number, waker, asked | {tid}, victim, via):
+            part = ns * int(waker["ns"]) / max(total, 1)
+            for root in self._doing(number, waker, asked | {tid}, victim, via, part * each_ns):
                 yield _scaled(root, part)
 
 

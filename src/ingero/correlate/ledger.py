@@ -150,11 +150,12 @@ def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[n
     waiting = int(sum(outside[bucket] for bucket in WAITS))
     hidden = min(waiting, int(busy[Bucket.GPU_WAIT]))
     exposed = np.zeros(BUCKETS, np.int64)
-    for bucket in WAITS:
-        # as Python numbers: the product of two times is too long for 64 bits
-        seen = int(outside[bucket]) * (waiting - hidden) // waiting if waiting else 0
-        exposed[bucket] = int(gap[bucket]) + seen
+    for bucket in WAITS:  # Python's numbers: the product leaves 64 bits from a slice of 3 s on
+        beyond = int(outside[bucket]) * (waiting - hidden) // waiting if waiting else 0
+        exposed[bucket] = int(gap[bucket]) + beyond
     exposed[Bucket.RUNQUEUE] += int(row["late_ns"])
+    # A call that goes on is late in this slice and has its split in the one it returns in.
+    np.minimum(exposed, total, out=exposed)
     return exposed
 
 

@@ -117,10 +117,9 @@ class Timeline:
         calling = self._calling(pid, tid)
         if not calling:
             return None
-        rows = [
-            row for (_, thread), row in self.tables.threads.items() if thread == tid and row["pid"] == pid
-        ]
-        rows = sorted((row for row in rows if row["slice"] >= calling[0]), key=lambda row: int(row["slice"]))
+        threads = self.facts.threads
+        rows = threads[(threads["tid"] == tid) & (threads["pid"] == pid) & (threads["slice"] >= calling[0])]
+        rows = rows[np.argsort(rows["slice"], kind="stable")]
         slices = [
             self._ledgers.of(pid, row, self.tables.operations.get((int(row["slice"]), pid))) for row in rows
         ]
@@ -136,14 +135,13 @@ class Timeline:
 
     def _calling(self, pid: int, tid: int) -> list[int]:
         """Slices with calls of the job."""
-        found = [
-            number
-            for (number, owner), rows in self.tables.operations.items()
-            if owner == pid and any(self.facts.ops[int(op)].layer in LAYERS for op in rows["op"])
-        ]
-        if not found and self.facts.partial:  # its calls were not among those stored
-            found = [number for number, thread in self.tables.threads if thread == tid]
-        return sorted(found)
+        ours = [number for number, op in self.facts.ops.items() if op.layer in LAYERS]
+        rows = self.facts.operations
+        found = np.unique(rows["slice"][(rows["pid"] == pid) & np.isin(rows["op"], ours)])
+        if not len(found) and self.facts.partial:  # its calls were not among those stored
+            threads = self.facts.threads
+            found = np.unique(threads["slice"][threads["tid"] == tid])
+        return [int(number) for number in found]
 
     @staticmethod
     def _tell_silence(slices: list[SliceLedger], calling: list[int]) -> None:

@@ -21,7 +21,7 @@ from ingero.units import format_ns
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for rounds in rounds_of(timeline).values():
-        if len(rounds) < LEAST_ROUNDS or straggler(rounds) is not None:
+        if not timeline.jobs or len(rounds) < LEAST_ROUNDS or straggler(rounds) is not None:
             continue
         sums = {job.pid: waited(timeline, rounds, job.pid) for job in timeline.jobs}
         victim = max(timeline.jobs, key=lambda job: sum(sums[job.pid].values()))

@@ -4,7 +4,8 @@ Shows as   the feeding thread inside copy calls.
 Proof      bytes and time of the copies: large ones far below what the bus carries go
            through pageable memory; thousands of small ones cost their calls.
 Not this   copies that are few, or as quick as the bus; waiting for the GPU at a copy.
-Blind to   copies that run on the GPU's own engine while the host goes on.
+Blind to   copies that run on the GPU's own engine while the host goes on; how much of a
+           blocking copy to the host is copying: all of it counts as waiting for the GPU.
 """
 
 from __future__ import annotations
@@ -24,13 +25,19 @@ SMALL_BYTES = 64 << 10
 MANY_PER_STEP = 16
 
 
+def _copying_ns(spent: Spent) -> int:
+    """Without the time in which a blocking copy waited for the GPU to get there."""
+    return max(spent.ns - spent.gpu_wait_ns, 0)
+
+
 def _slow_ns(spent: Spent) -> int:
     """Large copies: what a pinned one would have saved."""
     if not spent.count or spent.bytes / spent.count < LARGE_BYTES:
         return 0
-    if spent.bytes / max(spent.ns, 1) >= SLOW_BYTES_PER_NS:
+    ns = _copying_ns(spent)
+    if spent.bytes / max(ns, 1) >= SLOW_BYTES_PER_NS:
         return 0
-    return int(spent.ns - spent.bytes / BUS_BYTES_PER_NS)
+    return int(ns - spent.bytes / BUS_BYTES_PER_NS)
 
 
 def _small_ns(job: Job, each: SliceLedger, spent: Spent) -> int:
@@ -40,7 +47,8 @@ def _small_ns(job: Job, each: SliceLedger, spent: Spent) -> int:
         return 0
     calls = spent.count + job.spent(each.number, "launch", "sync", "set", "event").count
     host = (each.ns["host_cpu"] + each.ns["cuda_cpu"]) * spent.count // calls
-    return max(spent.ns, min(host, 4 * spent.ns))
+    ns = _copying_ns(spent)
+    return max(ns, min(host, 4 * ns))
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
@@ -59,6 +67,7 @@ def _total(case: Case) -> Spent:
         total.count += one.count
         total.ns += one.ns
         total.bytes += one.bytes
+        total.gpu_wait_ns += one.gpu_wait_ns
     return total
 
 
@@ -67,7 +76,8 @@ def headline(case: Case) -> str:
     size = total.bytes / max(total.count, 1)
     if size <= SMALL_BYTES:
         return f"{case.job.comm} makes {total.count} copies of {format_bytes(size)} each"
-    return f"{case.job.comm} copies at {total.bytes / max(total.ns, 1):.1f} GB/s, as from pageable memory"
+    rate = total.bytes / max(_copying_ns(total), 1)
+    return f"{case.job.comm} copies at {rate:.1f} GB/s, as from pageable memory"
 
 
 def prove(case: Case) -> list[Proof]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Detector, State
+from ingero.model.facts import Incident
 from ingero.model.finding import Fix, Proof, Severity
 
 MEANINGS = {
@@ -33,20 +34,28 @@ MEANINGS = {
 HARDWARE = frozenset({48, 62, 63, 64, 74, 79, 94, 95, 119})
 
 
+def _by_process(timeline: Timeline) -> Iterator[list[Incident]]:
+    """The faults of each process, those of the card itself first."""
+    grouped: dict[int, list[Incident]] = {}
+    for each in timeline.facts.xids:
+        grouped.setdefault(each.pid or 0, []).append(each)
+    for found in grouped.values():
+        yield sorted(found, key=lambda each: (each.code not in HARDWARE, each.at_ns))
+
+
 def find(timeline: Timeline) -> Iterator[State]:
-    by_code: dict[int, list[int]] = {}
-    for at, each in enumerate(timeline.facts.xids):
-        by_code.setdefault(each.code or 0, []).append(at)
-    for code, places in by_code.items():
-        found = [timeline.facts.xids[at] for at in places]
-        first = found[0]
+    for found in _by_process(timeline):
+        worst = found[0]
+        code = worst.code or 0
+        others = sorted({each.code or 0 for each in found} - {code})
+        also = f"; also Xid {', '.join(map(str, others))}" if others else ""
         hardware = code in HARDWARE
         yield State(
-            first.pid or 0,
-            first.comm or "GPU",
-            f"GPU fault Xid {code}: {MEANINGS.get(code, 'see the driver manual')}",
-            found[0].at_ns,
-            found[-1].at_ns,
+            worst.pid or 0,
+            worst.comm or "GPU",
+            f"GPU fault Xid {code}: {MEANINGS.get(code, 'see the driver manual')}{also}",
+            min(each.at_ns for each in found),
+            max(each.at_ns for each in found),
             tuple(Proof(each.text, None, [each.event_id]) for each in found[:3]),
             Severity.CRITICAL,
             fixes=(

@@ -34,32 +34,38 @@ def _partners(timeline: Timeline) -> set[tuple[int, int]]:
     return {(one, other) for group in members.values() for one in group for other in group}
 
 
-def _busy_ns(job: Job, number: int) -> int:
-    """How long the job kept the card busy, as far as its thread waited for it."""
-    each = next((one for one in job.slices if one.number == number), None)
-    gave = job.spent(number, *GIVING).count if each else 0
-    return each.ns["gpu_wait"] if each and gave else 0
+def _busy_ns(job: Job, each: SliceLedger) -> int:
+    """How long the job kept the card busy, as far as its thread waited for it; 0: not worth counting."""
+    ns = each.ns["gpu_wait"]
+    return ns if ns >= WAITS_SHARE * each.wall_ns and job.spent(each.number, *GIVING).count else 0
 
 
-def _others(timeline: Timeline, job: Job, each: SliceLedger, partners: set[tuple[int, int]]) -> list[Part]:
-    found = []
-    for other in timeline.jobs:
-        if other.pid == job.pid or (job.pid, other.pid) in partners or not _same_card(timeline, job, other):
-            continue
-        ns = _busy_ns(other, each.number)
-        if ns >= WAITS_SHARE * each.wall_ns:
-            found.append(Part(other.pid, other.comm, ns))
+def _busy_by_slice(timeline: Timeline) -> dict[int, list[tuple[Job, int]]]:
+    found: dict[int, list[tuple[Job, int]]] = {}
+    for job in timeline.jobs:
+        for each in job.slices:
+            ns = _busy_ns(job, each)
+            if ns:
+                found.setdefault(each.number, []).append((job, ns))
     return found
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     if len(timeline.jobs) < 2:
         return
-    partners = _partners(timeline)
+    partners, busy = _partners(timeline), _busy_by_slice(timeline)
     for job in timeline.jobs:
+        rivals = {
+            other.pid
+            for other in timeline.jobs
+            if other.pid != job.pid
+            and (job.pid, other.pid) not in partners
+            and _same_card(timeline, job, other)
+        }
         for each in job.slices:
-            own = _busy_ns(job, each.number)
-            others = _others(timeline, job, each, partners) if own >= WAITS_SHARE * each.wall_ns else []
+            own = _busy_ns(job, each)
+            at_once = busy.get(each.number, []) if own else []
+            others = [Part(other.pid, other.comm, ns) for other, ns in at_once if other.pid in rivals]
             if others:
                 theirs = sum(part.ns for part in others)
                 ns = int(own * theirs / (own + theirs))

@@ -30,9 +30,10 @@ def _counts(timeline: Timeline, job: Job, numbers: list[int]) -> tuple[dict[str,
     ns = 0
     for number in numbers:
         for row in timeline.tables.operations.get((number, job.pid), ()):
-            name = timeline.facts.ops[int(row["op"])].name
-            if int(row["caller"]) == 1:  # the runtime's own call of the driver
+            known = timeline.facts.ops.get(int(row["op"]))
+            if known is None or int(row["caller"]) == 1:  # the runtime's own call of the driver
                 continue
+            name = known.name
             for part, word in (
                 ("EndCapture", "capture"),
                 ("GraphInstantiate", "instantiate"),
@@ -84,7 +85,7 @@ def _state(
     if not again and not never:
         return None
     first, last = timeline.facts.at_ns(numbers[0]), timeline.facts.at_ns(numbers[-1] + 1)
-    by_time = severity_of(ns / wall)
+    by_time = severity_of(ns / max(wall, 1))
     severity = (
         Severity.LOW if never else min(by_time or Severity.MEDIUM, Severity.MEDIUM, key=lambda s: s.rank)
     )

@@ -213,30 +213,28 @@ class Judge:
         excess = self._excess(claim.job, numbers)
         if excess is None:
             return 0
-        covered = set(numbers)
-        claimed = sum(
-            each.ns
-            for other in self._claims
-            if other.job.pid == claim.job.pid
-            for each in other.evidence
-            if each.slice.number in covered
-        )
+        claimed = self._claimed(claim.job, set(numbers))
         left = excess - claimed
         # A tenth is the noise of the comparison itself.
         return int(left * claim.ns / claimed) if claimed and left > 0.1 * excess else 0
 
-    def _gain(self, claim: Claim) -> int:
-        promised = sum(each.ns if each.gain_ns is None else each.gain_ns for each in claim.evidence)
-        excess = self._excess(claim.job, claim.numbers())
-        if excess is None:
-            return promised
-        lost = sum(
+    def _claimed(self, job: Job, numbers: set[int]) -> int:
+        """What all findings about a job together say was lost in these slices."""
+        return sum(
             each.ns
             for other in self._claims
-            if other.job.pid == claim.job.pid
+            if other.job.pid == job.pid
             for each in other.evidence
-            if each.slice.number in set(claim.numbers())
+            if each.slice.number in numbers
         )
+
+    def _gain(self, claim: Claim) -> int:
+        promised = sum(each.ns if each.gain_ns is None else each.gain_ns for each in claim.evidence)
+        numbers = claim.numbers()
+        excess = self._excess(claim.job, numbers)
+        if excess is None:
+            return promised
+        lost = self._claimed(claim.job, set(numbers))
         # What was never slower than usual cannot be won back by as much as was lost.
         return int(promised * min(1.0, max(excess, 0) / lost)) if lost else promised
 

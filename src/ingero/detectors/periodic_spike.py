@@ -66,7 +66,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         numbers = [each for each in job.slices if first <= each.number <= last]
         total = sum(each.wall_ns for each in numbers)
         left = int(spikes[:, 1].sum()) - sum(_explained(job, each.number) for each in numbers)
-        if left <= 0:
+        if left <= 0 or not total:
             continue
         note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"
         for each in numbers:  # a spike has no slice of its own: its time is spread over the period

@@ -1,0 +1,150 @@
+"""Waits are followed to whoever is really slow, and no further than is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.correlate.chain import MAX_DEPTH, Chains, Root
+from ingero.model.layout import Bucket, WakerKind
+from tests.facts import JOB, WORKER, Story
+
+PINNER = 101
+
+
+def follow(story: Story, tid: int = JOB, bucket: Bucket = Bucket.PEER_WAIT) -> list[Root]:
+    return Chains(story.timeline().tables).follow(0, JOB, tid, bucket)
+
+
+def shares(roots: list[Root]) -> dict[tuple[int, str], float]:
+    found: dict[tuple[int, str], float] = {}
+    for root in roots:
+        key = (root.tid, root.bucket)
+        found[key] = found.get(key, 0.0) + root.share
+    return found
+
+
+def waiting() -> Story:
+    return Story(1).process(JOB, "python3").thread(JOB, "python3", {}, feeder=True, rest="peer_wait")
+
+
+def test_a_wait_is_followed_over_the_queue_thread_and_the_worker_to_the_disk() -> None:
+    story = waiting().process(WORKER, "loader", parent=JOB)
+    story.thread(JOB, "pin_memory", {"host_cpu": 200.0}, tid=PINNER, rest="peer_wait")
+    story.thread(WORKER, "loader", {"host_cpu": 500.0}, rest="disk_wait")
+    story.waker(PINNER, "pin_memory", "peer_wait", 1500, by_pid=JOB)
+    story.waker(WORKER, "loader", "peer_wait", 1800, of=PINNER)
+    roots = follow(story)
+    assert shares(roots) == pytest.approx(
+        {(PINNER, "host_cpu"): 0.1, (WORKER, "host_cpu"): 0.9 * 0.25, (WORKER, "disk_wait"): 0.9 * 0.75}
+    )
+    assert {root.via for root in roots if root.tid == WORKER} == {("pin_memory", "loader")}
+    assert sum(root.share for root in roots) == pytest.approx(1)
+
+
+def test_several_workers_share_the_blame_by_how_long_we_waited_for_each() -> None:
+    story = (
+        waiting().thread(WORKER, "loader", {}, rest="host_cpu").thread(201, "loader", {}, rest="disk_wait")
+    )
+    story.waker(WORKER, "loader", "peer_wait", 500).waker(201, "loader", "peer_wait", 1500)
+    assert shares(follow(story)) == pytest.approx({(WORKER, "host_cpu"): 0.25, (201, "disk_wait"): 0.75})
+
+
+def test_each_of_many_workers_is_followed_however_small_its_part() -> None:
+    story = waiting()
+    for tid in range(500, 596):
+        story.thread(tid, "loader", {}, rest="disk_wait").waker(tid, "loader", "peer_wait", 15)
+    roots = follow(story)
+    assert len(roots) == 96
+    assert {root.bucket for root in roots} == {"disk_wait"}
+
+
+def test_a_thread_nobody_traces_is_told_as_unknown() -> None:
+    (root,) = follow(waiting().waker(777, "redis", "peer_wait", 1500))
+    assert (root.seen, root.tid, root.comm, root.bucket) == (False, 777, "redis", "peer_wait")
+    assert root.share == pytest.approx(1)
+
+
+def test_a_worker_that_waits_for_its_master_to_ask_is_not_slow_by_that() -> None:
+    story = waiting().process(WORKER, "loader", parent=JOB)
+    story.thread(WORKER, "loader", {"host_cpu": 300.0}, rest="peer_wait")
+    story.waker(WORKER, "loader", "peer_wait", 1500).waker(JOB, "python3", "peer_wait", 1700, of=WORKER)
+    assert shares(follow(story)) == pytest.approx({(WORKER, "host_cpu"): 1.0})
+
+
+def test_a_queue_thread_of_the_job_that_waits_for_another_of_its_threads_is_followed() -> None:
+    story = waiting().thread(JOB, "queue", {}, tid=PINNER, rest="lock_wait")
+    story.thread(JOB, "decode", {}, tid=102, rest="host_cpu")
+    story.waker(PINNER, "queue", "peer_wait", 1500, by_pid=JOB)
+    story.waker(102, "decode", "lock_wait", 1500, of=PINNER, by_pid=JOB)
+    assert shares(follow(story)) == pytest.approx({(102, "host_cpu"): 1.0})
+
+
+def test_threads_that_wait_for_each_other_end_the_chase() -> None:
+    story = waiting().thread(201, "a", {"host_cpu": 100.0}, rest="peer_wait")
+    story.thread(202, "b", {"disk_wait": 100.0}, rest="peer_wait")
+    story.waker(201, "a", "peer_wait", 1000)
+    story.waker(202, "b", "peer_wait", 1000, of=201).waker(201, "a", "peer_wait", 1000, of=202)
+    roots = follow(story)
+    assert {root.tid for root in roots} == {201, 202}
+    assert sum(root.share for root in roots) == pytest.approx(1)
+
+
+def test_only_mutual_waits_are_no_cause_at_all() -> None:
+    story = waiting().thread(201, "a", {}, rest="peer_wait").thread(202, "b", {}, rest="peer_wait")
+    story.waker(201, "a", "peer_wait", 1000)
+    story.waker(202, "b", "peer_wait", 1000, of=201).waker(201, "a", "peer_wait", 1000, of=202)
+    assert follow(story) == []
+
+
+def test_a_thread_that_woke_itself_is_no_cause() -> None:
+    assert follow(waiting().waker(JOB, "python3", "peer_wait", 1500)) == []
+
+
+def test_a_very_long_chain_ends_as_unknown() -> None:
+    story, last = waiting(), JOB
+    for tid in range(500, 520):
+        story.thread(tid, f"relay{tid}", {}, rest="peer_wait").waker(
+            tid, f"relay{tid}", "peer_wait", 1500, of=last
+        )
+        last = tid
+    (root,) = follow(story)
+    assert not root.seen
+    assert len(root.via) <= MAX_DEPTH + 1
+
+
+def test_a_wide_and_deep_net_of_waits_ends() -> None:
+    """24 threads, each woken by all others: there are more ways than anybody could follow."""
+    story = waiting()
+    tids = range(500, 524)
+    for tid in tids:
+        story.thread(tid, "mesh", {"host_cpu": 100.0}, rest="peer_wait").waker(tid, "mesh", "peer_wait", 200)
+        for other in tids:
+            if other != tid:
+                story.waker(other, "mesh", "peer_wait", 200, of=tid)
+    assert sum(root.share for root in follow(story)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", [WakerKind.WAKER_IRQ_TIMER, WakerKind.WAKER_IRQ_NET, WakerKind.WAKER_NONE])
+def test_a_wait_that_an_interrupt_ended_leads_to_nobody(kind: WakerKind) -> None:
+    assert follow(waiting().waker(WORKER, "loader", "peer_wait", 1500, kind=kind)) == []
+
+
+def test_wakers_of_another_kind_of_wait_are_not_asked() -> None:
+    story = waiting().thread(WORKER, "loader", {}, rest="host_cpu")
+    assert follow(story.waker(WORKER, "loader", "lock_wait", 1500)) == []
+
+
+def test_a_waker_of_hardly_any_of_it_is_not_followed() -> None:
+    story = waiting().thread(WORKER, "loader", {}, rest="host_cpu").thread(201, "cron", {}, rest="disk_wait")
+    story.waker(WORKER, "loader", "peer_wait", 1999).waker(201, "cron", "peer_wait", 1)
+    assert {root.tid for root in follow(story)} == {WORKER}
+
+
+def test_a_wait_nobody_is_known_to_have_ended_leads_nowhere() -> None:
+    assert follow(waiting()) == []
+
+
+def test_waits_of_no_length_do_not_divide_by_nothing() -> None:
+    story = waiting().thread(WORKER, "loader", {}, rest="peer_wait")
+    story.waker(WORKER, "loader", "peer_wait", 0).waker(201, "x", "peer_wait", 0, of=WORKER)
+    assert follow(story) == []

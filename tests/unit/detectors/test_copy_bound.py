@@ -1,0 +1,80 @@
+"""Copy-bound: slow large copies, or far too many small ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.finding import Severity
+from tests.facts import SEVERITIES, Story, job
+
+KIND = "copy-bound"
+COPY = "cuMemcpyHtoDAsync_v2"
+
+
+def copying(ms: float, size: int = 4 << 20, count: int = 100, slices: int = 12) -> Story:
+    """Only these copies, inside the thread's calls."""
+    story = job({"cuda_cpu": 60 + ms}, slices=slices)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    return story.calls(COPY, count, ms, size=size, caller=1)
+
+
+def pageable(lost_ms: float) -> Story:
+    """100 copies of 4 MiB that take `lost_ms` longer than the bus needs for them."""
+    return copying(lost_ms + 100 * (4 << 20) / 20.0 / 1e6)
+
+
+def test_large_copies_far_below_the_bus_are_found_with_their_rate() -> None:
+    (finding,) = copying(400).findings()
+    assert finding.kind == KIND
+    assert "1.0 GB/s" in finding.title
+    assert "1200 copies of 4.7" in finding.causes[0].evidence[0].text
+    assert "pin_memory" in (finding.fix[0].command or "")
+
+
+@pytest.mark.parametrize(("ms", "severity"), SEVERITIES)
+def test_severity_follows_the_share_of_time_lost(ms: float, severity: Severity | None) -> None:
+    assert pageable(ms).severity(KIND) is severity
+
+
+def test_what_can_be_won_is_what_pinned_memory_would_save() -> None:
+    (finding,) = pageable(600).findings()
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(0.3, abs=0.001)
+
+
+def test_thousands_of_small_copies_are_found_with_their_size() -> None:
+    (finding,) = copying(400, size=4096, count=20_000).findings()
+    assert finding.kind == KIND
+    assert "240000 copies of 4" in finding.title
+    assert "Gather" in finding.fix[0].text
+
+
+def test_copies_as_quick_as_the_bus_are_no_problem() -> None:
+    assert copying(400, size=64 << 20).kinds() == []
+
+
+def test_a_few_small_copies_per_iteration_are_usual() -> None:
+    assert copying(400, size=4096, count=2_000).kinds() == []
+
+
+def test_waiting_for_the_gpu_at_a_copy_is_not_copying() -> None:
+    story = job({"cuda_cpu": 60.0}, slices=12)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    story.calls(COPY, 100, 1400, size=4 << 20, caller=1, split={"gpu_wait": 1395, "cuda_cpu": 5})
+    assert story.kinds() == []
+
+
+def test_waiting_at_many_small_copies_is_not_copying() -> None:
+    story = job({"cuda_cpu": 60.0}, slices=12)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    story.calls(COPY, 4_000, 1400, size=4, caller=1, split={"gpu_wait": 1395, "cuda_cpu": 5})
+    assert KIND not in story.kinds()
+
+
+def test_a_healthy_run_is_quiet() -> None:
+    assert job().kinds() == []
+
+
+@pytest.mark.parametrize("source", ["calls", "sched"])
+def test_without_its_sources_it_says_so(source: str) -> None:
+    assert pageable(600).abstains(KIND, source)

@@ -1,0 +1,66 @@
+"""GPU memory leak: grows to the end, unlike a start, a cache or churn."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.finding import Severity
+from tests.facts import JOB, Story, job
+
+KIND = "gpu-memory-leak"
+MIB = 1 << 20
+
+
+def leaking(count: int = 200, size: int = MIB, frees: int = 0, slices: int = 12) -> Story:
+    story = job(slices=slices).calls("cudaMalloc", count, 2, size=size)
+    return story.calls("cudaFree", frees, 1) if frees else story
+
+
+def test_allocations_that_stay_are_a_leak_with_its_rate() -> None:
+    (finding,) = leaking().findings()
+    assert (finding.kind, finding.severity, finding.victim.pid) == (KIND, Severity.MEDIUM, JOB)
+    assert "every minute" in finding.title
+    assert "1600 allocations, 0 frees in 16 s" in finding.evidence[0].text  # a third is the start
+
+
+def test_a_leak_beside_much_churn_is_still_a_leak() -> None:
+    assert KIND in leaking(count=300, frees=200).kinds()
+
+
+def test_what_is_allocated_and_freed_alike_is_no_leak() -> None:
+    assert KIND not in leaking(frees=200).kinds()
+
+
+def test_a_few_more_allocations_than_frees_are_no_leak() -> None:
+    assert KIND not in leaking(count=220, frees=200).kinds()
+
+
+def test_the_growth_of_a_start_is_no_leak() -> None:
+    story = job(slices=12).calls("cudaMalloc", 500, 2, size=MIB, when=range(4))
+    assert story.kinds() == []
+
+
+def test_a_cache_that_grew_and_rests_is_no_leak() -> None:
+    story = job(slices=20).calls("cudaMalloc", 500, 2, size=MIB, when=range(15))
+    assert story.kinds() == []
+
+
+def test_tiny_allocations_are_not_worth_saying() -> None:
+    assert leaking(size=64).kinds() == []
+
+
+def test_allocations_of_unknown_size_are_not_guessed() -> None:
+    assert leaking(size=0).kinds() == []
+
+
+def test_too_short_a_look_says_nothing() -> None:
+    assert leaking(slices=3).kinds() == []
+
+
+def test_a_healthy_run_is_quiet() -> None:
+    assert job().kinds() == []
+
+
+@pytest.mark.parametrize("source", ["calls"])
+def test_without_its_sources_it_says_so(source: str) -> None:
+    assert leaking().abstains(KIND, source)

@@ -1,0 +1,78 @@
+"""Shared GPU: two processes on one card take turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.facts import Arrival
+from ingero.model.finding import Severity
+from tests.facts import JOB, MS, Story, job
+
+KIND = "gpu-shared"
+OTHER = 400
+
+
+def sharing(own_ms: float = 1800, other_ms: float = 1800, slices: int = 12) -> Story:
+    """Two jobs; each waits so long for the card in a slice."""
+    story = job({"host_cpu": 2000 - 60 - own_ms}, slices=slices)
+    return job({"host_cpu": 2000 - 60 - other_ms}, pid=OTHER, story=story)
+
+
+def test_both_are_told_about_each_other() -> None:
+    found = sharing().findings()
+    assert [each.kind for each in found] == [KIND, KIND]
+    blamed = {each.victim.pid: [who.pid for who in each.causes[0].who] for each in found}
+    assert blamed == {JOB: [OTHER], OTHER: [JOB]}
+    assert found[0].effect.wall_share == pytest.approx(0.45, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("other_ms", "severity"),
+    [(190, None), (205, Severity.LOW), (400, Severity.MEDIUM), (1200, Severity.HIGH)],
+)
+def test_severity_follows_the_others_part_of_the_card(other_ms: float, severity: Severity | None) -> None:
+    story = sharing(own_ms=1000, other_ms=other_ms)
+    mine = [each.severity for each in story.findings() if each.kind == KIND and each.victim.pid == JOB]
+    assert mine == ([severity] if severity else [])
+
+
+def test_the_gain_is_the_others_part() -> None:
+    finding = sharing(1200, 1200).findings()[0]
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(0.3, abs=0.001)
+
+
+def test_processes_on_different_cards_do_not_disturb_each_other() -> None:
+    story = sharing()
+    story.facts.gpus = {JOB: {0}, OTHER: {1}}
+    assert story.kinds() == []
+
+
+def test_processes_known_to_be_on_the_same_card_do() -> None:
+    story = sharing()
+    story.facts.gpus = {JOB: {0, 1}, OTHER: {1}}
+    assert story.kinds() == [KIND, KIND]
+
+
+def test_ranks_of_one_communicator_belong_together() -> None:
+    story = sharing()
+    story.facts.arrivals = [
+        Arrival(7, seq, "ncclAllReduce", rank, 2, pid, seq * 10 * MS, 1024)
+        for seq in range(4)
+        for rank, pid in enumerate((JOB, OTHER))
+    ]
+    assert KIND not in story.kinds()
+
+
+def test_jobs_one_after_the_other_do_not_share() -> None:
+    story = job(when=range(6), slices=12)
+    assert job(pid=OTHER, story=story, when=range(6, 12)).kinds() == []
+
+
+def test_a_job_alone_is_quiet() -> None:
+    assert job().kinds() == []
+
+
+@pytest.mark.parametrize("source", ["calls", "sched"])
+def test_without_its_sources_it_says_so(source: str) -> None:
+    assert sharing().abstains(KIND, source)

@@ -1,0 +1,69 @@
+"""CUDA graph trouble: captured again and again, never launched, failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.facts import ErrorFact
+from ingero.model.finding import Severity
+from tests.facts import JOB, SECOND, Story, job
+
+KIND = "graph-trouble"
+
+
+def capturing(captures: int, launches: int, ms: float = 10, slices: int = 12) -> Story:
+    story = job(slices=slices)
+    if captures:
+        story.calls("cudaStreamEndCapture", captures, ms / 2).calls("cudaGraphInstantiate", captures, ms / 2)
+    return story.calls("cudaGraphLaunch", launches, 2) if launches else story
+
+
+def test_a_capture_per_launch_is_found_and_counted() -> None:
+    (finding,) = capturing(200, 200).findings()
+    assert (finding.kind, finding.severity) == (KIND, Severity.MEDIUM)
+    assert "2400 times for 2400 launches" in finding.title
+    assert "2400 captures, 2400 instantiations, 2400 launches" in finding.evidence[0].text
+
+
+@pytest.mark.parametrize(("ms", "severity"), [(600, Severity.HIGH), (1200, Severity.CRITICAL)])
+def test_much_time_in_making_graphs_makes_it_worse(ms: float, severity: Severity) -> None:
+    assert capturing(200, 200, ms).severity(KIND) is severity
+
+
+def test_a_graph_made_and_never_launched_is_low() -> None:
+    (finding,) = capturing(1, 0).findings()
+    assert (finding.kind, finding.severity) == (KIND, Severity.LOW)
+    assert "never launched" in finding.title
+
+
+def test_a_failed_capture_is_told_with_its_call() -> None:
+    story = job()
+    story.facts.errors = [ErrorFact(JOB, JOB, "cudaStreamSynchronize", 900, 1, SECOND, SECOND, "node:4")]
+    (finding,) = story.findings()
+    assert (finding.kind, finding.severity) == (KIND, Severity.MEDIUM)
+    assert finding.evidence[0].event_ids == ["node:4"]
+
+
+def test_graphs_captured_once_and_launched_often_are_fine() -> None:
+    story = job(slices=12).calls("cudaGraphInstantiate", 8, 20, when=range(1))
+    story.calls("cudaStreamEndCapture", 8, 20, when=range(1)).calls("cudaGraphLaunch", 200, 2)
+    assert story.kinds() == []
+
+
+def test_a_new_graph_now_and_then_is_fine() -> None:
+    assert KIND not in capturing(10, 200).kinds()
+
+
+def test_captures_of_the_start_are_the_start() -> None:
+    story = job(slices=12).calls("cuModuleLoadData", 20, 100, when=range(2))
+    story.calls("cudaGraphInstantiate", 50, 20, when=range(2))
+    story.calls("cudaGraphLaunch", 200, 2, when=range(2, 12))
+    assert story.kinds() == []
+
+
+def test_a_healthy_run_is_quiet() -> None:
+    assert capturing(0, 200).kinds() == []
+
+
+def test_without_calls_it_says_so() -> None:
+    assert capturing(200, 200).abstains(KIND, "calls")

@@ -1,0 +1,191 @@
+"""From evidence to findings: episodes, what is usual, gain, confidence, nothing divided by nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ingero.model.facts import LossFact
+from ingero.model.finding import Finding, Severity
+from tests.facts import HOG, JOB, MS, SECOND, Story, job
+
+
+def disturbed(pattern: dict[int, float], slices: int = 30, steps: int = 200) -> Story:
+    """A healthy job that loses so many milliseconds to the disk in these slices."""
+    story = Story(slices)
+    for number in range(slices):
+        one = range(number, number + 1)
+        lost = {"disk_wait": pattern[number]} if pattern.get(number) else {}
+        job(lost, lost or None, story=story, when=one, steps=steps if not lost else steps // 2)
+    return story
+
+
+def episodes(story: Story) -> list[tuple[int, int]]:
+    """As slices, from and to."""
+    return [
+        (first // (2 * SECOND), last // (2 * SECOND))
+        for finding in story.findings()
+        for first, last in finding.episodes
+    ]
+
+
+def test_a_row_of_disturbed_slices_is_one_episode() -> None:
+    assert episodes(disturbed(dict.fromkeys(range(10, 15), 800))) == [(10, 15)]
+
+
+def test_a_hole_of_one_slice_does_not_end_an_episode() -> None:
+    assert episodes(disturbed(dict.fromkeys((10, 11, 13, 14), 800))) == [(10, 15)]
+
+
+def test_episodes_near_each_other_are_merged_and_distant_ones_are_not() -> None:
+    near = disturbed(dict.fromkeys((5, 6, 10, 11), 800))
+    assert episodes(near) == [(5, 12)]
+    far = disturbed(dict.fromkeys((5, 6, 20, 21), 800))
+    assert episodes(far) == [(5, 7), (20, 22)]
+
+
+def test_a_distant_pair_is_still_one_finding_that_spans_both() -> None:
+    (finding,) = disturbed(dict.fromkeys((5, 6, 20, 21), 800)).findings()
+    assert (finding.first_ns, finding.last_ns) == (10 * SECOND, 44 * SECOND)
+    assert finding.effect.excess_ns == pytest.approx(4 * 800 * MS, rel=0.3)
+
+
+@pytest.mark.parametrize(("ms", "said"), [(490, False), (510, True)])
+def test_less_than_half_a_second_is_not_worth_saying(ms: float, said: bool) -> None:
+    assert bool(disturbed({10: ms}).findings()) is said
+
+
+def test_small_losses_far_apart_do_not_add_up_to_a_finding() -> None:
+    assert disturbed(dict.fromkeys(range(0, 30, 3), 400)).kinds() == []
+
+
+def test_less_than_three_percent_is_not_worth_saying_however_long() -> None:
+    assert disturbed(dict.fromkeys(range(30), 55)).kinds() == []
+
+
+def one(story: Story) -> Finding:
+    (finding,) = story.findings()
+    return finding
+
+
+def test_what_is_usual_is_learnt_from_the_undisturbed_slices() -> None:
+    finding = one(disturbed(dict.fromkeys(range(10, 15), 1000)))
+    assert finding.effect.usual_ns == 10 * MS
+    assert finding.effect.now_ns == 20 * MS
+
+
+def test_without_undisturbed_slices_what_is_usual_is_unknown() -> None:
+    finding = one(disturbed(dict.fromkeys(range(30), 1000)))
+    assert finding.effect.usual_ns is None
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(0.5, abs=0.01)
+
+
+def test_no_more_is_promised_than_the_iterations_became_longer() -> None:
+    """A quarter of the time is lost, but iterations take only an eighth longer than usual."""
+    story = Story(30)
+    lost = {"disk_wait": 500.0}
+    for number in range(30):
+        bad = 10 <= number < 20
+        job(
+            lost if bad else None, lost if bad else None, story=story, steps=175 if bad else 200,
+            when=range(number, number + 1),
+        )  # fmt: skip
+    finding = one(story)
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(0.125, abs=0.005)
+
+
+def test_what_nobody_explains_of_a_slowdown_is_said_to_be_unexplained() -> None:
+    """Iterations take four times as long; the disk explains a third of that."""
+    story = Story(30)
+    lost = {"disk_wait": 500.0}
+    for number in range(30):
+        bad = 10 <= number < 20
+        job(
+            lost if bad else None, lost if bad else None, story=story, steps=50 if bad else 200,
+            when=range(number, number + 1),
+        )  # fmt: skip
+    finding = one(story)
+    assert finding.explained_share == pytest.approx(1 / 3, abs=0.01)
+    assert finding.causes[-1].bucket == "unexplained"
+    assert sum(cause.share for cause in finding.causes) == pytest.approx(1, abs=0.001)
+    assert finding.confidence < one(disturbed(dict.fromkeys(range(10, 20), 1000))).confidence
+
+
+def test_a_slowdown_that_nothing_proves_is_reported_as_that() -> None:
+    story = job(when=range(20), slices=30)
+    job(story=story, when=range(20, 30), steps=60)
+    diagnosis = story.diagnose()
+    assert diagnosis.findings == []
+    (slow,) = diagnosis.unexplained
+    assert slow.victim.pid == JOB
+    assert (slow.first_ns, slow.last_ns) == (40 * SECOND, 60 * SECOND)
+    assert slow.excess_ns == 14 * SECOND
+
+
+def test_a_steady_run_has_nothing_unexplained() -> None:
+    assert job(slices=30).diagnose().unexplained == []
+
+
+def test_losses_and_unknown_culprits_make_it_less_sure() -> None:
+    lost = {"runqueue": 600.0}
+    sure = one(job(lost, lost).culprit(HOG, "stress", 600)).confidence
+    vague = one(job(lost, lost).culprit(HOG, "stress", 100)).confidence
+    assert vague < sure
+    story = job(lost, lost).culprit(HOG, "stress", 600)
+    story.facts.losses = [LossFact("ring_thread", 1, 0, story.facts.to_ns)]
+    assert one(story).confidence < sure
+
+
+def test_losses_of_mere_detail_do_not_matter() -> None:
+    lost = {"runqueue": 600.0}
+    story = job(lost, lost).culprit(HOG, "stress", 600)
+    sure = one(story).confidence
+    story.facts.losses = [LossFact("ring_call", 1_000_000, 0, story.facts.to_ns)]
+    assert one(story).confidence == sure
+
+
+def test_the_worst_comes_first() -> None:
+    lost = {"disk_wait": 300.0, "runqueue": 700.0}
+    found = job(lost, lost, slices=12).culprit(HOG, "stress", 700).findings()
+    assert [each.kind for each in found] == ["cpu-contention", "disk-wait"]
+    assert [each.severity for each in found] == [Severity.HIGH, Severity.MEDIUM]
+
+
+def test_slices_of_no_length_break_nothing() -> None:
+    """Far enough from the first call that they are no start-up."""
+    story = Story(40).process(JOB, "python3")
+    for number in range(40):
+        story._add("threads", slice=number, pid=JOB, tid=JOB, comm=1, feeder=True)
+    ends = np.cumsum(([10 * MS] * 99 + [500 * MS]) * 60)
+    story.facts.marks = lambda pid, op: np.stack([ends, np.zeros_like(ends)], axis=1)
+    story.calls("cudaStreamSynchronize", 200, 0).calls("cudaGraphInstantiate", 200, 5)
+    story.calls("cudaGraphLaunch", 200, 5).calls("cuMemcpyHtoDAsync_v2", 200, 0, size=1 << 20)
+    story.calls("cudaMalloc", 200, 5).calls("cudaFree", 200, 5).calls("gc_collect", 1, 0)
+    story.calls("cuLaunchKernel", 10_000, 0)
+    assert all(each.effect.excess_ns is None for each in story.findings())
+
+
+def test_operations_nobody_named_break_nothing() -> None:
+    story = job()
+    story.facts.ops = {}
+    assert story.kinds() == []
+
+
+def test_calls_of_a_process_whose_threads_were_not_seen_break_nothing() -> None:
+    story = job()
+    story.rows["threads"] = []
+    assert story.kinds() == []
+
+
+def test_nothing_recorded_is_nothing_found() -> None:
+    assert Story(6).kinds() == []
+
+
+def test_huge_counts_are_only_numbers() -> None:
+    story = job(slices=12).calls("cuLaunchKernel", 10**12, 50)
+    story.calls("cuMemcpyHtoDAsync_v2", 10**9, 10**6, size=4096)
+    shares = [each.effect.wall_share for each in story.findings()]
+    assert shares
+    assert all(share is not None and 0 < share <= 1 for share in shares)

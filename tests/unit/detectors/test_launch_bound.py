@@ -1,0 +1,81 @@
+"""Launch-bound: launching takes the time, and the GPU is hardly waited for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.finding import Severity
+from tests.facts import JOB, Story, job
+
+KIND = "launch-bound"
+
+
+def launching(launches: int = 50_000, gpu_wait_ms: float = 100, slices: int = 12) -> Story:
+    """All of a slice but `gpu_wait_ms` goes to launching."""
+    story = Story(slices).process(JOB, "python3")
+    busy = {"gpu_wait": gpu_wait_ms, "host_cpu": 900.0}
+    story.thread(JOB, "python3", busy, {"host_cpu": 20.0}, feeder=True, rest="cuda_cpu")
+    story.calls("cuLaunchKernel", launches, 900, caller=1)
+    return story.calls("cudaStreamSynchronize", 200, gpu_wait_ms, split={"gpu_wait": gpu_wait_ms})
+
+
+def test_a_thread_that_only_launches_is_found_with_the_time_per_launch() -> None:
+    (finding,) = launching().findings()
+    assert finding.kind == KIND
+    assert finding.severity is Severity.CRITICAL
+    assert "37.6" in finding.title  # microseconds: 1880 ms for 50,000 launches
+    assert "600000 launches" in finding.causes[0].evidence[0].text
+
+
+# A launch inside a graph takes 2.5 us: what is left of 1880 ms is what can be won.
+@pytest.mark.parametrize(
+    ("launches", "severity"),
+    [
+        (50_000, Severity.CRITICAL),
+        (450_000, Severity.HIGH),
+        (600_000, Severity.MEDIUM),
+        (700_000, Severity.LOW),
+        (740_000, None),
+        (900_000, None),
+    ],
+)
+def test_severity_follows_what_graphs_would_win(launches: int, severity: Severity | None) -> None:
+    assert launching(launches).severity(KIND) is severity
+
+
+def test_the_gain_leaves_what_launching_a_graph_costs() -> None:
+    (finding,) = launching(400_000).findings()
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx((1880 - 1000) / 2000, abs=0.001)
+    assert finding.effect.wall_share == pytest.approx(finding.gain.share)
+
+
+def test_a_thread_that_then_waits_for_the_gpu_is_limited_by_the_gpu() -> None:
+    assert launching(gpu_wait_ms=300).kinds() == []
+
+
+def test_much_host_time_per_launch_is_the_programs_own_work() -> None:
+    assert KIND not in launching(launches=20_000).kinds()
+
+
+def test_few_launches_per_wait_are_not_launch_bound() -> None:
+    assert KIND not in launching(launches=1_900).kinds()
+
+
+def test_preparing_data_between_steps_is_not_launching() -> None:
+    story = launching()
+    story.rows["threads"] = []
+    story.thread(
+        JOB, "python3", {"gpu_wait": 50.0, "cuda_cpu": 500.0}, {"host_cpu": 1400.0}, feeder=True,
+        rest="host_cpu",
+    )  # fmt: skip
+    assert story.kinds() == ["data-starvation"]
+
+
+def test_a_healthy_run_is_quiet() -> None:
+    assert job().kinds() == []
+
+
+@pytest.mark.parametrize("source", ["calls", "sched"])
+def test_without_its_sources_it_says_so(source: str) -> None:
+    assert launching().abstains(KIND, source)

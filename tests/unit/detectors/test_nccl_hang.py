@@ -1,0 +1,92 @@
+"""NCCL hang: a collective that others never joined, or that never ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingero.model.facts import Arrival, InFlight
+from ingero.model.finding import Severity
+from tests.facts import MS, SECOND, Story
+from tests.unit.detectors.rounds import PIDS, ranks
+
+KIND = "nccl-hang"
+MISSING = 3
+SYNC = "cudaStreamSynchronize"
+
+
+def hung(joined: tuple[int, ...] = (0, 1, 2), for_s: float = 10, rounds: int = 100) -> Story:
+    """100 rounds, one every 10 ms, then one that only some ranks join and then wait in."""
+    story = ranks()
+    last = rounds * 10 * MS
+    story.facts.arrivals = [
+        Arrival(7, seq, "ncclAllReduce", rank, len(PIDS), pid, seq * 10 * MS, 1024)
+        for seq in range(rounds + 1)
+        for rank, pid in enumerate(PIDS)
+        if seq < rounds or rank in joined
+    ]
+    story.facts.in_flight = [
+        InFlight(PIDS[rank], PIDS[rank], SYNC, last, last + int(for_s * SECOND), "gpu_wait")
+        for rank in joined
+    ]
+    return story
+
+
+def test_the_rank_that_never_joined_is_named() -> None:
+    finding = hung().findings()[0]
+    assert (finding.kind, finding.severity) == (KIND, Severity.CRITICAL)
+    assert f"rank {MISSING} (pid {PIDS[MISSING]}) never joined" in finding.title
+    assert [who.pid for who in finding.who] == [PIDS[MISSING]]
+    assert "10 s" in finding.evidence[0].text
+    assert f"rank {MISSING} (pid {PIDS[MISSING]}) last entered number 99" in finding.evidence[-1].text
+
+
+def test_a_collective_all_joined_that_does_not_end_is_a_hang_without_a_culprit() -> None:
+    finding = hung(joined=(0, 1, 2, 3)).findings()[0]
+    assert finding.kind == KIND
+    assert "all 4 ranks" in finding.title
+    assert finding.who == []
+
+
+def test_a_short_wait_is_no_hang() -> None:
+    assert KIND not in hung(for_s=2).kinds()
+
+
+def test_slow_rounds_need_more_patience() -> None:
+    story = hung(for_s=10)
+    story.facts.arrivals = [
+        Arrival(7, seq, "ncclAllReduce", rank, 4, pid, seq * SECOND, 1024)
+        for seq in range(11)
+        for rank, pid in enumerate(PIDS)
+        if seq < 10 or rank != MISSING
+    ]
+    story.facts.in_flight = [InFlight(100, 100, SYNC, 10 * SECOND, 20 * SECOND, "gpu_wait")]
+    assert KIND not in story.kinds()
+
+
+def test_a_rank_behind_that_nobody_waits_for_is_no_hang() -> None:
+    story = hung()
+    story.facts.in_flight = []
+    assert KIND not in story.kinds()
+
+
+def test_a_wait_of_another_process_is_not_the_ranks() -> None:
+    story = hung()
+    story.facts.in_flight = [InFlight(555, 555, SYNC, SECOND, 15 * SECOND, "gpu_wait")]
+    assert KIND not in story.kinds()
+
+
+def test_a_wait_that_ended_before_the_collective_is_not_it() -> None:
+    story = hung()
+    story.facts.in_flight = [InFlight(100, 100, SYNC, -20 * SECOND, 0, "gpu_wait")]
+    assert KIND not in story.kinds()
+
+
+def test_ranks_in_step_are_quiet() -> None:
+    story = hung(joined=(0, 1, 2, 3))
+    story.facts.in_flight = []
+    assert story.kinds() == []
+
+
+@pytest.mark.parametrize("source", ["calls", "nccl"])
+def test_without_its_sources_it_says_so(source: str) -> None:
+    assert hung().abstains(KIND, source)

@@ -1,0 +1,29 @@
+"""What nobody can see yet is said to be not watched, with the reason, and is never found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.facts import HOG, job
+
+NOT_YET = (
+    "managed-thrash", "gpu-throttled", "pod-restart", "kv-cache-pressure", "head-of-line", "underutilised",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NOT_YET)
+def test_every_answer_says_that_it_is_not_watched_and_why(kind: str) -> None:
+    (why,) = [each.why for each in job().diagnose().not_watched if each.what == kind]
+    assert why
+
+
+def test_everything_else_is_watched_where_all_was_recorded() -> None:
+    assert {each.what for each in job().diagnose().not_watched} == set(NOT_YET)
+
+
+def test_an_abstention_names_the_source_that_is_missing() -> None:
+    lost = {"runqueue": 600.0}
+    story = job(lost, lost).culprit(HOG, "stress", 600)
+    story.facts.absent = {"sched": "the kernel refused it"}
+    reasons = {each.what: each.why for each in story.diagnose().not_watched}
+    assert reasons["cpu-contention"] == "sched is not recorded: the kernel refused it"

@@ -1,0 +1,95 @@
+"""Periodic spikes: regular, rare, and explained by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from ingero.model.finding import Severity
+from tests.facts import MS, SECOND, Story, job
+
+KIND = "periodic-spike"
+STEP_MS = 10
+
+
+def steps(durations_ms: Iterable[float], start_ns: int = 0) -> np.ndarray:
+    """Marks of a loop: a call of a microsecond at the end of each iteration."""
+    ends = start_ns + np.cumsum([int(ms * MS) for ms in durations_ms])
+    return np.stack([ends - 1000, np.full(len(ends), 1000)], axis=1)
+
+
+def spiking(spike_ms: float, every: int = 100, slices: int = 12) -> Story:
+    story = job(slices=slices)
+    lengths: list[float] = []
+    while sum(lengths) < slices * 2000:
+        lengths += [STEP_MS] * (every - 1) + [STEP_MS + spike_ms]
+    story.facts.marks = lambda pid, op: steps(lengths)
+    return story
+
+
+def test_regular_spikes_are_found_with_their_period() -> None:
+    (finding,) = spiking(500).findings()
+    assert finding.kind == KIND
+    assert "1.5 s apart" in finding.title
+    assert "500 ms" in finding.title
+    assert [cause.bucket for cause in finding.causes] == ["unexplained", "unexplained"]
+
+
+# Every 100th iteration of 10 ms: 1000 ms in which the spike adds its own.
+@pytest.mark.parametrize(
+    ("spike_ms", "severity"),
+    [(25, None), (60, Severity.LOW), (200, Severity.MEDIUM), (500, Severity.HIGH), (1200, Severity.CRITICAL)],
+)
+def test_severity_follows_the_share_of_time_lost(spike_ms: float, severity: Severity | None) -> None:
+    assert spiking(spike_ms, slices=30).severity(KIND) is severity
+
+
+def test_what_the_spikes_add_can_be_won() -> None:
+    (finding,) = spiking(500, slices=30).findings()
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(1 / 3, abs=0.03)
+
+
+def test_irregular_spikes_are_something_else() -> None:
+    story = job(slices=12)
+    lengths = [STEP_MS] * 2000
+    for at in (50, 80, 700, 720, 1500, 1900):
+        lengths[at] = 500
+    story.facts.marks = lambda pid, op: steps(lengths)
+    assert story.kinds() == []
+
+
+def test_steps_that_differ_all_the_time_are_usual() -> None:
+    story = job(slices=12)
+    story.facts.marks = lambda pid, op: steps([10, 10, 40] * 400)
+    assert story.kinds() == []
+
+
+def test_spikes_that_another_finding_explains_are_left_to_it() -> None:
+    story = spiking(500)
+    lost = {"disk_wait": 700.0}
+    explained = job(lost, lost, slices=12)
+    explained.facts.marks = story.facts.marks
+    assert explained.kinds() == ["disk-wait"]
+
+
+def test_spikes_of_the_start_are_the_start() -> None:
+    story = spiking(500).calls("cuModuleLoadData", 10, 500, when=range(12))
+    assert KIND not in story.kinds()
+
+
+def test_a_loop_without_recorded_marks_is_quiet() -> None:
+    assert job().kinds() == []
+
+
+def test_clock_steps_between_marks_do_not_break_it() -> None:
+    story = job(slices=12)
+    back = np.concatenate([steps([10] * 100, 20 * SECOND), steps([10] * 100)])
+    story.facts.marks = lambda pid, op: back
+    assert story.kinds() == []
+
+
+def test_without_calls_it_says_so() -> None:
+    assert spiking(500).abstains(KIND, "calls")
