@@ -14,7 +14,7 @@ from benchmarks.truth.props import Cores, Hogs, Server
 def hogs_and_checkpoints(random: Random) -> Draw:
     """Programs on the job's core, and checkpoints to a slow disk."""
     core = one_core(random)
-    draw = checkpoints(random)
+    draw = checkpoints(random, 0.4, 0.6)
     draw.usual |= {"blocking": False, "sync": "end"}
     draw.props += [Cores((core,)), Hogs(programs(random, 1), (core,))]
     return draw

@@ -8,11 +8,11 @@ from benchmarks.truth.drawn import Case, Draw, amid, call_cost, gpu_work
 from benchmarks.truth.props import Disk, MemoryLimit, WorkersBlamed
 
 
-def checkpoints(random: Random) -> Draw:
-    """Checkpoints are written through to a disk that has become slow."""
+def checkpoints(random: Random, least: float = 0.4, most: float = 1.3) -> Draw:
+    """Checkpoints are written through to a disk that has become slow: so much of the time between them."""
     megabytes, every_s = random.randint(2, 6), random.uniform(0.2, 0.5)
     usual = gpu_work(random) | {"checkpoint_every_s": every_s, "checkpoint_bytes": megabytes << 20}
-    took_s = every_s * random.uniform(0.5, 1.5)
+    took_s = every_s * random.uniform(least, most)
     disk = Disk(write_bytes_per_s=int((megabytes << 20) / took_s))
     return Draw(usual, props=[disk], stub=call_cost(random), amid=amid(random))
 
@@ -58,7 +58,7 @@ def spikes(random: Random) -> Draw:
     """Every so often the main thread does something long."""
     every_s = random.uniform(0.9, 1.4)
     usual = gpu_work(random)
-    later = {"chore_every_s": every_s, "chore_ms": every_s * 1000 * random.uniform(0.25, 0.4)}
+    later = {"chore_every_s": every_s, "chore_ms": every_s * 1000 * random.uniform(0.3, 0.6)}
     return Draw(usual, later, stub=call_cost(random), amid=amid(random))
 
 
@@ -66,7 +66,7 @@ def spikes_of_a_program(random: Random) -> Draw:
     """Every so often the main thread runs a program and waits for it, to ship its logs say."""
     every_s = random.uniform(0.9, 1.4)
     usual = gpu_work(random)
-    later = {"program_every_s": every_s, "program_s": every_s * random.uniform(0.25, 0.4)}
+    later = {"program_every_s": every_s, "program_s": every_s * random.uniform(0.3, 0.6)}
     return Draw(usual, later, stub=call_cost(random), amid=amid(random))
 
 

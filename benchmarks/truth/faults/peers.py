@@ -6,13 +6,14 @@ from random import Random
 from typing import Any
 
 from benchmarks.truth.drawn import Case, Draw, amid, call_cost, gpu_work
+from benchmarks.truth.faults.data import gpu_ms
 from benchmarks.truth.props import Prop, Ranks, Server, Wire
 
 
 def slow_server(random: Random) -> Draw:
     """A server on this host answers slowly: it waits itself, or it computes."""
     usual = gpu_work(random)
-    slow_ms = random.uniform(5, 20)
+    slow_ms = gpu_ms(usual) * random.uniform(0.4, 1.6)
     computes = random.random() < 0.4
     port = random.randint(20000, 29999)
     server = Server(random.random() < 0.5, 0 if computes else slow_ms, slow_ms if computes else 0, port)

@@ -58,8 +58,8 @@ class Chores:
             return
         now = time.monotonic()
         if now >= self._due.setdefault(name, now + seconds):
-            self._due[name] = now + seconds
             do()
+            self._due[name] = time.monotonic() + seconds
 
     def _file(self, path: str) -> int:
         if path not in self._files:
