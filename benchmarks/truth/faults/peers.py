@@ -38,7 +38,7 @@ def in_ranks(random: Random) -> tuple[dict[str, Any], int]:
 def straggler(random: Random, **later: float) -> Draw:
     usual, ranks = in_ranks(random)
     props: list[Prop] = [Ranks(ranks, usual["later_rank"])]
-    return Draw(usual, dict(later), props, "launch", call_cost(random), amid(random))
+    return Draw(usual, dict(later), props, "ranks", call_cost(random), amid(random))
 
 
 def computing_straggler(random: Random) -> Draw:

@@ -1,6 +1,6 @@
 """Starts a training script once for each rank, as launchers do.
 
-launch.py SETTINGS BOOK
+ranks.py SETTINGS BOOK
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ def test_a_promise_not_kept_is_listed_with_both_step_times() -> None:
 def test_the_page_keeps_the_sets_apart_and_says_what_could_not_be_run() -> None:
     text = page({"dev": [RIGHT_ONE], "held-out": [WRONG_ONE]}, {"cores": "2"}, "now", [4], ["x: no disk"])
     dev, held_out = text.index("## Cases: dev"), text.index("## Cases: held-out")
-    assert dev < text.index("1 of 1 (100%)") < held_out < text.index("0 of 1 (0%)")
+    assert dev < text.index("| faults: right | 1 of 1 (100%) |") < held_out
+    assert held_out < text.index("| faults: right | 0 of 1 (0%) |")
     assert "- x: no disk" in text
     assert "## Cases: held-out" not in page({"dev": [RIGHT_ONE], "held-out": []}, {}, "now", [4], [])
 
