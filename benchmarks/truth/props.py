@@ -20,6 +20,8 @@ from pathlib import Path
 from benchmarks.truth import leftovers
 from benchmarks.truth.stage import GROUPS, Stage, descendants, enter
 
+MANY_SHARES = 8192  # of a core, so that only what belongs to the case counts
+
 
 class Prop:
     """Does nothing at any moment."""
@@ -69,16 +71,17 @@ class Hogs(Prop):
 
 @dataclass
 class Neighbours(Hogs):
-    """Hogs in another container than the job's."""
+    """Hogs in another container than the job's, with so many times its share of the core."""
 
-    shares: int = 1024
+    shares: float = 1
 
     def set_up(self, stage: Stage) -> None:
         ours, theirs = secrets.token_hex(32), secrets.token_hex(32)
         controllers = ("cpu", "memory", "pids")
         self.job_groups = [stage.group(each, f"docker/{ours}") for each in controllers]
         self.groups = [stage.group(each, f"docker/{theirs}") for each in controllers]
-        (self.groups[0] / "cpu.shares").write_text(str(self.shares))
+        (self.job_groups[0] / "cpu.shares").write_text(str(MANY_SHARES))
+        (self.groups[0] / "cpu.shares").write_text(str(int(MANY_SHARES * self.shares)))
 
     def job_started(self, stage: Stage) -> None:
         for group in self.job_groups:
@@ -94,6 +97,7 @@ class Quota(Prop):
 
     def set_up(self, stage: Stage) -> None:
         self._group = stage.group("cpu")
+        (self._group / "cpu.shares").write_text(str(MANY_SHARES))
 
     def job_started(self, stage: Stage) -> None:
         enter(self._group, stage.pid)

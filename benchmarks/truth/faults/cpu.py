@@ -40,7 +40,7 @@ def neighbour(random: Random) -> Draw:
     core = one_core(random)
     usual = gpu_work(random, 4, 8) | {"blocking": False, "sync": "end"}
     commands = programs(random, random.randint(1, 3))
-    hogs = Neighbours(commands, (core,), shares=random.choice((1536, 2048, 3072)))
+    hogs = Neighbours(commands, (core,), shares=random.uniform(1.5, 3))
     return Draw(usual, props=[Cores((core,)), hogs], stub=call_cost(random), amid=amid(random))
 
 
