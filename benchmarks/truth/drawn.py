@@ -30,8 +30,8 @@ class Draw:
 class Case:
     """`expected` kinds must all be reported and one of them first; none: a healthy run.
 
-    `also` may be reported after them without being called wrong. `ratio` says by how
-    much steps must grow; None for a state, which need not cost time.
+    `also` may be reported after them without being called extra. `blames`: somebody is to
+    be named. Not `timed`: a state, which need not cost time, so no step time is compared.
     """
 
     name: str

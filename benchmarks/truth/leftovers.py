@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 LIST = Path("/run/ingero-truth.list")
+LOCK = Path("/run/ingero-truth.lock")
 
 
 def note(kind: str, name: str) -> None:
@@ -57,6 +59,8 @@ def take_away() -> None:
                 Path(name).rmdir()
         elif kind == "file":
             Path(name).unlink(missing_ok=True)
+        elif kind == "folder":
+            shutil.rmtree(name, ignore_errors=True)
         elif kind == "namespace":
             remove_namespace(name)
     LIST.unlink(missing_ok=True)
@@ -65,7 +69,7 @@ def take_away() -> None:
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """One run at a time: two would be each other's faults."""
-    with Path("/run/ingero-truth.lock").open("w") as lock:
+    with LOCK.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-import tempfile
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import jobs
+from benchmarks.truth import leftovers
 from benchmarks.truth.drawn import Case, Draw
 from benchmarks.truth.props import happened
-from benchmarks.truth.stage import Stage, descendants
+from benchmarks.truth.stage import Stage
 
 SHARED_MEMORY = Path("/dev/shm")
 SETTLE_S = 0.7  # from the first steps until the job is watched
@@ -29,7 +31,6 @@ class Played:
     step_ms: float | None = None  # mean over the time judged
     steps: int = 0
     pid: int = 0
-    pids: list[int] = field(default_factory=list)
     culprits: list[tuple[int, str]] = field(default_factory=list)
     happened: str = ""
     db: Path | None = None
@@ -45,7 +46,9 @@ def mean_step_ms(ends_ns: list[int], from_ns: int, to_ns: int) -> float | None:
 
 @contextmanager
 def staged(db_folder: Path) -> Iterator[Stage]:
-    folder = Path(tempfile.mkdtemp(prefix="job-", dir=SHARED_MEMORY))
+    folder = SHARED_MEMORY / f"job-{secrets.token_hex(6)}"
+    leftovers.note("folder", str(folder))
+    folder.mkdir(mode=0o700)
     stage = Stage(folder, db_folder)
     try:
         yield stage
@@ -103,7 +106,7 @@ def watched(stage: Stage, folder: Path, traced: bool) -> Iterator[Path | None]:
         return
     with jobs.tracing(folder, "--pid", str(stage.pid)) as trace:
         yield trace.db
-        trace.stop()
+        trace.stop(signal.SIGTERM)  # a run in the background passes on that SIGINT is ignored
 
 
 def command_of(pid: int) -> str:
@@ -119,7 +122,6 @@ def told(draw: Draw, stage: Stage, from_ns: int, to_ns: int, db: Path | None) ->
         None if draw.steps_end else mean_step_ms(ends_ns, from_ns, to_ns),
         sum(from_ns <= end <= to_ns for end in ends_ns),
         stage.pid,
-        [stage.pid, *descendants(stage.pid)],
         [(pid, command_of(pid)) for pid in stage.culprits],
         counted,
         db,

@@ -57,7 +57,6 @@ class Hogs(Prop):
     cores: tuple[int, ...]
     nice: int = 0
     groups: list[Path] = field(default_factory=list)
-    blamed: bool = True
 
     def bite(self, stage: Stage) -> None:
         for command in self.commands:
@@ -65,8 +64,7 @@ class Hogs(Prop):
             os.sched_setaffinity(process.pid, self.cores)
             for group in self.groups:
                 enter(group, process.pid)
-            if self.blamed:
-                stage.culprits.append(process.pid)
+            stage.culprits.append(process.pid)
 
 
 @dataclass
@@ -172,7 +170,6 @@ class MemoryLimit(Prop):
     """A memory limit as containers have them: so much more than the job uses when it comes."""
 
     room_megabytes: int
-    hits: str = "failcnt"
 
     def set_up(self, stage: Stage) -> None:
         self._group = stage.group("memory")

@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -55,7 +56,7 @@ class Suite:
         began = time.monotonic()
         try:
             self._judge(case, seed, folder)
-        except (RuntimeError, OSError, ValueError, KeyError) as error:
+        except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             self.broken.append(f"{case.name}, seed {seed}: {type(error).__name__}: {error}")
             print(f"  BROKEN {self.broken[-1]}", flush=True)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def row(case: Case, seed: int) -> str:
                 play(case, drawn(case, seed), Path(folder), faulty=faulty, traced=False, seconds=seconds)
                 for faulty in (False, True)
             ]
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, subprocess.SubprocessError) as error:
         return f"| {case.name} | {seed} | | | | | {error} | FAILED |"
     healthy, faulty = runs[0], runs[-1]
     share = lost_share(healthy, faulty)

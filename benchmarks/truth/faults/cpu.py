@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from benchmarks.truth.drawn import CORES, Case, Draw, amid, any_loader, call_cost, gpu_work, one_core
+from benchmarks.truth.drawn import CORES, Case, Draw, amid, call_cost, gpu_work, one_core
 from benchmarks.truth.props import Cores, Hogs, Neighbours, Quota
 
 PROGRAMS = (
@@ -56,10 +56,6 @@ def quota_with_workers(random: Random) -> Draw:
     usual = gpu_work(random, 8, 14) | {"blocking": False, "sync": "end", "loader": "workers", "workers": 2}
     usual["batch_ms"] = random.uniform(4, 7)
     return Draw(usual, props=[Quota(random.uniform(0.6, 0.9))], stub=call_cost(random), amid=amid(random))
-
-
-def any_job(random: Random) -> dict[str, object]:
-    return gpu_work(random) | any_loader(random)
 
 
 CASES = (
