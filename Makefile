@@ -21,7 +21,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf bench layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf bench bench-truth layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -59,6 +59,9 @@ test-ebpf: build  ## the eBPF tests under each attach shape; needs root
 	    INGERO_ATTACH=$$shape $(PYTEST) tests/ebpf || failed="$$failed $$shape"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+bench-truth: build  ## how often the diagnosis is right, on injected faults; needs root; TRUTH=--help lists options
+	@$(BIN)/python -m benchmarks.truth.run $(TRUTH)
 
 bench: build  ## measure what tracing costs, write docs/overhead.md; needs root; BENCH=--quick is short
 	@$(BIN)/python -m benchmarks.run $(BENCH)

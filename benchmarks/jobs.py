@@ -113,8 +113,8 @@ class Trace:
                 raise RuntimeError(f"the trace did not start: {self.said.strip()[-500:]}")
             time.sleep(0.02)
 
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGINT)
+    def stop(self, number: int = signal.SIGINT) -> None:
+        self.process.send_signal(number)
         if self.process.wait(60):
             raise RuntimeError(f"the trace failed: {self.said.strip()[-500:]}")
 

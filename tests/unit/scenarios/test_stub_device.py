@@ -73,6 +73,18 @@ def test_waiting_burns_cpu_unless_the_blocking_flag_is_set(processes: Any) -> No
     assert spun_cpu_ns > 5 * slept_cpu_ns
 
 
+def allocate_and_free() -> int:
+    runtime = cuda.stub_runtime()
+    runtime.cudaFree(None)
+    cpu_ns = time.thread_time_ns()
+    runtime.cudaFree(runtime.malloc(1 << 20))
+    return time.thread_time_ns() - cpu_ns
+
+
+def test_an_allocation_and_a_free_burn_the_cpu_time_asked_for(processes: Any) -> None:
+    assert processes.run(allocate_and_free, ALLOC_US=20_000) >= 40 * MS
+
+
 def copy_both_kinds() -> tuple[int, int]:
     runtime, size = cuda.stub_runtime(), 64 << 20
     device, pinned = runtime.malloc(size), runtime.malloc_host(size)

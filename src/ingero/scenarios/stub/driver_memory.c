@@ -200,6 +200,7 @@ static CUresult release(CUdeviceptr pointer)
 CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes)
 {
 	ENTER_ALLOCATION(cuMemAlloc_v2);
+	stub_burn_ns(stub_settings.alloc_ns);
 	return allocate(pointer, DEVICE, bytes);
 }
 
@@ -222,8 +223,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flag
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
 	ENTER_ALLOCATION(cuMemFree_v2);
-	if (pointer)
+	if (pointer) {
 		device_wait();
+		stub_burn_ns(stub_settings.alloc_ns);
+	}
 	return release(pointer);
 }
 

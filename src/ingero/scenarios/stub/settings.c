@@ -51,6 +51,7 @@ __attribute__((constructor)) static void read_environment(void)
 	stub_settings.call_ns = number("INGERO_STUB_CALL_NS", 0, 1);
 	stub_settings.init_ns = number("INGERO_STUB_INIT_MS", 0, 1e6);
 	stub_settings.load_ns = number("INGERO_STUB_LOAD_MS", 0, 1e6);
+	stub_settings.alloc_ns = number("INGERO_STUB_ALLOC_US", 0, 1e3);
 	stub_settings.pageable_bytes_per_us = at_least_one(number("INGERO_STUB_PAGEABLE_GBPS", 6, 1e3));
 	stub_settings.pcie_bytes_per_us = at_least_one(number("INGERO_STUB_PCIE_GBPS", 25, 1e3));
 	stub_settings.nccl_bytes_per_us = at_least_one(number("INGERO_STUB_NCCL_GBPS", 100, 1e3));

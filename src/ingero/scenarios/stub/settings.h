@@ -22,6 +22,7 @@ struct stub_settings {
 	uint64_t call_ns;		/* CPU time a launch costs */
 	uint64_t init_ns;		/* CPU time the first context costs */
 	uint64_t load_ns;		/* CPU time loading a module costs */
+	uint64_t alloc_ns;		/* CPU time an allocation or a free costs */
 	uint64_t pageable_bytes_per_us;
 	uint64_t pcie_bytes_per_us;
 	uint64_t nccl_bytes_per_us;

@@ -1,0 +1,1 @@
+"""The programs that are diagnosed. Each is started by its path, as a user's script is."""
