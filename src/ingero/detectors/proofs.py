@@ -35,6 +35,7 @@ def thread_time(case: Case, lost: Lost) -> Proof:
         f" of {format_ns(total)} ({share:.0%})",
         f"SELECT SUM(ns) FROM thread_time WHERE tid = {lost.tid} AND bucket = '{lost.bucket}'"
         f" AND {case.span_sql}",
+        case.timeline.facts.longest(lost.tid, lost.bucket, case.first_ns, case.last_ns),
     )
 
 

@@ -187,6 +187,10 @@ def no_marks(_pid: int, _op: int) -> Marks:
     return np.zeros((0, 2), np.int64)
 
 
+def no_waits(_tid: int, _bucket: str, _from_ns: int, _to_ns: int) -> list[str]:
+    return []
+
+
 def _none(dtype: np.dtype[np.void]) -> Records:
     return np.zeros(0, dtype)
 
@@ -222,6 +226,7 @@ class Facts:
     limits: dict[str, str] = field(default_factory=dict)  # sources recorded in part, and how
     partial: bool = False  # only a selection of events was stored: sums cover a part of the time
     blind: list[tuple[int, str, str]] = field(default_factory=list)  # process, source, why it has none
+    longest: Callable[[int, str, int, int], list[str]] = no_waits  # ids of a thread's longest waits
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
 
     def at_ns(self, number: int) -> int:

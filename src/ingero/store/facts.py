@@ -16,6 +16,7 @@ from ingero.model.window import BUCKET_NAMES, Records
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
 
 MAX_MARKS = 200_000
+SHOWN_WAITS = 3
 MAX_INCIDENTS = 1000
 MAX_ARRIVALS = 100_000
 # What a foreign recording has in part counts as far as it goes.
@@ -57,6 +58,7 @@ class FactReader:
         self._ids = self._id_range()
         self._read_details(found)
         found.marks = self._marks
+        found.longest = self._longest
         return found
 
     def _read_details(self, found: Facts) -> None:
@@ -262,6 +264,15 @@ class FactReader:
             self._range,
         ):
             yield model.LossFact(*row)
+
+    def _longest(self, tid: int, bucket: str, from_ns: int, to_ns: int) -> list[str]:
+        rows = self._all(
+            "SELECT id FROM event WHERE id BETWEEN ? AND ? AND tid = ? AND ts_ns >= ? AND ts_ns < ?"
+            " AND op_id = (SELECT id FROM op WHERE layer = 'host' AND name = ?)"
+            f" ORDER BY duration_ns DESC LIMIT {SHOWN_WAITS}",
+            (*self._ids, tid, from_ns, to_ns, bucket),
+        )
+        return [self._event_id(number) for (number,) in rows]
 
     def _marks(self, pid: int, op: int) -> model.Marks:
         rows = self._all(

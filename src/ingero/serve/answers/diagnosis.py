@@ -52,7 +52,8 @@ def _learn(extras: Extras, job: Job, findings: list[Finding]) -> None:
     now = job.step_ns(settled)
     if job.loop is None or now is None:
         return
-    mine = [each for each in findings if each.victim.pid == job.pid and each.effect.usual_ns]
+    mine = [each for each in findings if each.victim.pid == job.pid]
+    # Where something is wrong all the time, what is usual was never seen.
     usual = mine[0].effect.usual_ns if mine else usual_step_ns(job, set())
     extras.steps[job.pid] = StepTime(
         job.loop.name, sum(job.steps(number) for number in settled), int(usual or now), int(now)
