@@ -189,3 +189,13 @@ def test_huge_counts_are_only_numbers() -> None:
     shares = [each.effect.wall_share for each in story.findings()]
     assert shares
     assert all(share is not None and 0 < share <= 1 for share in shares)
+
+
+def test_calls_of_several_threads_do_not_lose_more_than_there_was() -> None:
+    story = job({"cuda_cpu": 1800.0}, {"cuda_cpu": 1500.0}, slices=12)
+    story.calls("cuMemcpyHtoDAsync_v2", 1000, 12_000, size=1 << 20)  # six threads, two seconds each
+    finding = next(each for each in story.findings() if each.kind == "copy-bound")
+    assert finding.gain is not None
+    assert finding.gain.share <= 1
+    assert finding.effect.wall_share == 1
+    assert sum(cause.share for cause in finding.causes) == pytest.approx(1, abs=0.001)
