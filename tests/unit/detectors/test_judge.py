@@ -37,6 +37,11 @@ def test_a_hole_of_one_slice_does_not_end_an_episode() -> None:
     assert episodes(disturbed(dict.fromkeys((10, 11, 13, 14), 800))) == [(10, 15)]
 
 
+def test_losses_on_both_sides_of_a_hole_add_up_to_one_episode() -> None:
+    assert episodes(disturbed({10: 300, 12: 300})) == [(10, 13)]
+    assert episodes(disturbed({10: 300, 13: 300})) == []
+
+
 def test_episodes_near_each_other_are_merged_and_distant_ones_are_not() -> None:
     near = disturbed(dict.fromkeys((5, 6, 10, 11), 800))
     assert episodes(near) == [(5, 12)]
