@@ -10,7 +10,7 @@ moment the GPU was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Ledgers:
         self._agent = agent_pid
         self._chains = Chains(tables)
 
-    def of(self, pid: int, row: np.void, operations: Records | None) -> SliceLedger:
+    def of(self, pid: int, row: np.void, operations: Iterable[np.void]) -> SliceLedger:
         number = int(row["slice"])
         ledger = SliceLedger(number, int(row["ns"].sum()), by_name(row["ns"]), by_name(row["gap"]))
         exposed = harmful(row, _inside_syncs(operations))
@@ -159,10 +159,8 @@ def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[n
     return exposed
 
 
-def _inside_syncs(operations: Records | None) -> int:
+def _inside_syncs(operations: Iterable[np.void]) -> int:
     """Run-queue time inside synchronising calls: hidden, but for what `late_ns` says."""
-    if operations is None:
-        return 0
     return sum(
         int(row["split"][Bucket.RUNQUEUE]) for row in operations if int(row["split"][Bucket.GPU_WAIT]) > 0
     )

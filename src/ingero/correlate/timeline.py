@@ -120,9 +120,7 @@ class Timeline:
         threads = self.facts.threads
         rows = threads[(threads["tid"] == tid) & (threads["pid"] == pid) & (threads["slice"] >= calling[0])]
         rows = rows[np.argsort(rows["slice"], kind="stable")]
-        slices = [
-            self._ledgers.of(pid, row, self.tables.operations.get((int(row["slice"]), pid))) for row in rows
-        ]
+        slices = [self._ledgers.of(pid, row, self._outermost(int(row["slice"]), pid)) for row in rows]
         job = Job(pid, tid, self.facts.comm(pid), slices)
         if self.facts.partial:
             self._tell_silence(slices, calling)

@@ -38,7 +38,10 @@ def _is_ours(each: ErrorFact) -> bool:
     elsewhere = (
         status_codes.ANSWERS | status_codes.MISMATCH | status_codes.CAPTURE | {status_codes.OUT_OF_MEMORY}
     )
-    return each.code not in elsewhere or each.op.startswith("nccl")
+    if each.op.startswith("nccl"):
+        return True
+    asked = each.code == status_codes.NOT_FOUND and "Get" in each.op
+    return each.code not in elsewhere and not asked
 
 
 def find(timeline: Timeline) -> Iterator[State]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from ingero.correlate.loss import Part
@@ -83,7 +83,7 @@ def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
     """Evidence that is worth saying, by job."""
     by_job: dict[int, list[Evidence]] = defaultdict(list)
     for each in evidence:
-        by_job[each.job.pid].append(each)
+        by_job[each.job.pid].append(_bounded(each))
     claims = []
     for members in by_job.values():
         job = members[0].job
@@ -91,6 +91,15 @@ def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
         if episodes:
             claims.append(Claim(detector, job, episodes))
     return claims
+
+
+def _bounded(each: Evidence) -> Evidence:
+    """Calls of several threads, or spikes, may sum to more than the time there was."""
+    most = each.slice.wall_ns
+    if each.ns <= most:
+        return each
+    gain_ns = None if each.gain_ns is None else min(each.gain_ns, most)
+    return replace(each, ns=most, gain_ns=gain_ns)
 
 
 def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Episode]:

@@ -24,6 +24,8 @@ def _waits_for_stranger(lost: Lost, job: Job, timeline: Timeline) -> bool:
         return False
     if timeline.facts.processes.get(job.pid) and timeline.facts.processes[job.pid].listens:
         return False  # it waits to be asked
+    if lost.via and timeline.family.works_for(job.pid, lost.pid) and lost.pid != job.pid:
+        return False  # a parent that hands out work: it may wait to be asked itself
     if lost.bucket == "net_wait":
         return True
     stranger = not timeline.family.related(lost.pid, job.pid)

@@ -6,7 +6,9 @@ Numbers are those of cudaError_t and CUresult, which agree from 100 on.
 from __future__ import annotations
 
 # Answers that programs ask for, or that libraries provoke on purpose while probing.
-ANSWERS = frozenset({600, 704, 705, 712, 713, 801, 100, 36})
+# 4 and 709 come when a program ends and its libraries clean up after the driver has gone.
+ANSWERS = frozenset({600, 704, 705, 712, 713, 801, 100, 36, 4, 709})
+NOT_FOUND = 500  # an answer to those who ask whether something is there
 OUT_OF_MEMORY = 2
 MISMATCH = frozenset({35, 209, 222, 223, 803, 804})
 # After one of these the context is lost: every later call fails.

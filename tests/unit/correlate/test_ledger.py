@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ingero.correlate.ledger import WAITS, harmful
 from ingero.correlate.loss import SliceLedger
-from ingero.model.facts import THREADS
+from ingero.model.facts import THREADS, OpFact
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS
 from tests.facts import HOG, JOB, MS, WORKER, Story, job
@@ -124,3 +124,14 @@ def test_a_wait_nobody_is_known_to_have_ended_is_lost_to_the_unknown(bucket: str
 def test_less_than_a_millisecond_is_not_told() -> None:
     tiny = {"disk_wait": 0.9}
     assert ledger(job(tiny, tiny, slices=1)).lost == []
+
+
+def test_a_wait_for_a_core_in_a_call_seen_at_both_layers_is_hidden_only_once() -> None:
+    story = Story(1).process(JOB, "x").calls("cuLaunchKernel", 10, 1).culprit(HOG, "stress", 900)
+    story.thread(JOB, "x", {"runqueue": 900.0, "gpu_wait": 100.0}, feeder=True, rest="host_cpu")
+    story.facts.ops[13] = OpFact("driver", "cuStreamSynchronize", "sync")
+    story.calls("cudaStreamSynchronize", 200, 500, split={"gpu_wait": 50, "runqueue": 450})
+    alone = ledger(story).lost_ns("runqueue")
+    inner = next(row for row in story.rows["operations"] if row["op"] == 2) | {"op": 13, "caller": 1}
+    story.rows["operations"].append(inner)
+    assert ledger(story).lost_ns("runqueue") == alone == 350 * MS

@@ -10,11 +10,11 @@ from tests.facts import MS, Story, job
 PIDS = (100, 101, 102, 103)
 
 
-def ranks(slices: int = 12, pids: tuple[int, ...] = PIDS) -> Story:
-    """A healthy job of several processes."""
-    story = job(pid=pids[0], slices=slices)
-    for pid in pids[1:]:
-        job(pid=pid, story=story)
+def ranks(slices: int = 12, pids: tuple[int, ...] = PIDS, busy: int | None = None) -> Story:
+    """A healthy job of several processes, one of which may be too busy to wait for the GPU."""
+    story = Story(slices)
+    for rank, pid in enumerate(pids):
+        job({"host_cpu": 1800.0} if rank == busy else None, pid=pid, story=story)
     story.facts.gpus = {pid: {rank} for rank, pid in enumerate(pids)}
     return story
 

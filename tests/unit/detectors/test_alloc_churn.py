@@ -11,7 +11,7 @@ KIND = "alloc-churn"
 
 
 def churning(ms: float, count: int = 400, slices: int = 12) -> Story:
-    story = job({"cuda_cpu": 60 + ms}, slices=slices)
+    story = job({"cuda_cpu": 60 + ms}, {"cuda_cpu": ms}, slices=slices)
     story.calls("cudaMalloc", count, ms / 2, size=1 << 20)
     return story.calls("cudaFree", count, ms / 2)
 

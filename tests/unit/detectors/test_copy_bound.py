@@ -12,8 +12,8 @@ COPY = "cuMemcpyHtoDAsync_v2"
 
 
 def copying(ms: float, size: int = 4 << 20, count: int = 100, slices: int = 12) -> Story:
-    """Only these copies, inside the thread's calls."""
-    story = job({"cuda_cpu": 60 + ms}, slices=slices)
+    """Only these copies, while the GPU has nothing to do."""
+    story = job({"cuda_cpu": 60 + ms}, {"cuda_cpu": ms}, slices=slices)
     story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
     return story.calls(COPY, count, ms, size=size, caller=1)
 

@@ -57,6 +57,11 @@ def test_codes_with_a_kind_of_their_own_are_left_to_it(code: int, kind: str) -> 
     assert failing(code).kinds() == [kind]
 
 
+def test_what_is_not_found_is_an_answer_to_who_asks_and_an_error_to_who_needs_it() -> None:
+    assert failing(500, op="cuModuleGetFunction").kinds() == []
+    assert failing(500, op="cudaLaunchKernel").kinds() == [KIND]
+
+
 def test_numbers_of_nccl_mean_something_else() -> None:
     (finding,) = failing(2, op="ncclAllReduce").findings()
     assert (finding.kind, finding.severity) == (KIND, Severity.MEDIUM)

@@ -37,6 +37,11 @@ def test_a_hole_of_one_slice_does_not_end_an_episode() -> None:
     assert episodes(disturbed(dict.fromkeys((10, 11, 13, 14), 800))) == [(10, 15)]
 
 
+def test_losses_on_both_sides_of_a_hole_add_up_to_one_episode() -> None:
+    assert episodes(disturbed({10: 300, 12: 300})) == [(10, 13)]
+    assert episodes(disturbed({10: 300, 13: 300})) == []
+
+
 def test_episodes_near_each_other_are_merged_and_distant_ones_are_not() -> None:
     near = disturbed(dict.fromkeys((5, 6, 10, 11), 800))
     assert episodes(near) == [(5, 12)]
@@ -189,3 +194,13 @@ def test_huge_counts_are_only_numbers() -> None:
     shares = [each.effect.wall_share for each in story.findings()]
     assert shares
     assert all(share is not None and 0 < share <= 1 for share in shares)
+
+
+def test_calls_of_several_threads_do_not_lose_more_than_there_was() -> None:
+    story = job({"cuda_cpu": 1800.0}, {"cuda_cpu": 1500.0}, slices=12)
+    story.calls("cuMemcpyHtoDAsync_v2", 1000, 12_000, size=1 << 20)  # six threads, two seconds each
+    finding = next(each for each in story.findings() if each.kind == "copy-bound")
+    assert finding.gain is not None
+    assert finding.gain.share <= 1
+    assert finding.effect.wall_share == 1
+    assert sum(cause.share for cause in finding.causes) == pytest.approx(1, abs=0.001)

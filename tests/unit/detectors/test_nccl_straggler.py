@@ -12,12 +12,12 @@ LATE = 2
 
 
 def straggling(ms: float) -> list[tuple[str, Severity]]:
-    story = meet(ranks(), lambda _, rank: ms if rank == LATE else 0)
+    story = meet(ranks(busy=LATE), lambda _, rank: ms if rank == LATE else 0)
     return [(each.kind, each.severity) for each in story.findings()]
 
 
 def test_the_rank_that_is_always_last_is_named() -> None:
-    (finding,) = meet(ranks(), lambda _, rank: 3 if rank == LATE else 0).findings()
+    (finding,) = meet(ranks(busy=LATE), lambda _, rank: 3 if rank == LATE else 0).findings()
     assert finding.kind == KIND
     assert f"rank {LATE} was last in 2400 of 2400" in finding.title
     assert [who.pid for who in finding.causes[0].who] == [PIDS[LATE]]
@@ -42,7 +42,7 @@ def test_severity_follows_the_share_of_time_waited(ms: float, severity: Severity
 
 
 def test_all_the_waiting_can_be_won() -> None:
-    (finding,) = meet(ranks(), lambda _, rank: 3 if rank == LATE else 0).findings()
+    (finding,) = meet(ranks(busy=LATE), lambda _, rank: 3 if rank == LATE else 0).findings()
     assert finding.gain is not None
     assert finding.gain.share == pytest.approx(0.3, abs=0.001)
 
@@ -53,7 +53,7 @@ def test_ranks_that_take_turns_are_no_stragglers() -> None:
 
 
 def test_ranks_that_were_not_all_seen_prove_nothing() -> None:
-    story = meet(ranks(), lambda _, rank: 3 if rank == LATE else 0)
+    story = meet(ranks(busy=LATE), lambda _, rank: 3 if rank == LATE else 0)
     story.facts.arrivals = [each for each in story.facts.arrivals if each.rank != 0]
     assert story.kinds() == []
 
@@ -68,4 +68,4 @@ def test_ranks_in_step_are_quiet() -> None:
 
 @pytest.mark.parametrize("source", ["calls", "nccl"])
 def test_without_its_sources_it_says_so(source: str) -> None:
-    assert meet(ranks(), lambda _, rank: 3 if rank == LATE else 0).abstains(KIND, source)
+    assert meet(ranks(busy=LATE), lambda _, rank: 3 if rank == LATE else 0).abstains(KIND, source)

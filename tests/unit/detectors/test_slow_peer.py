@@ -62,6 +62,14 @@ def test_a_parent_that_hands_out_work_is_no_peer() -> None:
     assert asking(600).process(JOB, "python3", parent=HOG).kinds() == []
 
 
+def test_a_front_end_that_waits_for_clients_before_it_hands_out_work_is_no_peer() -> None:
+    assert asking(1500, rest="net_wait").process(JOB, "engine", parent=HOG).kinds() == []
+
+
+def test_a_worker_that_waits_for_another_machine_leads_to_a_peer() -> None:
+    assert asking(600, rest="net_wait").process(HOG, "loader", parent=JOB).kinds() == [KIND]
+
+
 def test_the_jobs_own_worker_is_no_peer() -> None:
     waits = {"peer_wait": 600.0}
     story = job(waits, waits).process(WORKER, "loader", parent=JOB).thread(WORKER, "loader", {}, rest="sleep")

@@ -1,4 +1,4 @@
-"""The pages docs/configuration.md, docs/commands.md and docs/schema.md, written from the code.
+"""The pages configuration.md, commands.md, schema.md and detectors/ of docs, written from the code.
 
 `python -m ingero.serve.cli.reference docs` writes them; a test holds them against
 what this module would write.
@@ -15,6 +15,7 @@ import click
 
 from ingero import config
 from ingero.serve.answers.schema import schema_markdown
+from ingero.serve.cli import detector_pages
 from ingero.serve.cli.main import COMMANDS, ingero
 
 WRITTEN_BY = "<!-- Written by `python -m ingero.serve.cli.reference docs`; do not edit. -->"
@@ -62,11 +63,12 @@ error. An error is one line, `error: what failed`, and mostly a second one, `hin
 
 def pages() -> dict[str, str]:
     """Every page by file name."""
-    return {
+    made = {
         "configuration.md": configuration_page(),
         "commands.md": commands_page(),
         "schema.md": schema_markdown(),
     }
+    return made | detector_pages.pages(WRITTEN_BY)
 
 
 def configuration_page() -> str:
@@ -115,7 +117,9 @@ def commands_page() -> str:
 
 def main(folder: str) -> None:
     for name, text in pages().items():
-        (Path(folder) / name).write_text(text, encoding="utf-8")
+        path = Path(folder) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
