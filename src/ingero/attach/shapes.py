@@ -2,23 +2,21 @@
 
 session (6.13+): one link per file, entry and return in one program.
 multi (6.6+): two links per file, one per end.
-perf (5.15+): two perf events per function; slow to detach (about 0.1 s each, so
-that is left to a child). INGERO_ATTACH forces one; otherwise the first that
-the kernel takes is used. No version tests: distributions backport.
+perf (5.15+): two perf events per function; the kernel takes about 0.1 s to let go of
+each, one after the other. INGERO_ATTACH forces one; otherwise the first that the
+kernel takes is used. No version tests: distributions backport.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from ingero.attach.kernel import KernelSide, explain_refusal
+from ingero.attach.links import Links, keep
 from ingero.errors import KernelError, UsageError
 from ingero.model.checks import Check
 from ingero.native import _shim, elf
@@ -41,13 +39,9 @@ class Point:
 class Shape(Protocol):
     name: str
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        """Attach all points of one file; descriptors to close for detaching."""
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        """Attach all points of one file."""
         ...
-
-
-def _numbers(values: Sequence[int]) -> bytes:
-    return np.asarray(values, "<u8").tobytes()
 
 
 class SessionShape:
@@ -55,13 +49,11 @@ class SessionShape:
 
     def __init__(self, kernel: KernelSide) -> None:
         off = frozenset(PROGRAMS) - {"call_session"}
-        self._call = kernel.load("call", off, {"call_session": TRACE_UPROBE_SESSION})
+        call = kernel.load("call", off, {"call_session": TRACE_UPROBE_SESSION})
+        self._ends = [(call.program_fd("call_session"), 0)]
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        offsets = _numbers([p.offset for p in points])
-        cookies = _numbers([p.op for p in points])
-        program = self._call.program_fd("call_session")
-        return [_shim.link_uprobe_multi(program, TRACE_UPROBE_SESSION, path, offsets, cookies, 0, 0)]
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, TRACE_UPROBE_SESSION, path, _pairs(points))
 
 
 class MultiShape:
@@ -69,46 +61,37 @@ class MultiShape:
 
     def __init__(self, kernel: KernelSide) -> None:
         types = {"call_multi_enter": TRACE_UPROBE_MULTI, "call_multi_return": TRACE_UPROBE_MULTI}
-        self._call = kernel.load("call", frozenset(PROGRAMS) - set(types), types)
-
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        offsets = _numbers([p.offset for p in points])
-        cookies = _numbers([p.op for p in points])
-        links: list[int] = []
+        call = kernel.load("call", frozenset(PROGRAMS) - set(types), types)
         # Entry first: a return without its entry would be a loss, an entry without
         # its return is noticed and dropped.
-        try:
-            for program, flags in (("call_multi_enter", 0), ("call_multi_return", MULTI_RETURN)):
-                fd = self._call.program_fd(program)
-                links.append(
-                    _shim.link_uprobe_multi(fd, TRACE_UPROBE_MULTI, path, offsets, cookies, flags, 0)
-                )
-        except OSError:
-            detach(links)
-            raise
-        return links[::-1]  # off in the opposite order
+        self._ends = [
+            (call.program_fd("call_multi_enter"), 0),
+            (call.program_fd("call_multi_return"), MULTI_RETURN),
+        ]
+
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, TRACE_UPROBE_MULTI, path, _pairs(points))
 
 
 class PerfShape:
     name = "perf"
 
     def __init__(self, kernel: KernelSide) -> None:
-        self._call = kernel.load("call", frozenset(PROGRAMS) - {"call_perf_enter", "call_perf_return"})
+        call = kernel.load("call", frozenset(PROGRAMS) - {"call_perf_enter", "call_perf_return"})
         device = Path("/sys/bus/event_source/devices/uprobe")
         self._type = int((device / "type").read_text())
-        self._return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
+        at_return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
+        self._ends = [
+            (call.program_fd("call_perf_enter"), 0),
+            (call.program_fd("call_perf_return"), at_return),
+        ]
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        held: list[int] = []
-        try:
-            for program, config in (("call_perf_enter", 0), ("call_perf_return", self._return)):
-                fd = self._call.program_fd(program)
-                for point in points:
-                    held.extend(_shim.link_uprobe_perf(fd, self._type, path, point.offset, point.op, config))
-        except OSError:
-            detach(held)
-            raise
-        return held[::-1]
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, self._type, path, _pairs(points), perf=True)
+
+
+def _pairs(points: Sequence[Point]) -> list[tuple[int, int]]:
+    return [(point.offset, point.op) for point in points]
 
 
 SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
@@ -116,24 +99,6 @@ SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
     MultiShape,
     PerfShape,
 )
-
-
-def detach(descriptors: Sequence[int]) -> None:
-    """Close links. Many perf events are left to a dying child: see below.
-
-    The kernel takes about 0.1 s to let go of each, one after the other. A child that
-    holds copies of them and ends does the waiting, so that we need not.
-    """
-    if len(descriptors) <= 8:
-        for fd in descriptors:
-            os.close(fd)
-        return
-    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=descriptors) as heir:
-        for fd in descriptors:
-            os.close(fd)
-        assert heir.stdin is not None
-        heir.stdin.close()
-        heir.returncode = 0  # not waited for: init takes it
 
 
 def calibration_point() -> tuple[str, Point]:
@@ -149,8 +114,13 @@ def calibration_point() -> tuple[str, Point]:
 def _try(kernel: KernelSide, kind: type[SessionShape] | type[MultiShape] | type[PerfShape]) -> Shape:
     shape = kind(kernel)
     path, point = calibration_point()
-    detach(shape.attach(path, [point]))
+    shape.attach(path, [point]).close()
     return shape
+
+
+def named(kernel: KernelSide, name: str) -> Shape:
+    """A shape that was tried already."""
+    return next(kind for kind in SHAPES if kind.name == name)(kernel)
 
 
 def choose(kernel: KernelSide) -> Shape:
