@@ -65,7 +65,7 @@ class Place:
         ours = {
             name: value
             for name, value in os.environ.items()
-            if name == "INGERO_ATTACH" or not name.startswith(("INGERO_", "LD_"))
+            if name in ("INGERO_ATTACH", "INGERO_STUB_DIR") or not name.startswith(("INGERO_", "LD_"))
         }
         ours |= {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)}
         ours |= {name: value for name, value in more.items() if value is not None}
@@ -168,12 +168,22 @@ class Run:
 
     def links(self) -> list[str]:
         """What the kernel says about each of its links on libraries; newer ones name the file."""
-        return list(uprobe_links(Path(f"/proc/{self.pid}/fdinfo")))
+        return [link for pid in self.keepers() for link in uprobe_links(pid)]
+
+    def keepers(self) -> list[int]:
+        """The processes that hold its links on libraries; they end when it does."""
+        return [pid for pid in children(self.pid) if any(uprobe_links(pid))]
+
+    def command(self) -> int:
+        """The process of the command that it runs."""
+        (pid,) = (pid for pid in children(self.pid) if not any(uprobe_links(pid)))
+        return pid
 
     def kernel_objects(self) -> list[tuple[int, int]]:
-        """(command that finds it, id) of every BPF program and link it holds."""
+        """(command that finds it, id) of every BPF program and link it or its keepers hold."""
         found = []
-        for info in Path(f"/proc/{self.pid}/fdinfo").iterdir():
+        folders = [Path(f"/proc/{pid}/fdinfo") for pid in (self.pid, *self.keepers())]
+        for info in (each for folder in folders if folder.exists() for each in folder.iterdir()):
             with contextlib.suppress(OSError):
                 for line in info.read_text(errors="replace").splitlines():
                     name, _, value = line.partition(":\t")
@@ -197,25 +207,37 @@ def none_in_kernel(objects: list[tuple[int, int]]) -> bool:
     return not any(map(in_kernel, objects))
 
 
+def code_in_memory(pid: int) -> list[tuple[str, int, bytes]]:
+    """(path, offset in the file, code) of every CUDA library a process maps."""
+    found = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for mapping in read_maps(pid):
+            if mapping.executable and kind_of(mapping.path):
+                code = os.pread(memory.fileno(), mapping.end - mapping.start, mapping.start)
+                found.append((mapping.path, mapping.offset, code))
+    return found
+
+
 def probed_pages(pid: int) -> set[str]:
     """CUDA libraries whose code in memory is not what lies in the file."""
     changed = set()
-    with Path(f"/proc/{pid}/mem").open("rb") as memory:
-        for mapping in read_maps(pid):
-            if mapping.executable and kind_of(mapping.path):
-                memory.seek(mapping.start)
-                in_memory = memory.read(mapping.end - mapping.start)
-                with Path(mapping.path).open("rb") as file:
-                    file.seek(mapping.offset)
-                    in_file = file.read(mapping.end - mapping.start)
-                if in_memory[: len(in_file)] != in_file:
-                    changed.add(mapping.path)
+    for path, offset, in_memory in code_in_memory(pid):
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            in_file = file.read(len(in_memory))
+        if in_memory[: len(in_file)] != in_file:
+            changed.add(path)
     return changed
 
 
-def uprobe_links(descriptors: Path) -> Iterator[str]:
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for each in tasks for child in each.read_text().split()]
+
+
+def uprobe_links(pid: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for info in list(descriptors.iterdir()):
+        for info in list(Path(f"/proc/{pid}/fdinfo").iterdir()):
             with contextlib.suppress(OSError):
                 text = info.read_text(errors="replace")
                 if any(f"link_type:\t{kind}" in text for kind in UPROBE_LINKS):
@@ -227,7 +249,7 @@ def left_alone(pid: int) -> bool:
     changed = probed_pages(pid)
     if not changed:
         return True
-    links = [link for each in Path("/proc").glob("[0-9]*/fdinfo") for link in uprobe_links(each)]
+    links = [link for each in Path("/proc").glob("[0-9]*") for link in uprobe_links(int(each.name))]
     return any("path:" not in link or any(path in link for path in changed) for link in links)
 
 

@@ -442,11 +442,11 @@ def test_a_process_that_maps_libraries_all_the_time_hides_nobody(
 def test_a_killed_agent_leaves_its_command_running_untouched(place: Place, steady: str) -> None:
     with place.tracing("--", "sh", "-c", "echo up >&2; exec sleep 60", attached=False) as run:
         until(lambda: "up" in run.err, "the command runs")
-        (child,) = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        child = run.command()
         objects = run.kernel_objects()
         run.kill()
     try:
         until(lambda: none_in_kernel(objects), "programs and links are gone")
         assert "sleep" in Path(f"/proc/{child}/cmdline").read_text()
     finally:
-        os.kill(int(child), signal.SIGKILL)
+        os.kill(child, signal.SIGKILL)
