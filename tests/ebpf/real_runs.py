@@ -22,7 +22,7 @@ from typing import Any
 
 from ingero.discover.libraries import kind_of, read_maps
 from ingero.scenarios import cuda
-from tests.ebpf.tracing import Workload
+from tests.ebpf.tracing import PATIENCE, Workload
 
 INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
@@ -43,7 +43,7 @@ SELECT (SELECT COALESCE(SUM(weight), 0) FROM driver) + (
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
     """Wait for something that must happen; its value."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while not (value := true()):
         assert time.monotonic() < deadline, f"did not happen in time: {what}"
         time.sleep(0.02)
@@ -80,7 +80,7 @@ class Place:
             env=environment,
             text=True,
             errors="replace",
-            timeout=more.pop("timeout", 60),
+            timeout=more.pop("timeout", 60) * PATIENCE,
             **({"capture_output": True, "stdin": subprocess.DEVNULL} | more),
         )
         assert TRACEBACK not in (done.stderr or ""), done.stderr
@@ -154,7 +154,7 @@ class Run:
 
     def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(30 * PATIENCE)
 
     def kill(self) -> None:
         self.process.kill()

@@ -18,7 +18,7 @@ import pytest
 
 from ingero.scenarios import cuda
 from tests.ebpf.real_runs import Place, Run, code_in_memory, finished, left_alone, probed_pages, until
-from tests.ebpf.tracing import Workload, workload
+from tests.ebpf.tracing import PATIENCE, Workload, workload
 
 pytestmark = pytest.mark.timeout(120)
 PROCESSES = 20
@@ -36,7 +36,7 @@ def jobs(steady: str) -> Iterator[list[Workload]]:
 def until_code_changes(job: Workload, run: Run) -> None:
     """Return the moment the first breakpoint comes or goes."""
     before = code_in_memory(job.pid)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 20 * PATIENCE
     while code_in_memory(job.pid) == before and run.process.poll() is None:
         assert time.monotonic() < deadline, "the code of the job was to change"
 
