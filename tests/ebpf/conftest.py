@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from tests.ebpf.tracing import WORKLOADS, Tracer, tracing
 
 
 @pytest.fixture(scope="session")
-def few_functions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("few")
-    folder.chmod(0o755)  # other users run jobs on it
-    return copy_stub(cuda.stub_dir(), folder / "lib")
+def few_functions() -> Iterator[Path]:
+    """Where other users' jobs can read it, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield copy_stub(cuda.stub_dir(), Path(folder) / "lib")
 
 
 @pytest.fixture(scope="module", autouse=True)

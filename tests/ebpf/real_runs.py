@@ -160,19 +160,31 @@ class Run:
         self.process.kill()
         self.process.wait()
 
-    def until_probed(self, name: str = "libcudart.so.12", folder: Path | None = None) -> None:
-        """Wait until this very trace has probes on a library of the stub."""
-        path = f"path:\t{folder or cuda.stub_dir()}/{name}"
-        until(lambda: any(path in link or "path:" not in link for link in self.links()), f"{name} was probed")
-        time.sleep(0.3)  # hot functions follow in a link of their own
+    def until_probed(self, pid: int, folder: Path | None = None) -> None:
+        """Wait until this very trace has probes on the runtime and the driver that a process maps."""
+        libraries = {f"{folder or cuda.stub_dir()}/{name}" for name in ("libcudart.so.12", "libcuda.so.1")}
+
+        def probed() -> bool:
+            links = self.links()
+            ours = all(any(may_be_on(path, link) for link in links) for path in libraries)
+            return ours and len(self.keepers()) >= len(libraries) and probed_pages(pid) >= libraries
+
+        until(probed, f"{libraries} were probed")
+        time.sleep(0.3 * PATIENCE)  # hot functions follow in a link of their own
 
     def links(self) -> list[str]:
-        """What the kernel says about each of its links on libraries; newer ones name the file."""
+        """What the kernel says about each of its links on libraries; those of perf do not name the file."""
         return [link for pid in self.keepers() for link in uprobe_links(pid)]
 
     def keepers(self) -> list[int]:
-        """The processes that hold its links on libraries; they end when it does."""
-        return [pid for pid in children(self.pid) if any(uprobe_links(pid))]
+        """The processes that hold its links on libraries, all made; they end when it does."""
+        return [pid for pid in children(self.pid) if any(uprobe_links(pid)) and self._executed(pid)]
+
+    def _executed(self, pid: int) -> bool:
+        """Until it has made its links a keeper is a copy of the agent."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/exe").readlink() != Path(f"/proc/{self.pid}/exe").readlink()
+        return False
 
     def command(self) -> int:
         """The process of the command that it runs."""
@@ -244,13 +256,18 @@ def uprobe_links(pid: int) -> Iterator[str]:
                     yield text
 
 
+def may_be_on(path: str, link: str) -> bool:
+    """Whether a link is on this file; those of the perf shape do not tell."""
+    return path in link or "path:" not in link
+
+
 def left_alone(pid: int) -> bool:
     """The process runs its own code again, unless somebody else's trace probes the same files."""
     changed = probed_pages(pid)
     if not changed:
         return True
     links = [link for each in Path("/proc").glob("[0-9]*") for link in uprobe_links(int(each.name))]
-    return any("path:" not in link or any(path in link for path in changed) for link in links)
+    return any(may_be_on(path, link) for link in links for path in changed)
 
 
 def finished(job: Workload) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def test_a_job_that_executes_another_program_within_a_call_goes_on_being_traced(
         job.start()
         assert job.process.stdout is not None
         assert job.process.stdout.readline().split() == ["ready", str(job.pid)]
-        run.until_probed()
+        run.until_probed(job.pid)
         time.sleep(0.2)
         job.start()
         time.sleep(0.3)
@@ -114,7 +114,7 @@ def started_with_pid(pid: int, *words: str) -> Workload:
 def test_a_reused_pid_is_another_process(place: Place, steady: str) -> None:
     with place.tracing("--record-all", "--user", "root") as run:
         with workload(steady) as first:
-            run.until_probed()
+            run.until_probed(first.pid)
             first.start()
             time.sleep(0.2)
             made = finished(first)
@@ -429,7 +429,7 @@ def test_a_process_that_maps_libraries_all_the_time_hides_nobody(
         place.tracing("--record-all", "--user", "root") as run,
     ):
         with workload(steady, env=other) as job:
-            run.until_probed(folder=place.folder / "other")
+            run.until_probed(job.pid, place.folder / "other")
             job.start()
             time.sleep(0.6)
             made = finished(job)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ingero.scenarios import cuda
-from tests.ebpf.real_runs import Place, Run, code_in_memory, finished, left_alone, probed_pages, until
+from tests.ebpf.real_runs import Place, Run, code_in_memory, finished, probed_pages, until
 from tests.ebpf.tracing import PATIENCE, Workload, workload
 
 pytestmark = pytest.mark.timeout(120)
@@ -41,8 +41,8 @@ def until_code_changes(job: Workload, run: Run) -> None:
         assert time.monotonic() < deadline, "the code of the job was to change"
 
 
-def all_left_alone(started: list[Workload]) -> bool:
-    return all(left_alone(job.pid) for job in started)
+def nothing_left(started: list[Workload]) -> bool:
+    return not any(probed_pages(job.pid) for job in started)
 
 
 @pytest.mark.parametrize("when", ["attaching", "detaching"])
@@ -55,7 +55,7 @@ def test_killed_amid_its_probes_it_leaves_no_breakpoint_behind(place: Place, ste
                     run.process.send_signal(signal.SIGINT)
                 until_code_changes(started[0], run)
                 run.kill()
-            until(lambda: all_left_alone(started), "every job runs its own code again")
+            until(lambda: nothing_left(started), "every job runs its own code again")
         finished(started[0])
 
 
@@ -66,7 +66,7 @@ def test_killed_with_its_keepers_it_leaves_no_breakpoint_behind(place: Place, st
             for pid in (*run.keepers(), run.pid):
                 os.kill(pid, signal.SIGKILL)
             run.kill()
-        until(lambda: all_left_alone(started), "every job runs its own code again")
+        until(lambda: nothing_left(started), "every job runs its own code again")
         finished(started[0])
 
 
@@ -84,22 +84,22 @@ def test_a_keeper_holds_the_probes_and_nothing_else(place: Place, steady: str) -
         time.sleep(0.3)
         assert keepers[0] in run.keepers()
         assert run.stop() == 0
-        assert not any(Path(f"/proc/{pid}/fd").exists() for pid in keepers)
+        until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in keepers), "keepers are gone")
 
 
 def test_probes_whose_keeper_was_killed_are_put_on_again_and_it_is_said(place: Place, steady: str) -> None:
     with workload(steady) as job:
         job.start()
         with place.tracing("--pid", str(job.pid)) as run:
-            run.until_probed()
+            run.until_probed(job.pid)
             before = run.keepers()
             for pid in before:
                 os.kill(pid, signal.SIGKILL)
             until(lambda: set(run.keepers()) - set(before), "there are new keepers")
-            run.until_probed()
+            run.until_probed(job.pid)
             time.sleep(1.2)
             assert run.stop() == 0
         assert f"probes on {cuda.stub_dir()}/libcuda.so.1 were off for a while" in run.out
-        until(lambda: not probed_pages(job.pid) or left_alone(job.pid), "the job runs its own code again")
+        until(lambda: nothing_left([job]), "the job runs its own code again")
         finished(job)
     assert place.launches(job.pid) > 0
