@@ -14,8 +14,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 LEFT = """
-cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaFree cudaMemset
-cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
+cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaFree cudaFreeHost
+cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
 cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
 """
 FUNCTION, NO_TYPE = 2, 0
