@@ -21,7 +21,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf bench bench-truth layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -53,10 +53,13 @@ test: check  ## check, then every other test; the eBPF tests need root
 	@echo "== calls, INGERO_ATTACH=perf"
 	@$(call run_twice,INGERO_ATTACH=perf,tests/ebpf -m shapes)
 
-test-ebpf: build  ## the eBPF tests under each attach shape; needs root
+test-ebpf: build  ## the eBPF tests under the newest attach shape; needs root
+	@$(call run_twice,,tests/ebpf)
+
+test-shapes: build  ## the eBPF tests under each attach shape, twenty minutes; needs root
 	@failed=; for shape in $(SHAPES); do \
 	    echo "== INGERO_ATTACH=$$shape"; \
-	    INGERO_ATTACH=$$shape $(PYTEST) tests/ebpf || failed="$$failed $$shape"; \
+	    $(call run_twice,INGERO_ATTACH=$$shape,tests/ebpf) || failed="$$failed $$shape"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 

@@ -137,8 +137,8 @@ traced Python process loads a fresh copy of the runtime {loads} times and watche
 
 RESOLVES = """\
 The kernel waits for all cores when it takes probes off, so that part is mostly waiting. Of the perf shape
-it lets go of one function after another; a child that holds them does the waiting, and only handing over
-is timed. Calls made before the probes are on are not seen: the last line is how many milliseconds of them
+it lets go of one function after another; the keeper that holds them does the waiting, and only letting
+go is timed. Calls made before the probes are on are not seen: the last line is how many milliseconds of them
 there are."""
 
 

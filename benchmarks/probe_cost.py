@@ -20,6 +20,7 @@ from benchmarks.intervals import Interval, mirrored, ratio_of_medians
 from benchmarks.machine import pinned
 from ingero.attach import probes, shapes
 from ingero.attach.kernel import KernelSide, Settings
+from ingero.attach.links import Links, keep
 from ingero.attach.shapes import MULTI_RETURN, TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION, Point
 from ingero.capture.losses import LossBook
 from ingero.capture.ring import RingReader
@@ -37,24 +38,20 @@ LONGEST_S, QUICK_LONGEST_S = 45, 6  # of a shape: a busy kernel takes its time t
 RING_BYTES = 16 << 20
 PROGRAMS = frozenset({"empty_session", "empty_enter", "empty_return", "produce"})
 
-Attach = Callable[[str, Point], list[int]]
+Attach = Callable[[str, Point], Links]
 
 
 def _empty_session(kernel: KernelSide) -> Attach:
     types = {"empty_session": TRACE_UPROBE_SESSION}
     fd = kernel.load("bench", PROGRAMS - set(types), types).program_fd("empty_session")
-    return lambda path, point: [_multi(fd, TRACE_UPROBE_SESSION, path, point, 0)]
+    return lambda path, point: keep([(fd, 0)], TRACE_UPROBE_SESSION, path, [(point.offset, 0)])
 
 
 def _empty_multi(kernel: KernelSide) -> Attach:
     types = {"empty_enter": TRACE_UPROBE_MULTI, "empty_return": TRACE_UPROBE_MULTI}
     loaded = kernel.load("bench", PROGRAMS - set(types), types)
-    ends = ((loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), MULTI_RETURN))
-    return lambda path, point: [_multi(fd, TRACE_UPROBE_MULTI, path, point, flags) for fd, flags in ends]
-
-
-def _multi(fd: int, kind: int, path: str, point: Point, flags: int) -> int:
-    return _shim.link_uprobe_multi(fd, kind, path, point.offset.to_bytes(8, "little"), bytes(8), flags, 0)
+    ends = [(loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), MULTI_RETURN)]
+    return lambda path, point: keep(ends, TRACE_UPROBE_MULTI, path, [(point.offset, 0)])
 
 
 def _empty_perf(kernel: KernelSide) -> Attach:
@@ -62,13 +59,8 @@ def _empty_perf(kernel: KernelSide) -> Attach:
     device = Path("/sys/bus/event_source/devices/uprobe")
     kind = int((device / "type").read_text())
     at_return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
-    ends = ((loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), at_return))
-
-    def attach(path: str, point: Point) -> list[int]:
-        pairs = [_shim.link_uprobe_perf(fd, kind, path, point.offset, 0, config) for fd, config in ends]
-        return [fd for pair in pairs for fd in pair]
-
-    return attach
+    ends = [(loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), at_return)]
+    return lambda path, point: keep(ends, kind, path, [(point.offset, 0)], perf=True)
 
 
 EMPTY: dict[str, Callable[[KernelSide], Attach]] = {
@@ -99,7 +91,7 @@ class Traced:
         row["flags"] &= ~np.uint32(int(OpFlag.OP_STATUS))
         _shim.map_update(self.kernel.maps["op_info"], bytes(4), row.tobytes())
 
-    def attach(self, path: str, point: Point) -> list[int]:
+    def attach(self, path: str, point: Point) -> Links:
         return self._shape.attach(path, [point])
 
     def tidy(self) -> None:
@@ -118,7 +110,7 @@ def _segment(attach: Attach, path: str, point: Point) -> float:
         _shim.time_calls(WARM_CALLS)
         return _shim.time_calls(CALLS) / CALLS
     finally:
-        shapes.detach(links)
+        links.close()
 
 
 def _measure_shape(shape: str, rounds: int, longest_s: float) -> dict[str, NDArray[np.float64]]:

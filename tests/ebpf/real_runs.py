@@ -22,7 +22,7 @@ from typing import Any
 
 from ingero.discover.libraries import kind_of, read_maps
 from ingero.scenarios import cuda
-from tests.ebpf.tracing import Workload
+from tests.ebpf.tracing import PATIENCE, Workload
 
 INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
@@ -43,7 +43,7 @@ SELECT (SELECT COALESCE(SUM(weight), 0) FROM driver) + (
 
 def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
     """Wait for something that must happen; its value."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s * PATIENCE
     while not (value := true()):
         assert time.monotonic() < deadline, f"did not happen in time: {what}"
         time.sleep(0.02)
@@ -65,7 +65,7 @@ class Place:
         ours = {
             name: value
             for name, value in os.environ.items()
-            if name == "INGERO_ATTACH" or not name.startswith(("INGERO_", "LD_"))
+            if name in ("INGERO_ATTACH", "INGERO_STUB_DIR") or not name.startswith(("INGERO_", "LD_"))
         }
         ours |= {"INGERO_RUN_DIR": str(self.folder / "run"), "HOME": str(self.folder)}
         ours |= {name: value for name, value in more.items() if value is not None}
@@ -80,7 +80,7 @@ class Place:
             env=environment,
             text=True,
             errors="replace",
-            timeout=more.pop("timeout", 60),
+            timeout=more.pop("timeout", 60) * PATIENCE,
             **({"capture_output": True, "stdin": subprocess.DEVNULL} | more),
         )
         assert TRACEBACK not in (done.stderr or ""), done.stderr
@@ -154,26 +154,48 @@ class Run:
 
     def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(30 * PATIENCE)
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
-    def until_probed(self, name: str = "libcudart.so.12", folder: Path | None = None) -> None:
-        """Wait until this very trace has probes on a library of the stub."""
-        path = f"path:\t{folder or cuda.stub_dir()}/{name}"
-        until(lambda: any(path in link or "path:" not in link for link in self.links()), f"{name} was probed")
-        time.sleep(0.3)  # hot functions follow in a link of their own
+    def until_probed(self, pid: int, folder: Path | None = None) -> None:
+        """Wait until this very trace has probes on the runtime and the driver that a process maps."""
+        libraries = {f"{folder or cuda.stub_dir()}/{name}" for name in ("libcudart.so.12", "libcuda.so.1")}
+
+        def probed() -> bool:
+            links = self.links()
+            ours = all(any(may_be_on(path, link) for link in links) for path in libraries)
+            return ours and len(self.keepers()) >= len(libraries) and probed_pages(pid) >= libraries
+
+        until(probed, f"{libraries} were probed")
+        time.sleep(0.3 * PATIENCE)  # hot functions follow in a link of their own
 
     def links(self) -> list[str]:
-        """What the kernel says about each of its links on libraries; newer ones name the file."""
-        return list(uprobe_links(Path(f"/proc/{self.pid}/fdinfo")))
+        """What the kernel says about each of its links on libraries; those of perf do not name the file."""
+        return [link for pid in self.keepers() for link in uprobe_links(pid)]
+
+    def keepers(self) -> list[int]:
+        """The processes that hold its links on libraries, all made; they end when it does."""
+        return [pid for pid in children(self.pid) if any(uprobe_links(pid)) and self._executed(pid)]
+
+    def _executed(self, pid: int) -> bool:
+        """Until it has made its links a keeper is a copy of the agent."""
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/exe").readlink() != Path(f"/proc/{self.pid}/exe").readlink()
+        return False
+
+    def command(self) -> int:
+        """The process of the command that it runs."""
+        (pid,) = (pid for pid in children(self.pid) if not any(uprobe_links(pid)))
+        return pid
 
     def kernel_objects(self) -> list[tuple[int, int]]:
-        """(command that finds it, id) of every BPF program and link it holds."""
+        """(command that finds it, id) of every BPF program and link it or its keepers hold."""
         found = []
-        for info in Path(f"/proc/{self.pid}/fdinfo").iterdir():
+        folders = [Path(f"/proc/{pid}/fdinfo") for pid in (self.pid, *self.keepers())]
+        for info in (each for folder in folders if folder.exists() for each in folder.iterdir()):
             with contextlib.suppress(OSError):
                 for line in info.read_text(errors="replace").splitlines():
                     name, _, value = line.partition(":\t")
@@ -197,29 +219,46 @@ def none_in_kernel(objects: list[tuple[int, int]]) -> bool:
     return not any(map(in_kernel, objects))
 
 
+def code_in_memory(pid: int) -> list[tuple[str, int, bytes]]:
+    """(path, offset in the file, code) of every CUDA library a process maps."""
+    found = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for mapping in read_maps(pid):
+            if mapping.executable and kind_of(mapping.path):
+                code = os.pread(memory.fileno(), mapping.end - mapping.start, mapping.start)
+                found.append((mapping.path, mapping.offset, code))
+    return found
+
+
 def probed_pages(pid: int) -> set[str]:
     """CUDA libraries whose code in memory is not what lies in the file."""
     changed = set()
-    with Path(f"/proc/{pid}/mem").open("rb") as memory:
-        for mapping in read_maps(pid):
-            if mapping.executable and kind_of(mapping.path):
-                memory.seek(mapping.start)
-                in_memory = memory.read(mapping.end - mapping.start)
-                with Path(mapping.path).open("rb") as file:
-                    file.seek(mapping.offset)
-                    in_file = file.read(mapping.end - mapping.start)
-                if in_memory[: len(in_file)] != in_file:
-                    changed.add(mapping.path)
+    for path, offset, in_memory in code_in_memory(pid):
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            in_file = file.read(len(in_memory))
+        if in_memory[: len(in_file)] != in_file:
+            changed.add(path)
     return changed
 
 
-def uprobe_links(descriptors: Path) -> Iterator[str]:
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for each in tasks for child in each.read_text().split()]
+
+
+def uprobe_links(pid: int) -> Iterator[str]:
     with contextlib.suppress(OSError):
-        for info in list(descriptors.iterdir()):
+        for info in list(Path(f"/proc/{pid}/fdinfo").iterdir()):
             with contextlib.suppress(OSError):
                 text = info.read_text(errors="replace")
                 if any(f"link_type:\t{kind}" in text for kind in UPROBE_LINKS):
                     yield text
+
+
+def may_be_on(path: str, link: str) -> bool:
+    """Whether a link is on this file; those of the perf shape do not tell."""
+    return path in link or "path:" not in link
 
 
 def left_alone(pid: int) -> bool:
@@ -227,8 +266,8 @@ def left_alone(pid: int) -> bool:
     changed = probed_pages(pid)
     if not changed:
         return True
-    links = [link for each in Path("/proc").glob("[0-9]*/fdinfo") for link in uprobe_links(each)]
-    return any("path:" not in link or any(path in link for path in changed) for link in links)
+    links = [link for each in Path("/proc").glob("[0-9]*") for link in uprobe_links(int(each.name))]
+    return any(may_be_on(path, link) for link in links for path in changed)
 
 
 def finished(job: Workload) -> dict[str, Any]:

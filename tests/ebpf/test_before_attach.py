@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from tests.ebpf.tracing import tracing, workload
+from tests.ebpf.tracing import PATIENCE, tracing, workload
 
 
 @pytest.mark.parametrize("how", ["spinning", "blocked"])
 def test_a_call_that_began_before_attach_is_found_on_its_stack(how: str) -> None:
     flags = ["--block"] if how == "blocked" else []
     with (
-        workload("devices.py", "--early", "--seconds", "8", *flags) as job,
+        workload("devices.py", "--early", "--seconds", str(8 * PATIENCE), *flags) as job,
         tracing(pids=(job.pid,)) as tracer,
     ):
         time.sleep(0.3)

@@ -16,6 +16,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.tracing import NAMES, Tracer, workload
 
 pytestmark = pytest.mark.shapes
+ALL_FUNCTIONS = True
 
 # What a runtime call that is probed at the driver shows as.
 AT_DRIVER = {

@@ -85,7 +85,7 @@ def test_json_is_lines_of_the_documented_columns_and_nothing_else(place: Place, 
 
 def test_a_process_that_starts_later_is_found(place: Place, steady: str) -> None:
     with place.tracing("--record-all") as run, workload(steady) as job:
-        run.until_probed()
+        run.until_probed(job.pid)
         job.start()
         time.sleep(0.3)
         made = finished(job)

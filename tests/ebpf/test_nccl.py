@@ -15,6 +15,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.tracing import NAMES, Tracer, workload
 
 pytestmark = pytest.mark.shapes
+ALL_FUNCTIONS = True
 
 RANKS = 3
 ROUNDS = 2

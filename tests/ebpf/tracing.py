@@ -8,6 +8,7 @@ is tested once and costs time under the perf shape.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -27,6 +28,8 @@ from ingero.model.options import TraceOptions
 from ingero.model.window import Window
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
+# Attaching and detaching perf uprobes waits until the kernel has let go of those of the test before.
+PATIENCE = 4 if os.environ.get("INGERO_ATTACH") == "perf" else 1
 NAMES = {number: name for name, (number, _) in probes.BY_NAME.items()}
 
 
@@ -137,7 +140,7 @@ class Tracer:
 
     def until(self, true: Any, timeout_s: float = 20) -> None:
         """Wait for something the agent must notice."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * PATIENCE
         while not true():
             assert time.monotonic() < deadline, "the agent did not notice in time"
             assert self._failed is None

@@ -163,7 +163,7 @@ class Agent:
     def start(self) -> None:
         """Load, attach and find the targets."""
         self._hit_cost = cost.measure()
-        shape = shapes.choose(self._kernel)
+        shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         self._kernel.attach_host()
         if self._writer:
@@ -245,6 +245,7 @@ class Agent:
         if self._watch.lost() > self._mappings_lost:  # somebody maps more than the kernel tells us of
             self._mappings_lost = self._watch.lost()
             self._targets.look_again()
+        self._targets.put_on_again()
         window = self._reader.read()
         self._enrich(window)
         self._targets.check_reach(window.operations, self._layers)

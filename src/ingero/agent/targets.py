@@ -84,6 +84,14 @@ class Targets:
         for pid in list(self.live) if self._scope.fixed else processes.list_pids():
             self.examine(pid)
 
+    def put_on_again(self) -> None:
+        """Probes that somebody took off by killing the process that keeps them."""
+        lost = self._session.drop_lost()
+        for path in lost:
+            self.warnings[f"lost {path}"] = f"probes on {path} were off for a while: their keeper was killed"
+        if lost:
+            self.look_again()
+
     def announce(self, pid: int) -> None:
         """Trace this process whatever it maps."""
         self._adopt(pid)

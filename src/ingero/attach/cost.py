@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ingero.attach.kernel import KernelSide, Settings
-from ingero.attach.shapes import Shape, calibration_point, choose, detach
+from ingero.attach.shapes import Shape, calibration_point, choose
 from ingero.model import layout
 from ingero.model.checks import Check
 from ingero.native import _shim
@@ -37,7 +37,7 @@ def time_on(shape: Shape) -> float:
     try:
         return min(_shim.time_calls(CALLS) / CALLS for _ in range(ROUNDS))
     finally:
-        detach(links)
+        links.close()
 
 
 def measure() -> HitCost:

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ingero.attach.links import Links
 from ingero.attach.probes import BY_NAME, Row
-from ingero.attach.shapes import Point, Shape, detach
+from ingero.attach.shapes import Point, Shape
 from ingero.errors import AttachError, FileFormatError
 from ingero.native import elf
 from ingero.native.instructions import probe_site
@@ -43,8 +44,8 @@ class Attached:
     points: list[tuple[Point, Row]]
     hot_points: list[tuple[Point, Row]]
     functions: list[Function] = field(default_factory=list)  # probed or not
-    links: list[int] = field(default_factory=list)
-    hot_links: list[int] = field(default_factory=list)
+    links: Links | None = None
+    hot_links: Links | None = None
     costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
     refused: list[str] = field(default_factory=list)
 
@@ -52,6 +53,9 @@ class Attached:
         """Functions probed, by source."""
         on = self.points + (self.hot_points if self.hot_links else [])
         return Counter(row.layer for _, row in on)
+
+    def held(self) -> list[Links]:
+        return [links for links in (self.links, self.hot_links) if links]
 
 
 class Session:
@@ -62,6 +66,7 @@ class Session:
         self._without = without
         self._allow_costly = costly
         self.files: dict[File, Attached] = {}
+        self._leaving: list[Links] = []  # let go of, not yet off
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
         """Put probes on a file; done already is fine."""
@@ -82,15 +87,30 @@ class Session:
 
     def hot_off(self, file: File) -> None:
         known = self.files[file]
-        detach(known.hot_links)
-        known.hot_links = []
+        self._detach(known.hot_links)
+        known.hot_links = None
 
     def release(self, file: File) -> None:
         """Nobody uses the file any more."""
         gone = self.files.pop(file)
-        detach([*gone.links, *gone.hot_links])
+        self._detach(gone.links, gone.hot_links)
 
-    def _link(self, path_for_kernel: str, path: str, points: list[tuple[Point, Row]]) -> list[int]:
+    def drop_lost(self) -> list[str]:
+        """Forget files whose probes are off although we hold them: their keeper was killed."""
+        lost = [file for file, each in self.files.items() if any(links.gone() for links in each.held())]
+        paths = [self.files[file].path for file in lost]
+        for file in lost:
+            self.release(file)
+        return paths
+
+    def _detach(self, *links: Links | None) -> None:
+        """All at once, then wait where that is short."""
+        going = [each for each in links if each]
+        for each in going:
+            each.let_go()
+        self._leaving = [each for each in (*self._leaving, *going) if not each.gone(wait=each.prompt)]
+
+    def _link(self, path_for_kernel: str, path: str, points: list[tuple[Point, Row]]) -> Links:
         try:
             return self._shape.attach(path_for_kernel, [point for point, _ in points])
         except OSError as error:
@@ -153,6 +173,5 @@ class Session:
         return total
 
     def close(self) -> None:
-        links = [fd for each in self.files.values() for fd in (*each.links, *each.hot_links)]
-        detach(links)
+        self._detach(*(links for each in self.files.values() for links in each.held()))
         self.files.clear()

@@ -2,23 +2,21 @@
 
 session (6.13+): one link per file, entry and return in one program.
 multi (6.6+): two links per file, one per end.
-perf (5.15+): two perf events per function; slow to detach (about 0.1 s each, so
-that is left to a child). INGERO_ATTACH forces one; otherwise the first that
-the kernel takes is used. No version tests: distributions backport.
+perf (5.15+): two perf events per function; the kernel takes about 0.1 s to let go of
+each, one after the other. INGERO_ATTACH forces one; otherwise the first that the
+kernel takes is used. No version tests: distributions backport.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-
 from ingero.attach.kernel import KernelSide, explain_refusal
+from ingero.attach.links import Links, keep
 from ingero.errors import KernelError, UsageError
 from ingero.model.checks import Check
 from ingero.native import _shim, elf
@@ -43,8 +41,8 @@ class Shape(Protocol):
 
     name: str
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        """Attach all points of one file; descriptors to close for detaching."""
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        """Attach all points of one file."""
         ...
 
 
@@ -53,22 +51,16 @@ def _but(name: str, *ends: str) -> frozenset[str]:
     return frozenset(f"{name}_{end}" for end in ENDS if end not in ends)
 
 
-def _numbers(values: Sequence[int]) -> bytes:
-    return np.asarray(values, "<u8").tobytes()
-
-
 class SessionShape:
     name = "session"
 
     def __init__(self, kernel: KernelSide, name: str = "call") -> None:
         program = f"{name}_session"
         loaded = kernel.load(name, _but(name, "session"), {program: TRACE_UPROBE_SESSION})
-        self._program = loaded.program_fd(program)
+        self._ends = [(loaded.program_fd(program), 0)]
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        offsets = _numbers([p.offset for p in points])
-        cookies = _numbers([p.op for p in points])
-        return [_shim.link_uprobe_multi(self._program, TRACE_UPROBE_SESSION, path, offsets, cookies, 0, 0)]
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, TRACE_UPROBE_SESSION, path, _pairs(points))
 
 
 class MultiShape:
@@ -77,23 +69,15 @@ class MultiShape:
     def __init__(self, kernel: KernelSide, name: str = "call") -> None:
         types = {f"{name}_{end}": TRACE_UPROBE_MULTI for end in ("multi_enter", "multi_return")}
         loaded = kernel.load(name, _but(name, "multi_enter", "multi_return"), types)
-        self._programs = [loaded.program_fd(program) for program in types]
-
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        offsets = _numbers([p.offset for p in points])
-        cookies = _numbers([p.op for p in points])
-        links: list[int] = []
         # Entry first: a return without its entry would be a loss, an entry without
         # its return is noticed and dropped.
-        try:
-            for fd, flags in zip(self._programs, (0, MULTI_RETURN), strict=True):
-                links.append(
-                    _shim.link_uprobe_multi(fd, TRACE_UPROBE_MULTI, path, offsets, cookies, flags, 0)
-                )
-        except OSError:
-            detach(links)
-            raise
-        return links[::-1]  # off in the opposite order
+        self._ends = [
+            (loaded.program_fd(f"{name}_multi_enter"), 0),
+            (loaded.program_fd(f"{name}_multi_return"), MULTI_RETURN),
+        ]
+
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, TRACE_UPROBE_MULTI, path, _pairs(points))
 
 
 class PerfShape:
@@ -101,21 +85,20 @@ class PerfShape:
 
     def __init__(self, kernel: KernelSide, name: str = "call") -> None:
         loaded = kernel.load(name, _but(name, "perf_enter", "perf_return"))
-        self._programs = [loaded.program_fd(f"{name}_{end}") for end in ("perf_enter", "perf_return")]
         device = Path("/sys/bus/event_source/devices/uprobe")
         self._type = int((device / "type").read_text())
-        self._return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
+        at_return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
+        self._ends = [
+            (loaded.program_fd(f"{name}_perf_enter"), 0),
+            (loaded.program_fd(f"{name}_perf_return"), at_return),
+        ]
 
-    def attach(self, path: str, points: Sequence[Point]) -> list[int]:
-        held: list[int] = []
-        try:
-            for fd, config in zip(self._programs, (0, self._return), strict=True):
-                for point in points:
-                    held.extend(_shim.link_uprobe_perf(fd, self._type, path, point.offset, point.op, config))
-        except OSError:
-            detach(held)
-            raise
-        return held[::-1]
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, self._type, path, _pairs(points), perf=True)
+
+
+def _pairs(points: Sequence[Point]) -> list[tuple[int, int]]:
+    return [(point.offset, point.op) for point in points]
 
 
 SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
@@ -128,24 +111,6 @@ SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
 def same_for(shape: Shape, kernel: KernelSide, name: str) -> Shape:
     """The shape that was chosen, for the programs of another object; OSError where it is refused."""
     return next(kind for kind in SHAPES if kind.name == shape.name)(kernel, name)
-
-
-def detach(descriptors: Sequence[int]) -> None:
-    """Close links. Many perf events are left to a dying child: see below.
-
-    The kernel takes about 0.1 s to let go of each, one after the other. A child that
-    holds copies of them and ends does the waiting, so that we need not.
-    """
-    if len(descriptors) <= 8:
-        for fd in descriptors:
-            os.close(fd)
-        return
-    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, pass_fds=descriptors) as heir:
-        for fd in descriptors:
-            os.close(fd)
-        assert heir.stdin is not None
-        heir.stdin.close()
-        heir.returncode = 0  # not waited for: init takes it
 
 
 def calibration_point() -> tuple[str, Point]:
@@ -161,8 +126,13 @@ def calibration_point() -> tuple[str, Point]:
 def _try(kernel: KernelSide, kind: type[SessionShape] | type[MultiShape] | type[PerfShape]) -> Shape:
     shape = kind(kernel)
     path, point = calibration_point()
-    detach(shape.attach(path, [point]))
+    shape.attach(path, [point]).close()
     return shape
+
+
+def named(kernel: KernelSide, name: str) -> Shape:
+    """A shape that was tried already."""
+    return next(kind for kind in SHAPES if kind.name == name)(kernel)
 
 
 def choose(kernel: KernelSide) -> Shape:

@@ -15,12 +15,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
-#include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -281,88 +279,6 @@ static PyType_Spec object_spec = {
 
 /* --- links ------------------------------------------------------------------ */
 
-/* The kernel's struct as of 6.6; older headers do not have it. */
-struct uprobe_multi_attr {
-	uint32_t prog_fd, target_fd, attach_type, flags;
-	uint64_t path, offsets, ref_ctr_offsets, cookies;
-	uint32_t cnt, multi_flags, pid;
-};
-
-static PyObject *link_uprobe_multi(PyObject *module, PyObject *args)
-{
-	struct uprobe_multi_attr attr;
-	unsigned int flags;
-	int program, type, pid, fd;
-	const char *path;
-	Py_buffer offsets, cookies;
-
-	(void)module;
-	if (!PyArg_ParseTuple(args, "iisy*y*Ii", &program, &type, &path, &offsets, &cookies, &flags, &pid))
-		return NULL;
-	if (offsets.len != cookies.len || offsets.len % 8) {
-		PyBuffer_Release(&offsets);
-		PyBuffer_Release(&cookies);
-		PyErr_SetString(PyExc_ValueError, "offsets and cookies must be as many 64-bit numbers");
-		return NULL;
-	}
-	memset(&attr, 0, sizeof(attr));
-	attr.prog_fd = (uint32_t)program;
-	attr.attach_type = (uint32_t)type;
-	attr.path = (uintptr_t)path;
-	attr.offsets = (uintptr_t)offsets.buf;
-	attr.cookies = (uintptr_t)cookies.buf;
-	attr.cnt = (uint32_t)(offsets.len / 8);
-	attr.multi_flags = flags;
-	attr.pid = (uint32_t)pid;
-	Py_BEGIN_ALLOW_THREADS
-	fd = (int)syscall(__NR_bpf, BPF_LINK_CREATE, &attr, sizeof(attr));
-	Py_END_ALLOW_THREADS
-	PyBuffer_Release(&offsets);
-	PyBuffer_Release(&cookies);
-	if (fd < 0) {
-		said_length = 0;
-		return fail("uprobe_multi", errno);
-	}
-	return PyLong_FromLong(fd);
-}
-
-/* One perf uprobe with a cookie; returns (perf fd, link fd), both the caller's. */
-static PyObject *link_uprobe_perf(PyObject *module, PyObject *args)
-{
-	struct perf_event_attr event;
-	LIBBPF_OPTS(bpf_link_create_opts, options);
-	unsigned long long offset, cookie;
-	int program, type, config, perf, link = -1;
-	const char *path;
-
-	(void)module;
-	if (!PyArg_ParseTuple(args, "iisKKi", &program, &type, &path, &offset, &cookie, &config))
-		return NULL;
-	memset(&event, 0, sizeof(event));
-	event.size = sizeof(event);
-	event.type = (uint32_t)type;
-	event.config = (uint64_t)config;
-	event.config1 = (uintptr_t)path;
-	event.config2 = offset;
-	options.perf_event.bpf_cookie = cookie;
-	Py_BEGIN_ALLOW_THREADS
-	perf = (int)syscall(__NR_perf_event_open, &event, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
-	if (perf >= 0) {
-		link = bpf_link_create(program, perf, BPF_PERF_EVENT, &options);
-		if (link >= 0)
-			ioctl(perf, PERF_EVENT_IOC_ENABLE, 0);
-	}
-	Py_END_ALLOW_THREADS
-	if (perf < 0 || link < 0) {
-		int error = perf < 0 ? errno : -link;
-		if (perf >= 0)
-			close(perf);
-		said_length = 0;
-		return fail("perf uprobe", error);
-	}
-	return Py_BuildValue("(ii)", perf, link);
-}
-
 static PyObject *iterate(PyObject *module, PyObject *args)
 {
 	int link, fd;
@@ -619,10 +535,8 @@ static PyObject *libbpf_version(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef methods[] = {
-	{"link_uprobe_multi", link_uprobe_multi, METH_VARARGS,
-	 "link_uprobe_multi(program, attach type, path, offsets, cookies, flags, pid) -> fd"},
-	{"link_uprobe_perf", link_uprobe_perf, METH_VARARGS,
-	 "link_uprobe_perf(program, pmu type, path, offset, cookie, config) -> (perf fd, link fd)"},
+	{"keep_uprobes", keep_uprobes, METH_VARARGS,
+	 "keep_uprobes(command, ends, type, path, offsets, cookies, perf) -> (keeper's pid, fd to close)"},
 	{"iterate", iterate, METH_VARARGS, "iterate(link fd) -> fd to read from"},
 	{"map_update", map_update, METH_VARARGS, "map_update(fd, key, value, flags=0)"},
 	{"map_delete", map_delete, METH_VARARGS, "map_delete(fd, key) -> was there"},
