@@ -18,7 +18,7 @@ def small_copies(random: Random) -> Draw:
     """The batch goes over in many small copies."""
     usual = gpu_work(random) | {"batch_bytes": random.randint(2, 8) << 20, "sync": "end"}
     later = {"pinned": False, "copies": random.randint(300, 900)}
-    return Draw(usual, later, stub={"INGERO_STUB_PAGEABLE_GBPS": "2"}, amid=amid(random))
+    return Draw(usual, later, stub=call_cost(random) | {"INGERO_STUB_PAGEABLE_GBPS": "2"}, amid=amid(random))
 
 
 def syncs(random: Random) -> Draw:
@@ -79,7 +79,9 @@ def shared(random: Random) -> Draw:
     """A second job computes on the same device."""
     usual = gpu_work(random) | {"blocking": True}
     other = gpu_work(random) | {"blocking": True, "pause_ms": random.choice((0, 0, 4))}
-    return Draw(usual, props=[OtherJob(other)], stub=call_cost(random), amid=amid(random))
+    draw = Draw(usual, props=[OtherJob(other)], stub=call_cost(random), amid=amid(random))
+    draw.watch_all = True  # who else uses a device is not seen from one of them
+    return draw
 
 
 CASES = (

@@ -56,6 +56,7 @@ def hang(random: Random) -> Draw:
     draw = straggler(random)
     draw.later = {"stands_still": True}
     draw.steps_end = True
+    draw.amid = True  # who was missing cannot be told when nobody saw the last collectives
     return draw
 
 
