@@ -25,7 +25,7 @@ def syncs(random: Random) -> Draw:
     """A result is looked at after every layer."""
     layers = random.randint(30, 80)
     usual = gpu_work(random) | {"kernels": layers, "sync": "lagged", "layer_us": random.uniform(60, 110)}
-    usual["blocks"] = round(usual["layer_us"] * random.uniform(1.1, 1.8))
+    usual["blocks"] = round(usual["layer_us"] * random.uniform(1.4, 2.0))
     return Draw(usual, {"sync": "layer"}, stub=call_cost(random), amid=amid(random))
 
 
@@ -40,7 +40,7 @@ def tiny_kernels(random: Random) -> Draw:
 def churn(random: Random) -> Draw:
     """Device memory is allocated and freed in every step."""
     usual = gpu_work(random, 5, 9) | {"sync": "lagged", "layer_us": 0}
-    usual["layer_us"] = usual["blocks"] * random.uniform(0.4, 0.7)
+    usual["layer_us"] = usual["blocks"] * random.uniform(0.3, 0.5)
     later = {"buffers": random.randint(8, 20), "buffer_bytes": random.randint(1, 64) << 20}
     stub = call_cost(random) | {"INGERO_STUB_ALLOC_US": str(random.randint(80, 250))}
     return Draw(usual, later, stub=stub, amid=amid(random))
