@@ -16,8 +16,8 @@ def pageable_copies(random: Random) -> Draw:
 
 def small_copies(random: Random) -> Draw:
     """The batch goes over in many small copies."""
-    usual = gpu_work(random) | {"batch_bytes": random.randint(2, 8) << 20, "sync": "end"}
-    later = {"pinned": False, "copies": random.randint(300, 900)}
+    usual = gpu_work(random, 5, 9) | {"batch_bytes": random.randint(4, 8) << 20, "sync": "end"}
+    later = {"pinned": False, "copies": random.randint(500, 1000)}
     return Draw(usual, later, stub=call_cost(random) | {"INGERO_STUB_PAGEABLE_GBPS": "2"}, amid=amid(random))
 
 
