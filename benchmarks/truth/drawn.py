@@ -23,6 +23,7 @@ class Draw:
     stub: dict[str, str] = field(default_factory=dict)
     amid: bool = True  # the fault begins while the job is watched; else it was there before
     attach_first: bool = False  # watched from its first call on
+    watch_all: bool = False  # every job on the machine, not this one alone
     steps_end: bool = False  # the job does not go on to the end: its step time says nothing then
 
 

@@ -43,6 +43,11 @@ class Verdict:
         return self.told[0][0] if self.told else ""
 
 
+def about(report: dict[str, Any], pids: Sequence[int]) -> dict[str, Any]:
+    """What the report tells about these processes; others on the machine may have troubles of their own."""
+    return report | {"findings": [each for each in report["findings"] if each["victim"]["pid"] in pids]}
+
+
 def told_in(report: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((finding["kind"], finding["severity"]) for finding in report["findings"])
 

@@ -15,7 +15,7 @@ from benchmarks import jobs
 from benchmarks.truth import leftovers
 from benchmarks.truth.drawn import Case, Draw
 from benchmarks.truth.props import happened
-from benchmarks.truth.stage import Stage
+from benchmarks.truth.stage import Stage, descendants
 
 SHARED_MEMORY = Path("/dev/shm")
 SETTLE_S = 0.7  # from the first steps until the job is watched
@@ -30,7 +30,7 @@ class Played:
 
     step_ms: float | None = None  # mean over the time judged
     steps: int = 0
-    pid: int = 0
+    pids: list[int] = field(default_factory=list)  # the job's processes
     culprits: list[tuple[int, str]] = field(default_factory=list)
     happened: str = ""
     db: Path | None = None
@@ -87,7 +87,7 @@ def play(case: Case, draw: Draw, db_folder: Path, *, faulty: bool, traced: bool,
         if faulty and not draw.amid:
             from_ns = bite(draw, stage)
             time.sleep(SETTLE_S)
-        with watched(stage, db_folder, traced) as db:
+        with watched(draw, stage, db_folder, traced) as db:
             if draw.attach_first:
                 stage.go()
             if faulty and draw.amid:
@@ -99,12 +99,13 @@ def play(case: Case, draw: Draw, db_folder: Path, *, faulty: bool, traced: bool,
 
 
 @contextmanager
-def watched(stage: Stage, folder: Path, traced: bool) -> Iterator[Path | None]:
-    """As users attach: to a job that runs, by its process id."""
+def watched(draw: Draw, stage: Stage, folder: Path, traced: bool) -> Iterator[Path | None]:
+    """As users attach: to a job that runs, by its process id, or to all there are."""
     if not traced:
         yield None
         return
-    with jobs.tracing(folder, "--pid", str(stage.pid)) as trace:
+    chosen = () if draw.watch_all else ("--pid", str(stage.pid))
+    with jobs.tracing(folder, *chosen) as trace:
         yield trace.db
         trace.stop(signal.SIGTERM)  # a run in the background passes on that SIGINT is ignored
 
@@ -121,7 +122,7 @@ def told(draw: Draw, stage: Stage, from_ns: int, to_ns: int, db: Path | None) ->
     return Played(
         None if draw.steps_end else mean_step_ms(ends_ns, from_ns, to_ns),
         sum(from_ns <= end <= to_ns for end in ends_ns),
-        stage.pid,
+        [stage.pid, *descendants(stage.pid), *stage.book.hired],
         [(pid, command_of(pid)) for pid in stage.culprits],
         counted,
         db,

@@ -29,7 +29,7 @@ from benchmarks.truth import held_out, leftovers
 from benchmarks.truth.cases import SETS, chosen, drawn
 from benchmarks.truth.drawn import Case
 from benchmarks.truth.explained import explain, there_is_explain
-from benchmarks.truth.judge import Verdict, judge, judge_twin
+from benchmarks.truth.judge import Verdict, about, judge, judge_twin
 from benchmarks.truth.page import failures, page, summary
 from benchmarks.truth.play import FAULTY_S, TWIN_S, Played, play
 from benchmarks.truth.quiet import QUIET_SHARE, wait_until_quiet
@@ -38,7 +38,7 @@ from benchmarks.truth.verify import verify
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "truth.md"
 RESULTS = ROOT / "build" / "truth"
-HEALTHY_S = 8.0
+HEALTHY_S = 6.0
 
 
 class Suite:
@@ -87,7 +87,7 @@ class Suite:
         assert played.db is not None
         report = self._explain(played.db)
         (folder / "report.json").write_text(json.dumps(report, indent=1))
-        return played, report
+        return played, about(report, played.pids)
 
     def _add(self, verdict: Verdict) -> None:
         self.verdicts.append(verdict)
@@ -186,10 +186,10 @@ def finish(options: argparse.Namespace, suite: Suite, seeds: Sequence[int], bega
     print(f"written: {results.relative_to(ROOT)}")
     if options.write:
         disturbed = sum(share > QUIET_SHARE for share in suite.busy)
-        about = machine.describe() | {
+        described = machine.describe() | {
             "runs while other things kept the machine busy": f"{disturbed} of {len(suite.busy)}"
         }
-        PAGE.write_text(page(sets, about, began.at, seeds, suite.broken), encoding="utf-8")
+        PAGE.write_text(page(sets, described, began.at, seeds, suite.broken), encoding="utf-8")
         print(f"written: {PAGE.relative_to(ROOT)}")
 
 

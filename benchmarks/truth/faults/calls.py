@@ -16,16 +16,16 @@ def pageable_copies(random: Random) -> Draw:
 
 def small_copies(random: Random) -> Draw:
     """The batch goes over in many small copies."""
-    usual = gpu_work(random) | {"batch_bytes": random.randint(2, 8) << 20, "sync": "end"}
-    later = {"pinned": False, "copies": random.randint(300, 900)}
-    return Draw(usual, later, stub={"INGERO_STUB_PAGEABLE_GBPS": "2"}, amid=amid(random))
+    usual = gpu_work(random, 5, 9) | {"batch_bytes": random.randint(4, 8) << 20, "sync": "end"}
+    later = {"pinned": False, "copies": random.randint(500, 1000)}
+    return Draw(usual, later, stub=call_cost(random) | {"INGERO_STUB_PAGEABLE_GBPS": "2"}, amid=amid(random))
 
 
 def syncs(random: Random) -> Draw:
     """A result is looked at after every layer."""
     layers = random.randint(30, 80)
     usual = gpu_work(random) | {"kernels": layers, "sync": "lagged", "layer_us": random.uniform(60, 110)}
-    usual["blocks"] = round(usual["layer_us"] * random.uniform(1.1, 1.8))
+    usual["blocks"] = round(usual["layer_us"] * random.uniform(1.4, 2.0))
     return Draw(usual, {"sync": "layer"}, stub=call_cost(random), amid=amid(random))
 
 
@@ -40,7 +40,7 @@ def tiny_kernels(random: Random) -> Draw:
 def churn(random: Random) -> Draw:
     """Device memory is allocated and freed in every step."""
     usual = gpu_work(random, 5, 9) | {"sync": "lagged", "layer_us": 0}
-    usual["layer_us"] = usual["blocks"] * random.uniform(0.4, 0.7)
+    usual["layer_us"] = usual["blocks"] * random.uniform(0.3, 0.5)
     later = {"buffers": random.randint(8, 20), "buffer_bytes": random.randint(1, 64) << 20}
     stub = call_cost(random) | {"INGERO_STUB_ALLOC_US": str(random.randint(80, 250))}
     return Draw(usual, later, stub=stub, amid=amid(random))
@@ -79,7 +79,9 @@ def shared(random: Random) -> Draw:
     """A second job computes on the same device."""
     usual = gpu_work(random) | {"blocking": True}
     other = gpu_work(random) | {"blocking": True, "pause_ms": random.choice((0, 0, 4))}
-    return Draw(usual, props=[OtherJob(other)], stub=call_cost(random), amid=amid(random))
+    draw = Draw(usual, props=[OtherJob(other)], stub=call_cost(random), amid=amid(random))
+    draw.watch_all = True  # who else uses a device is not seen from one of them
+    return draw
 
 
 CASES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from benchmarks.truth.drawn import Case, Draw, amid, call_cost, gpu_work
+from benchmarks.truth.faults.data import gpu_ms
 from benchmarks.truth.props import Disk, MemoryLimit, WorkersBlamed
 
 
@@ -28,7 +29,8 @@ def reads_in_main_thread(random: Random) -> Draw:
 def little_memory(random: Random) -> Draw:
     """The memory limit leaves no room for the files the job writes: it must reclaim."""
     usual = gpu_work(random) | {"scratch_bytes": 1 << 20, "sync": "end"}
-    disk = Disk(write_bytes_per_s=random.randint(30, 60) << 20, cache_megabytes=64, for_everybody=True)
+    rate = int((1 << 20) * 1000 / (gpu_ms(usual) * random.uniform(1.5, 2.6)))
+    disk = Disk(write_bytes_per_s=rate, cache_megabytes=64, for_everybody=True)
     limit = MemoryLimit(random.randint(16, 32))
     return Draw(usual, props=[limit, disk], stub=call_cost(random), amid=amid(random))
 

@@ -22,8 +22,8 @@ def slow_server(random: Random) -> Draw:
 
 def lost_packets(random: Random) -> Draw:
     """Gradients go to a server through a network that loses packets."""
-    usual = gpu_work(random) | {"send_bytes": random.randint(64, 192) << 10}
-    return Draw(usual, props=[Wire(random.randint(15, 35))], stub=call_cost(random), amid=amid(random))
+    usual = gpu_work(random) | {"send_bytes": random.randint(32, 96) << 10}
+    return Draw(usual, props=[Wire(random.randint(10, 22))], stub=call_cost(random), amid=amid(random))
 
 
 def in_ranks(random: Random) -> tuple[dict[str, Any], int]:
@@ -56,6 +56,7 @@ def hang(random: Random) -> Draw:
     draw = straggler(random)
     draw.later = {"stands_still": True}
     draw.steps_end = True
+    draw.amid = True  # who was missing cannot be told when nobody saw the last collectives
     return draw
 
 

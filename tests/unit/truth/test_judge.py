@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from benchmarks.truth.drawn import Case, Draw
-from benchmarks.truth.judge import INCOMPLETE, RIGHT, SILENT, WRONG, judge, judge_twin
+from benchmarks.truth.judge import INCOMPLETE, RIGHT, SILENT, WRONG, about, judge, judge_twin
 from ingero.model.finding import Cause, Effect, Finding, Gain, Severity, Victim, Who
 
 JOB, HOG, OTHER = 100, 200, 300
@@ -129,3 +129,9 @@ def test_a_state_and_two_faults_at_once_promise_no_comparable_step_time() -> Non
 def test_the_twin_of_a_faulty_run_is_a_healthy_one() -> None:
     assert judge_twin(case("gc-pause"), 1, report(finding("gc-pause"))).outcome == WRONG
     assert judge_twin(case("gc-pause"), 1, report()).outcome == RIGHT
+
+
+def test_troubles_of_other_jobs_on_the_machine_are_theirs() -> None:
+    told = report(finding("gc-pause", victim=OTHER), finding("gpu-shared"))
+    assert judge(case("gpu-shared"), 1, about(told, [JOB])).outcome == RIGHT
+    assert judge(case("gpu-shared"), 1, told).outcome == WRONG
