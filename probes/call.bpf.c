@@ -239,6 +239,10 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
  * returns this soon after it got its core found the GPU done already. */
 #define LATE_NS 100000
 
+/* Queueing a copy takes some microseconds. One that took longer went through pageable
+ * memory and came back when the GPU had done everything before it. */
+#define WAITED_NS 20000
+
 /* The thread was off its core when the GPU got there: how much later it returned for
  * that. Woken, it waited for a core the whole time; a spinning one was away at the
  * moment itself, which lay anywhere in its absence: half of it on average. */
@@ -287,7 +291,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		 !(info->flags & OP_IN_PROGRESS_OK && f->ret == 7);
 	if (info->flags & OP_SYNC && !t->sync)
 		note_late(t, f, now);
-	if (info->flags & OP_DRAIN && !failed)
+	if (info->flags & OP_DRAIN && !failed && (!(info->flags & OP_MAY_WAIT) || ns > WAITED_NS))
 		t->idle = 1;
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);

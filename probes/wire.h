@@ -335,6 +335,7 @@ enum op_flag {
 	OP_INNER = 262144,	/* from the runtime: made on its own account, inside a call not probed there */
 	OP_WORK = 1048576,	/* gives the GPU something to do */
 	OP_DRAIN = 2097152,	/* when it returns, the GPU has done all this thread gave it */
+	OP_MAY_WAIT = 4194304,	/* waits for the GPU or not, by where the memory is: its length tells */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 };
 

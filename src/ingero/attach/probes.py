@@ -171,7 +171,17 @@ DRIVER: tuple[Row, ...] = (
     driver("cuMemcpyHtoDAsync_v2", "copy", hot=True, bytes=2, stream=3, direction="HtoD"),
     # a blocking copy to the host returns when the GPU got there
     driver("cuMemcpyDtoH_v2", "copy", hot=True, sync=True, bytes=2, direction="DtoH"),
-    driver("cuMemcpyDtoHAsync_v2", "copy", hot=True, bytes=2, stream=3, direction="DtoH"),
+    # into pageable memory it does so too, whatever its name
+    driver(
+        "cuMemcpyDtoHAsync_v2",
+        "copy",
+        hot=True,
+        sync=True,
+        bytes=2,
+        stream=3,
+        direction="DtoH",
+        flags=OpFlag.OP_MAY_WAIT,
+    ),
     driver("cuMemcpyDtoD_v2", "copy", hot=True, bytes=2, direction="DtoD"),
     driver("cuMemcpyDtoDAsync_v2", "copy", hot=True, bytes=2, stream=3, direction="DtoD"),
     driver("cuMemcpy2D_v2", "copy", hot=True),
@@ -368,6 +378,8 @@ def drains(row: Row) -> bool:
     name = plain_name(row)
     if row.kind == "sync":
         return "Event" not in name
+    if row.flags & OpFlag.OP_MAY_WAIT:
+        return True
     not_waited_for = ("Async", "Prefetch", "DtoD", "Peer")
     return row.kind == "copy" and not any(word in name for word in not_waited_for)
 

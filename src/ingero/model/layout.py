@@ -121,6 +121,7 @@ class OpFlag(IntFlag):
     OP_INNER = 262144
     OP_WORK = 1048576
     OP_DRAIN = 2097152
+    OP_MAY_WAIT = 4194304
     OP_SPLIT_COMM = 65536
 
 
