@@ -8,7 +8,7 @@ another one, that one is asked, and so on.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,17 @@ class Root:
     feeder: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A wait being followed: who asked already, for how long, along which way."""
+
+    asked: frozenset[int]
+    victim: int
+    via: tuple[str, ...]
+    ns: float
+    total_ns: float
+
+
 class Chains:
     """Follows waits within one slice after the other."""
 
@@ -45,10 +56,10 @@ class Chains:
 
     def follow(self, number: int, pid: int, tid: int, bucket: Bucket) -> list[Root]:
         """Why a thread's waits of one kind lasted; shares sum to 1, or nothing is known."""
-        return _normal(list(self._ended_by(number, tid, bucket, frozenset({tid}), pid, ())))
+        return _normal(list(self._ended_by(number, tid, bucket, frozenset({tid}), pid)))
 
     def _ended_by(
-        self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int, via: tuple[str, ...]
+        self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int
     ) -> Iterator[Root]:
         wakers = self._tables.wakers.get((number, tid))
         if wakers is None:
@@ -56,66 +67,51 @@ class Chains:
         wakers = wakers[(wakers["bucket"] == bucket) & (wakers["kind"] == WakerKind.WAKER_TASK)]
         total = int(wakers["ns"].sum())
         for waker in wakers:
-            share = int(waker["ns"]) / total if total else 0.0
-            if share < NEGLIGIBLE or int(waker["waker_tid"]) in asked:
+            ns = int(waker["ns"])
+            if ns < NEGLIGIBLE * total or int(waker["waker_tid"]) in asked:
                 continue
-            for root in self._doing(number, waker, asked, victim, via, share):
-                yield _scaled(root, share)
+            yield from self._doing(number, waker, Asked(asked, victim, (), ns, total))
 
-    def _doing(
-        self,
-        number: int,
-        waker: np.void,
-        asked: frozenset[int],
-        victim: int,
-        via: tuple[str, ...],
-        weight: float,
-    ) -> list[Root]:
-        """What the waker did; `weight` is its part of the whole wait."""
+    def _doing(self, number: int, waker: np.void, by: Asked) -> list[Root]:
+        """What the waker did in the time it was waited for; shares are nanoseconds."""
         pid, tid = int(waker["waker_pid"]), int(waker["waker_tid"])
         comm = self._tables.facts.strings.get(int(waker["comm"]), "?")
         row = self._tables.thread(number, tid)
-        via = (*via, comm)
-        if row is None or len(asked) > MAX_DEPTH or weight < NEGLIGIBLE:
-            return [Root("peer_wait", 1.0, pid, tid, comm, via, seen=False)]
-        comm = self._tables.name(row)
-        feeder = bool(row["feeder"])
-        each_ns = weight / max(int(row["ns"].sum()), 1)
+        via = (*by.via, comm)
+        if row is None or len(by.asked) > MAX_DEPTH or by.ns < NEGLIGIBLE * by.total_ns:
+            return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
+        comm, feeder = self._tables.name(row), bool(row["feeder"])
         found: list[Root] = []
         for at, name in enumerate(BUCKET_NAMES):
             ns = int(row["ns"][at])
-            if not ns:
-                continue
-            if Bucket(at) in ASKING:
-                found.extend(self._asking(number, row, Bucket(at), asked, victim, via, each_ns))
-            else:
+            if ns and Bucket(at) in ASKING:
+                found.extend(self._asking(number, row, Bucket(at), replace(by, via=via)))
+            elif ns:
                 found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))
-        return _normal(found)
+        return _within(found, by.ns)
 
-    def _asking(
-        self,
-        number: int,
-        row: np.void,
-        bucket: Bucket,
-        asked: frozenset[int],
-        victim: int,
-        via: tuple[str, ...],
-        each_ns: float,
-    ) -> Iterator[Root]:
+    def _asking(self, number: int, row: np.void, bucket: Bucket, by: Asked) -> Iterator[Root]:
         """Its own waits for others, without those that ended because we asked for more."""
-        tid, ns = int(row["tid"]), int(row["ns"][bucket])
+        pid, tid, ns = int(row["pid"]), int(row["tid"]), int(row["ns"][bucket])
         wakers = self._tables.wakers.get((number, tid))
-        if wakers is None:
-            return
-        mine = wakers[wakers["bucket"] == bucket]
-        total = int(mine["ns"].sum())
-        idle = int(row["pid"]) != victim
-        for waker in mine[mine["kind"] == WakerKind.WAKER_TASK]:
-            if int(waker["waker_tid"]) in asked or (idle and int(waker["waker_pid"]) == victim):
+        mine = wakers[wakers["bucket"] == bucket] if wakers is not None else ()
+        total = max(sum(int(each["ns"]) for each in mine), 1)
+        known = 0.0
+        for waker in mine:
+            part = ns * int(waker["ns"]) / total
+            known += part
+            ours = int(waker["waker_tid"]) in by.asked
+            if ours or (pid != by.victim and int(waker["waker_pid"]) == by.victim):
                 continue
-            part = ns * int(waker["ns"]) / max(total, 1)
-            for root in self._doing(number, waker, asked | {tid}, victim, via, part * each_ns):
-                yield _scaled(root, part)
+            if waker["kind"] != WakerKind.WAKER_TASK:  # nobody: a time-out, or something from outside
+                outside = "net_wait" if waker["kind"] == WakerKind.WAKER_IRQ_NET else "sleep"
+                yield Root(outside, part, pid, tid, self._tables.name(row), by.via)
+                continue
+            inner = replace(by, asked=by.asked | {tid}, ns=min(part, by.ns))
+            yield from self._doing(number, waker, inner)
+        if ns - known > NEGLIGIBLE * ns:
+            name = BUCKET_NAMES[bucket]
+            yield Root(name, ns - known, pid, tid, self._tables.name(row), by.via, seen=False)
 
 
 def _scaled(root: Root, by: float) -> Root:
@@ -125,3 +121,18 @@ def _scaled(root: Root, by: float) -> Root:
 def _normal(roots: list[Root]) -> list[Root]:
     total = sum(root.share for root in roots)
     return [_scaled(root, 1 / total) for root in roots] if total else []
+
+
+def _within(roots: list[Root], ns: float) -> list[Root]:
+    """As much of what a thread did as fits into the time it was waited for.
+
+    What it did comes before what it did not: a thread that worked for 100 ms and slept
+    for the rest of the two seconds did not sleep in the 100 ms it was waited for.
+    """
+    active = [root for root in roots if root.bucket != "sleep"]
+    asleep = [root for root in roots if root.bucket == "sleep"]
+    did = sum(root.share for root in active)
+    if did >= ns or not asleep:
+        return [_scaled(root, ns / did) for root in active] if did else []
+    slept = sum(root.share for root in asleep)
+    return active + [_scaled(root, min(1.0, (ns - did) / slept)) for root in asleep]

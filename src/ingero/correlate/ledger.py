@@ -81,7 +81,7 @@ class Ledgers:
             yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm, whose="unknown")
         for root in _merged(roots):
             part = int(ns * root.share)
-            if part < NEGLIGIBLE_NS or (root.feeder and root.bucket in USEFUL):
+            if part < NEGLIGIBLE_NS or (root.feeder and root.bucket in USEFUL) or self._on_demand(root):
                 continue
             if root.bucket == "runqueue":
                 yield from self._displaced(
@@ -91,6 +91,11 @@ class Ledgers:
                 whose = "unknown" if not root.seen else "nobody"
                 who = (Part(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
                 yield Lost(root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose)
+
+    def _on_demand(self, root: Root) -> bool:
+        """A server that waits to be asked: nobody wants anything from the GPU."""
+        process = self._tables.facts.processes.get(root.pid)
+        return bool(process and process.listens) and root.bucket in ("sleep", "net_wait", "peer_wait")
 
     def _throttled(self, number: int, root: Root) -> int:
         row = self._tables.thread(number, root.tid)
@@ -127,16 +132,24 @@ class Ledgers:
         if unknown >= NEGLIGIBLE_NS:
             yield Lost("runqueue", unknown, pid, tid, comm, via, whose="unknown")
 
+    def _container(self, pid: int) -> str | None:
+        process = self._tables.facts.processes.get(pid)
+        return process.container if process else None
+
     def _blame(self, victim: int, culprits: Records | None) -> dict[str, list[Part]]:
-        sides: dict[str, list[Part]] = {"others": [], "own": [], "agent": []}
+        sides: dict[str, list[Part]] = {"others": [], "neighbours": [], "own": [], "agent": []}
         if culprits is None:
             return sides
+        home = self._container(victim)
         order = np.argsort(culprits["ns"])[::-1]
         for culprit in culprits[order][culprits[order]["throttled"] == 0]:
             pid = int(culprit["pid"])
             name = self._tables.facts.strings.get(int(culprit["comm"]), "?")
             own = self._family.works_for(pid, victim)
+            theirs = self._container(pid)
             side = "agent" if pid == self._agent else "own" if own else "others"
+            if side == "others" and theirs is not None and theirs != home:
+                side = "neighbours"
             sides[side].append(Part(pid, name, int(culprit["ns"])))
         return sides
 

@@ -29,7 +29,9 @@ class Lost:
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
     who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
-    whose: str = "nobody"  # nobody, quota, own (the job itself), others, unknown
+    whose: str = (
+        "nobody"  # nobody, quota, own (the job itself), others, neighbours (another container), unknown
+    )
     gil: bool = False
 
     @property

@@ -13,8 +13,8 @@ import numpy as np
 from ingero.correlate.tables import Tables
 from ingero.model.facts import Facts
 
-# Kinds of call that loops make; loading, contexts and events are not made once per iteration.
-KINDS = ("sync", "copy", "collective", "launch", "alloc", "set", "graph")
+# Kinds of call that loops make; loading, allocations and events come when they come.
+KINDS = ("sync", "copy", "collective", "launch", "graph")
 STEADY = 0.6  # part of the slices in which it must come
 LEAST = 3  # times, to call it a loop
 

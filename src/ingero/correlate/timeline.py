@@ -120,7 +120,7 @@ class Timeline:
         threads = self.facts.threads
         rows = threads[(threads["tid"] == tid) & (threads["pid"] == pid) & (threads["slice"] >= calling[0])]
         rows = rows[np.argsort(rows["slice"], kind="stable")]
-        slices = [self._ledgers.of(pid, row, self._outermost(int(row["slice"]), pid)) for row in rows]
+        slices = [self._ledgers.of(pid, row, self.outermost(int(row["slice"]), pid)) for row in rows]
         job = Job(pid, tid, self.facts.comm(pid), slices)
         if self.facts.partial:
             self._tell_silence(slices, calling)
@@ -161,7 +161,7 @@ class Timeline:
 
     def _calls(self, number: int, pid: int) -> dict[str, Spent]:
         found: dict[str, Spent] = {}
-        for row in self._outermost(number, pid):
+        for row in self.outermost(number, pid):
             one = found.setdefault(self.tables.op_kind(int(row["op"])), Spent())
             one.count += int(row["count"])
             one.ns += int(row["sum_ns"])
@@ -171,7 +171,7 @@ class Timeline:
             one.cpu_ns += int(row["split"][Bucket.CUDA_CPU])
         return found
 
-    def _outermost(self, number: int, pid: int) -> Iterator[np.void]:
+    def outermost(self, number: int, pid: int) -> Iterator[np.void]:
         """A call of the runtime that leads to the driver is counted once, where both are probed.
 
         Hot kinds are probed at the driver whoever calls, the others at both.

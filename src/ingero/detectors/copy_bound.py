@@ -16,13 +16,28 @@ from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
+from ingero.model.layout import Bucket
 from ingero.units import format_bytes, format_ns
 
-BUS_BYTES_PER_NS = 20.0  # pinned memory over PCIe 4 x16; newer buses carry more
-SLOW_BYTES_PER_NS = 10.0  # pageable copies reach 3 to 8
-LARGE_BYTES = 128 << 10
+BUS_BYTES_PER_NS = 25.0  # pinned memory over PCIe 4 x16; newer buses carry more
+SLOW_BYTES_PER_NS = 16.0  # pageable copies reach 3 to 12
+LARGE_BYTES = 128 << 10  # below it the call itself counts for more than the bytes
 SMALL_BYTES = 64 << 10
 MANY_PER_STEP = 16
+
+
+def _copies(timeline: Timeline, job: Job, number: int) -> list[Spent]:
+    """By operation: sizes differ by direction."""
+    return [
+        Spent(
+            int(row["count"]),
+            int(row["sum_ns"]),
+            int(row["bytes"]),
+            gpu_wait_ns=int(row["split"][Bucket.GPU_WAIT]),
+        )
+        for row in timeline.outermost(number, job.pid)
+        if timeline.tables.op_kind(int(row["op"])) == "copy" and row["count"]
+    ]
 
 
 def _copying_ns(spent: Spent) -> int:
@@ -32,38 +47,42 @@ def _copying_ns(spent: Spent) -> int:
 
 def _slow_ns(spent: Spent) -> int:
     """Large copies: what a pinned one would have saved."""
-    if not spent.count or spent.bytes / spent.count < LARGE_BYTES:
-        return 0
     ns = _copying_ns(spent)
-    if spent.bytes / max(ns, 1) >= SLOW_BYTES_PER_NS:
+    if spent.bytes / spent.count < LARGE_BYTES or spent.bytes / max(ns, 1) >= SLOW_BYTES_PER_NS:
         return 0
     return int(ns - spent.bytes / BUS_BYTES_PER_NS)
 
 
-def _small_ns(job: Job, each: SliceLedger, spent: Spent) -> int:
+def _small_ns(job: Job, each: SliceLedger, copies: list[Spent]) -> int:
     """Small copies: their calls, and the host's part of making them."""
-    steps = max(job.steps(each.number), 1)
-    if spent.count < MANY_PER_STEP * steps or spent.bytes / spent.count > SMALL_BYTES:
+    small = [one for one in copies if one.bytes / one.count <= SMALL_BYTES]
+    made = sum(one.count for one in small)
+    # Reading a result is a small copy and a wait: sync-heavy's matter.
+    count = made - job.spent(each.number, "sync").count
+    if count < MANY_PER_STEP * max(job.steps(each.number), 1):
         return 0
-    calls = spent.count + job.spent(each.number, "launch", "sync", "set", "event").count
-    host = (each.ns["host_cpu"] + each.ns["cuda_cpu"]) * spent.count // calls
-    ns = _copying_ns(spent)
+    calls = made + job.spent(each.number, "launch", "sync", "set", "event").count
+    host = (each.ns["host_cpu"] + each.ns["cuda_cpu"]) * count // calls
+    ns = sum(_copying_ns(one) for one in small) * count // made
     return max(ns, min(host, 4 * ns))
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
         for each in job.slices:
-            spent = job.spent(each.number, "copy")
-            ns = 0 if each.cold or not spent.count else max(_slow_ns(spent), _small_ns(job, each, spent))
+            copies = [] if each.cold else _copies(timeline, job, each.number)
+            slow = min(sum(map(_slow_ns, copies)), each.ns["cuda_cpu"])  # others' copies are not ours
+            ns = max(slow, _small_ns(job, each, copies))
             if ns > 0:
                 yield Evidence(job, each, ns, (Lost("cuda_cpu", ns, job.pid, job.tid, job.comm),))
 
 
 def _total(case: Case) -> Spent:
+    """The copies that make up most of it: large ones, or small ones where there are none."""
+    copies = [one for each in case.evidence for one in _copies(case.timeline, case.job, each.slice.number)]
+    large = [one for one in copies if _slow_ns(one)]
     total = Spent()
-    for each in case.evidence:
-        one = case.job.spent(each.slice.number, "copy")
+    for one in large or copies:
         total.count += one.count
         total.ns += one.ns
         total.bytes += one.bytes

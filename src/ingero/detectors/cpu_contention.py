@@ -13,23 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.loss import Lost
+from ingero.correlate.loss import Lost, Part
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import Case, Detector, Evidence
-from ingero.detectors.noisy_neighbour import from_another_container
 from ingero.model.finding import Fix, Proof
 
+KTHREADD = 2  # parent of all kernel threads
 
-def _counts(lost: Lost, job: Job, timeline: Timeline) -> bool:
+
+def _counts(lost: Lost, job: Job) -> bool:
     if lost.whose == "own":  # workers that feed us are the input pipeline's matter
         return all(part.pid == job.pid for part in lost.who)
-    return lost.whose in ("others", "unknown") and not from_another_container(timeline, job, lost)
+    return lost.whose in ("others", "unknown")
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job, each, found in timeline.lost("runqueue"):
-        causes = tuple(lost for lost in found if _counts(lost, job, timeline))
+        causes = tuple(lost for lost in found if _counts(lost, job))
         if causes:
             yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
 
@@ -48,26 +49,34 @@ def prove(case: Case) -> list[Proof]:
     return [*proofs.waits(case), *([more] if more else [])]
 
 
+LEAST_PART = 0.05  # of what was taken: whoever took less is not worth moving
+
+
+def _movable(case: Case) -> list[Part]:
+    """Who can be kept off the cores: not the kernel's own threads, nor the job."""
+    processes = case.timeline.facts.processes
+    total = sum(part.ns for part in case.who)
+    return [
+        part
+        for part in case.who[:3]
+        if part.pid != case.job.pid and part.ns >= LEAST_PART * total
+        if part.pid not in processes or processes[part.pid].parent_pid != KTHREADD
+    ]
+
+
 def advise(case: Case) -> list[Fix]:
-    others = [part for part in case.who if part.pid != case.job.pid][:3]
-    pids = " ".join(str(part.pid) for part in others)
-    last = case.cores - 1
+    others, last = _movable(case), case.cores - 1
+    names = ", ".join(sorted({part.comm for part in others}))
     fixes = []
     if others and last > 0:
+        moves = "; ".join(f"taskset -acp {last} {part.pid}" for part in others)
+        own = f"0-{last - 1}" if last > 1 else "0"
         fixes.append(
-            Fix(
-                f"Keep {', '.join(sorted({part.comm for part in others}))} off the job's cores: one core for"
-                " them, the rest for the job.",
-                "; ".join(f"taskset -acp {last} {part.pid}" for part in others),
-            )
+            Fix(f"Keep {names} off the job's cores: one core for them, the rest for the job.", moves)
         )
-        fixes.append(
-            Fix(
-                "Give the job its own cores.",
-                f"taskset -acp 0-{last - 1} {case.job.pid}" if last > 1 else f"taskset -acp 0 {case.job.pid}",
-            )
-        )
+        fixes.append(Fix("Give the job its own cores.", f"taskset -acp {own} {case.job.pid}"))
     if others:
+        pids = " ".join(str(part.pid) for part in others)
         fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {pids}"))
     if not fixes:
         fixes.append(

@@ -26,6 +26,10 @@ WORKING = ("host_cpu", "cuda_cpu", "sleep")
 OWN_SHARE = 0.40
 # Work of less than this between two pieces of GPU work is the way programs are, not data.
 OWN_NS = 1_000_000
+CALLING = ("launch", "copy", "set", "sync", "graph", "event", "alloc", "free", "collective")
+PER_CALL_NS = 30_000  # Python and a framework around one call; eager PyTorch takes 10 to 25 us
+STARTING_NS = 180_000_000_000  # compiling a large model takes minutes
+SLOW_START = 3  # times fewer iterations than usual
 
 
 def _by_workers(lost: Lost, job: Job, timeline: Timeline) -> bool:
@@ -35,22 +39,47 @@ def _by_workers(lost: Lost, job: Job, timeline: Timeline) -> bool:
     return crowded and any(part.pid != job.pid for part in lost.who)
 
 
+def _unhidden_ns(job: Job, each: SliceLedger) -> int:
+    """Work on the CPU in which the GPU had nothing to do, or had long finished.
+
+    After a launch nobody knows when the GPU is done; but a thread that works on and then
+    finds nothing to wait for was slower than the GPU, beyond what making the calls takes.
+    """
+    calls = job.spent(each.number, *CALLING).count
+    later = each.ns["host_cpu"] - each.gap["host_cpu"] - each.ns["gpu_wait"] - calls * PER_CALL_NS
+    return each.gap["host_cpu"] + max(0, later) - job.spent(each.number, "gc").ns
+
+
 def _by_itself(job: Job, each: SliceLedger) -> Lost | None:
-    ns = each.gap["host_cpu"] - job.spent(each.number, "gc").ns
-    pauses = max(job.steps(each.number), 1)
+    ns = _unhidden_ns(job, each)
+    pauses = max(job.steps(each.number), job.spent(each.number, "sync").count, 1)
     if ns < OWN_SHARE * each.wall_ns or ns / pauses < OWN_NS:
-        return None
-    syncs = job.spent(each.number, "sync").count
-    if job.loop and syncs and ns / syncs < OWN_NS:
         return None
     return Lost("host_cpu", ns, job.pid, job.tid, job.comm)
 
 
+def _starting(timeline: Timeline, job: Job) -> int:
+    """Until which slice a young process may still be compiling: its first iterations are few."""
+    process = timeline.facts.processes.get(job.pid)
+    if process is None or process.start_ns is None or not job.loop:
+        return -1
+    counts = [job.steps(each.number) for each in job.slices]
+    pace = sorted(counts)[len(counts) // 2]
+    last = -1
+    for each in job.slices:
+        young = timeline.facts.at_ns(each.number) - process.start_ns <= STARTING_NS
+        if not young or job.steps(each.number) * SLOW_START > pace:
+            break
+        last = each.number
+    return last
+
+
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
+        starting = _starting(timeline, job)
         for each in job.slices:
             causes = [lost for lost in each.lost if _by_workers(lost, job, timeline)]
-            own = None if each.cold else _by_itself(job, each)
+            own = None if each.cold or each.number <= starting else _by_itself(job, each)
             if own:
                 causes.append(own)
             if causes:
@@ -58,13 +87,13 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 
 def _workers(case: Case) -> set[int]:
-    return {lost.tid for lost in case.causes if lost.via}
+    return {lost.pid if lost.pid != case.job.pid else lost.tid for lost in case.causes if lost.via}
 
 
 def headline(case: Case) -> str:
     main = case.main
     if main is None or (not main.via and main.bucket == "host_cpu"):
-        return f"{case.job.comm} prepares its data itself while the GPU waits"
+        return f"{case.job.comm} works on the CPU while the GPU has nothing to do"
     if main.bucket == "runqueue":
         return f"More busy workers than cores: {case.job.comm} waits for its own workers' cores"
     many = len(_workers(case))

@@ -19,6 +19,7 @@ from ingero.units import format_bytes, format_ns
 LEAST_SLICES = 3
 GROWING_SHARE = 0.7  # of the slices
 KEPT_SHARE = 0.2  # of what was allocated
+SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
 LEAST_ALLOCATIONS = 8
 LEAST_BYTES = 16 << 20
 
@@ -41,10 +42,20 @@ def find(timeline: Timeline) -> Iterator[State]:
         steadily = len(rows) >= LEAST_SLICES and sum(growing) >= GROWING_SHARE * len(rows)
         if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
             continue
+        if _settles(rows):
+            continue
         kept = allocated - freed
         if kept < max(LEAST_ALLOCATIONS, KEPT_SHARE * allocated) or size < LEAST_BYTES:
             continue
         yield _state(timeline, job, settled, allocated, freed, size)
+
+
+def _settles(rows: list[tuple[int, int, int]]) -> bool:
+    """A cache that grows less and less."""
+    third = max(1, len(rows) // 3)
+    early = sum(allocated - freed for allocated, freed, _ in rows[:third])
+    late = sum(allocated - freed for allocated, freed, _ in rows[-third - 1 : -1] or rows[-third:])
+    return late < SETTLING * early
 
 
 def _state(timeline: Timeline, job: Job, slices: list[int], allocated: int, freed: int, size: int) -> State:

@@ -22,8 +22,8 @@ GIVING = ("launch", "graph", "copy", "set")
 
 def _same_card(timeline: Timeline, one: Job, other: Job) -> bool:
     cards = timeline.facts.gpus
-    known = cards.get(one.pid), cards.get(other.pid)
-    return bool(known[0] & known[1]) if known[0] and known[1] else True
+    first = {0}  # the card of a process that chose none
+    return bool((cards.get(one.pid) or first) & (cards.get(other.pid) or first))
 
 
 def _partners(timeline: Timeline) -> set[tuple[int, int]]:
@@ -68,7 +68,9 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
             others = [Part(other.pid, other.comm, ns) for other, ns in at_once if other.pid in rivals]
             if others:
                 theirs = sum(part.ns for part in others)
-                ns = int(own * theirs / (own + theirs))
+                # Two that use little of the card seldom meet.
+                meet = min(1.0, (own + theirs) / each.wall_ns)
+                ns = int(own * theirs / (own + theirs) * meet)
                 lost = Lost("gpu_wait", ns, job.pid, job.tid, job.comm, who=tuple(others), whose="others")
                 yield Evidence(job, each, ns, (lost,))
 

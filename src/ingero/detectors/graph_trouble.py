@@ -21,7 +21,8 @@ from ingero.units import format_ns
 
 AGAIN = 0.25  # instantiations per launch
 LEAST = 6
-NEVER_NS = 10_000_000_000
+SLICES = 2  # in which it happens: once is a start, or a new shape
+NEVER_NS = 60_000_000_000  # a server captures first and is asked later
 
 
 def _counts(timeline: Timeline, job: Job, numbers: list[int]) -> tuple[dict[str, int], int]:
@@ -49,6 +50,9 @@ def _counts(timeline: Timeline, job: Job, numbers: list[int]) -> tuple[dict[str,
 def find(timeline: Timeline) -> Iterator[State]:
     for job in timeline.jobs:
         settled = [each for each in job.slices if not each.cold]
+        launched = [each.number for each in settled if _counts(timeline, job, [each.number])[0]["launch"]]
+        if launched:  # what was captured before the first launch is the start
+            settled = [each for each in settled if each.number > launched[0]] or settled
         numbers = [each.number for each in settled]
         if not numbers:
             continue
@@ -77,10 +81,15 @@ def _failed(job: Job, failed: list[ErrorFact]) -> State:
     )
 
 
+def _instantiates(timeline: Timeline, job: Job, number: int) -> int:
+    return _counts(timeline, job, [number])[0]["instantiate"]
+
+
 def _state(
     timeline: Timeline, job: Job, numbers: list[int], counts: dict[str, int], ns: int, wall: int
 ) -> State | None:
     again = counts["instantiate"] >= LEAST and counts["instantiate"] >= AGAIN * counts["launch"] > 0
+    again = again and sum(_instantiates(timeline, job, number) > 0 for number in numbers) >= SLICES
     never = counts["instantiate"] > 0 and not counts["launch"] and wall >= NEVER_NS
     if not again and not never:
         return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ingero.correlate.loss import Part
+from ingero.correlate.loss import Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
 from ingero.model.finding import (
@@ -27,6 +27,9 @@ from ingero.model.finding import (
 from ingero.units import SECOND, format_ns
 
 LEAST_NS = SECOND // 2
+LEAST_OF_ALL = 0.003  # of the time the job was seen: half a second in three minutes
+LONG_NS = 10 * SECOND  # and that much is worth saying however long the recording is
+AGAIN_AND_AGAIN = 3  # slices with loss, however far apart
 NEAR_SLICES = 5  # episodes closer than this are one
 USUAL_SLICES = 2  # undisturbed slices that tell what is usual
 UNEXPLAINED_SHARE = 0.10
@@ -103,31 +106,49 @@ def _bounded(each: Evidence) -> Evidence:
 
 
 def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Episode]:
-    walls = _walls(job)
-    least_ns = LEAST_NS * job.covered
+    """Stretches of loss that are worth saying.
+
+    Loss that goes on is, and loss that comes again and again; a single pause is not.
+    """
     strong = [each for each in evidence if each.ns >= least_share * each.slice.wall_ns]
-    runs: list[Episode] = []
-    for each in sorted(strong, key=lambda one: one.slice.number):
-        number = each.slice.number
-        if runs and number - runs[-1].last <= 2:
-            runs[-1].last = number
-        else:
-            runs.append(Episode(number, number))
-        runs[-1].evidence.append(each)
-    worth = [
-        run
-        for run in runs
-        if run.ns >= least_ns
-        and run.ns >= least_share * sum(walls.get(n, 0) for n in range(run.first, run.last + 1))
+    runs = _runs(sorted(strong, key=lambda each: each.slice.number))
+    lasting = [
+        run for run in runs if _goes_on(job, run) and _is_much(job, run.ns, run.first, run.last, least_share)
     ]
+    if not lasting and len(strong) >= AGAIN_AND_AGAIN:
+        whole = Episode(runs[0].first, runs[-1].last, [each for run in runs for each in run.evidence])
+        return [whole] if _is_much(job, whole.ns, whole.first, whole.last, least_share) else []
     merged: list[Episode] = []
-    for run in worth:
+    for run in lasting:
         if merged and run.first - merged[-1].last <= NEAR_SLICES:
             merged[-1].last = run.last
             merged[-1].evidence.extend(run.evidence)
         else:
             merged.append(run)
     return merged
+
+
+def _runs(strong: list[Evidence]) -> list[Episode]:
+    runs: list[Episode] = []
+    for each in strong:
+        number = each.slice.number
+        if runs and number - runs[-1].last <= 2:
+            runs[-1].last = number
+        else:
+            runs.append(Episode(number, number))
+        runs[-1].evidence.append(each)
+    return runs
+
+
+def _goes_on(job: Job, run: Episode) -> bool:
+    """More than one slice; of a job that was seen for no longer, that one."""
+    return len(run.evidence) > 1 or len(job.slices) <= 2 or job.covered < 1
+
+
+def _is_much(job: Job, ns: int, first: int, last: int, least_share: float) -> bool:
+    floor_ns = max(LEAST_NS, min(LONG_NS, job.wall_ns * LEAST_OF_ALL)) * job.covered
+    walls = _walls(job)
+    return ns >= floor_ns and ns >= least_share * sum(walls.get(n, 0) for n in range(first, last + 1))
 
 
 def usual_step_ns(job: Job, disturbed: set[int]) -> float | None:
@@ -279,6 +300,12 @@ class Judge:
         """Jobs that were slower than usual for no reason we can prove."""
         return [found for job in self._timeline.jobs if (found := self._slow(job)) is not None]
 
+    def _more_gpu_ns(self, job: Job, slow: list[SliceLedger]) -> int:
+        """Longer waits for the GPU: more work per iteration, which is no riddle."""
+        calm = [each for each in job.slices if not each.cold and each not in slow]
+        more = _gpu_per_step(job, slow) - _gpu_per_step(job, calm)
+        return int(max(0.0, more) * sum(job.steps(each.number) for each in slow))
+
     def _slow(self, job: Job) -> Unexplained | None:
         usual = self.usual_ns(job)
         if usual is None or job.loop is None:
@@ -291,6 +318,7 @@ class Judge:
             if job.steps(each.number) and each.wall_ns - usual * job.steps(each.number) > 0.25 * each.wall_ns
         ]
         excess = int(sum(walls[e.number] - usual * job.steps(e.number) for e in slow))
+        excess -= self._more_gpu_ns(job, slow)
         wall = sum(each.wall_ns for each in slow)
         if excess < 2 * LEAST_NS or excess < UNEXPLAINED_SHARE * job.wall_ns:
             return None
@@ -304,6 +332,11 @@ class Judge:
             f"{job.comm} (pid {job.pid}) was slower than usual by {format_ns(excess)} in {format_ns(wall)},"
             " and nothing recorded proves why",
         )
+
+
+def _gpu_per_step(job: Job, slices: list[SliceLedger]) -> float:
+    steps = sum(job.steps(each.number) for each in slices)
+    return sum(each.ns["gpu_wait"] for each in slices) / steps if steps else 0.0
 
 
 def _summed(case: Case) -> list[Part]:

@@ -19,14 +19,16 @@ from ingero.units import format_ns
 WAITS_SHARE = 0.10  # of wall time: more, and the GPU is behind often enough
 LAUNCHING_SHARE = 0.50
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
-PER_SYNC = 10
+PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
+IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 IN_A_GRAPH_NS = 2_500  # what a tiny kernel takes inside a graph, launch and all
 
 
 def _launching_ns(job: Job, each: SliceLedger) -> int:
     launches = job.spent(each.number, "launch").count
-    syncs = job.spent(each.number, "sync").count
-    if not launches or launches < PER_SYNC * max(syncs, 1):
+    if not launches or launches < PER_STEP * max(job.steps(each.number), 1):
+        return 0
+    if job.spent(each.number, "launch").ns > IN_CALL_NS * launches:
         return 0
     if each.ns["gpu_wait"] > WAITS_SHARE * each.wall_ns:
         return 0

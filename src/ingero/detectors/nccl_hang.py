@@ -22,6 +22,8 @@ from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
 
 LEAST_NS = 3 * SECOND
+WORKING = ("host_cpu", "disk_wait", "memory_wait", "runqueue")
+WORKING_NS = 30 * SECOND  # so long a rank may be busy with something else
 USUAL_TIMES = 20  # longer than this many usual rounds
 
 
@@ -37,6 +39,16 @@ def _patience_ns(arrivals: list[Arrival]) -> int:
     mine = sorted(each.at_ns for each in arrivals if each.rank == arrivals[0].rank)
     usual = float(np.median(np.diff(mine))) if len(mine) > 2 else 0.0
     return max(LEAST_NS, int(USUAL_TIMES * usual))
+
+
+def _works(timeline: Timeline, pid: int) -> bool:
+    """The missing rank computes, or waits for a disk or a core: it is late, and may come."""
+    job = next((each for each in timeline.jobs if each.pid == pid), None)
+    if job is None or not job.slices:
+        return False
+    last = job.slices[-2:]
+    busy = sum(each.ns[name] for each in last for name in WORKING)
+    return busy > sum(each.wall_ns for each in last) / 2
 
 
 def _stuck(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
@@ -60,6 +72,8 @@ def find(timeline: Timeline) -> Iterator[State]:
         waiting = [each for each in last.values() if each.seq == furthest]
         behind = [each for each in last.values() if each.seq < furthest]
         patience = _patience_ns(arrivals)
+        if any(_works(timeline, each.pid) for each in behind):
+            patience = max(patience, WORKING_NS)
         stuck = [
             (each, call) for each in waiting if (call := _stuck(timeline, each.pid, each.at_ns, patience))
         ]

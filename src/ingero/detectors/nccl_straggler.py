@@ -49,6 +49,13 @@ def waited(timeline: Timeline, rounds: list[Round], pid: int) -> dict[int, int]:
     return found
 
 
+def _gpu_waits(timeline: Timeline, pid: int) -> dict[int, int]:
+    """By slice: how long a rank waited for its GPU."""
+    return {
+        each.number: each.ns["gpu_wait"] for job in timeline.jobs if job.pid == pid for each in job.slices
+    }
+
+
 def _victim(timeline: Timeline, rounds: list[Round], late: Arrival) -> Job | None:
     """Of the ranks that wait, the one that waits longest: the others' story is the same."""
     sums = {
@@ -69,8 +76,11 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         by_slice = waited(timeline, rounds, victim.pid)
         last = sum(each.last.rank == late.rank for each in rounds)
         note = f"rank {late.rank} was last in {last} of {len(rounds)} collectives"
+        late_waits = _gpu_waits(timeline, late.pid)
         for each in victim.slices:
-            ns = min(by_slice.get(each.number, 0), each.wall_ns)
+            # Hosts enqueue early or late; only who waits longer for the GPU waits for the other.
+            longer = max(0, each.ns["gpu_wait"] - late_waits.get(each.number, 0))
+            ns = min(by_slice.get(each.number, 0), longer)
             if ns:
                 who = (Part(late.pid, timeline.facts.comm(late.pid), ns),)
                 lost = Lost("gpu_wait", ns, victim.pid, victim.tid, victim.comm, who=who, whose="others")

@@ -10,30 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.loss import Lost
-from ingero.correlate.timeline import Job, Timeline
+from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 
-def from_another_container(timeline: Timeline, job: Job, lost: Lost) -> bool:
-    """Most of it was taken by processes of a container the job is not in."""
-    processes = timeline.facts.processes
-    own = processes[job.pid].container if job.pid in processes else None
-    total = foreign = 0
-    for part in lost.who:
-        theirs = processes[part.pid].container if part.pid in processes else None
-        total += part.ns
-        foreign += part.ns if theirs is not None and theirs != own else 0
-    return total > 0 and foreign > total / 2
-
-
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job, each, found in timeline.lost("runqueue"):
-        causes = tuple(
-            lost for lost in found if lost.whose == "others" and from_another_container(timeline, job, lost)
-        )
+        causes = tuple(lost for lost in found if lost.whose == "neighbours")
         if causes:
             yield Evidence(job, each, sum(lost.ns for lost in causes), causes)
 

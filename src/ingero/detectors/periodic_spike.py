@@ -24,7 +24,8 @@ from ingero.units import format_ns
 LEAST_SPIKES = 4
 LONGER = 2.0  # times the usual iteration
 LEAST_NS = 20_000_000
-RARE = 0.2  # of the iterations at most: what comes more often is the usual way
+RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
+EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
 REGULAR = 0.15  # spread of the distances, of their mean
 
 
@@ -65,8 +66,9 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         )
         numbers = [each for each in job.slices if first <= each.number <= last]
         total = sum(each.wall_ns for each in numbers)
-        left = int(spikes[:, 1].sum()) - sum(_explained(job, each.number) for each in numbers)
-        if left <= 0 or not total:
+        all_ns = int(spikes[:, 1].sum())
+        left = all_ns - sum(_explained(job, each.number) for each in numbers)
+        if left < (1 - EXPLAINED) * all_ns or not total:
             continue
         note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"
         for each in numbers:  # a spike has no slice of its own: its time is spread over the period

@@ -17,6 +17,7 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 PER_STEP = 5  # a loop reads its loss and checks for overflow; more is a habit
+READING = 0.5  # of the time after a wait: looking at the result; the rest would be done anyway
 WORK_PER_SYNC = 20  # with more launches in between, the queue is deep enough
 
 
@@ -26,11 +27,14 @@ def _syncs(job: Job, number: int) -> int:
 
 def _serialised_ns(job: Job, each: SliceLedger) -> int:
     steps, syncs = job.steps(each.number), _syncs(job, each.number)
-    launches = job.spent(each.number, "launch", "graph").count
+    launches, graphs = job.spent(each.number, "launch").count, job.spent(each.number, "graph").count
     if not steps or syncs < PER_STEP * steps or launches > WORK_PER_SYNC * syncs:
         return 0
+    if 2 * graphs > syncs:  # a graph per wait: a token, a request
+        return 0
     host = each.ns["host_cpu"] + each.ns["cuda_cpu"]
-    return int(min(host, each.ns["gpu_wait"]) * (1 - steps / syncs))
+    reading = READING * (each.gap["host_cpu"] + each.gap["cuda_cpu"])
+    return int(min(host, each.ns["gpu_wait"] + reading) * (1 - steps / syncs))
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:

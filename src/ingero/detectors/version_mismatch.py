@@ -11,17 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.timeline import Timeline
+from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import status_codes
 from ingero.detectors.cuda_error import by_process, proof_of
 from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Severity
 
 
+def _launches(job: Job) -> bool:
+    return any(job.spent(each.number, "launch", "graph").count for each in job.slices)
+
+
 def find(timeline: Timeline) -> Iterator[State]:
     for pid, found in by_process(
         [e for e in timeline.facts.errors if e.code in status_codes.MISMATCH]
     ).items():
+        if any(job.pid == pid and _launches(job) for job in timeline.jobs):
+            continue  # a library tried code for another GPU first, and then found its own
         comm = timeline.facts.comm(pid)
         yield State(
             pid,

@@ -24,6 +24,7 @@ SOURCES = {
     "calls": "CUDA and NCCL calls, counted and timed",
     "sched": "where the time of threads went, and who had the core they waited for",
     "wakers": "who ended the waits of a thread",
+    "culprits": "who had the core that a thread waited for",
     "memory": "reclaim, page faults and OOM kills",
     "gil": "which waits were for Python's interpreter lock",
     "gc": "the runs of Python's garbage collector",
