@@ -11,9 +11,10 @@ Blind to   steal time, when we run inside a guest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from ingero.correlate.loss import Lost
+from ingero.correlate.loss import Lost, Part
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import Case, Detector, Evidence
@@ -48,17 +49,32 @@ def prove(case: Case) -> list[Proof]:
     return [*proofs.waits(case), *([more] if more else [])]
 
 
+def _crowd(others: list[Part]) -> str:
+    """All of them, for a shell: half of a crowd moved away leaves the other half."""
+    name = others[0].comm
+    alike = len(others) > 3 and {part.comm for part in others} == {name}
+    if alike and re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return f"$(pgrep -x {name})"
+    return " ".join(str(part.pid) for part in others[:3])
+
+
+def _move(crowd: str, core: int) -> str:
+    if crowd.isdecimal():
+        return f"taskset -acp {core} {crowd}"
+    return f"for p in {crowd}; do taskset -acp {core} $p; done"
+
+
 def advise(case: Case) -> list[Fix]:
-    others = [part for part in case.who if part.pid != case.job.pid][:3]
-    pids = " ".join(str(part.pid) for part in others)
+    others = [part for part in case.who if part.pid != case.job.pid]
+    crowd = _crowd(others) if others else ""
     last = case.cores - 1
     fixes = []
     if others and last > 0:
         fixes.append(
             Fix(
-                f"Keep {', '.join(sorted({part.comm for part in others}))} off the job's cores: one core for"
-                " them, the rest for the job.",
-                "; ".join(f"taskset -acp {last} {part.pid}" for part in others),
+                f"Keep {', '.join(sorted({part.comm for part in others[:3]}))} off the job's cores:"
+                " one core for them, the rest for the job.",
+                _move(crowd, last),
             )
         )
         fixes.append(
@@ -68,7 +84,7 @@ def advise(case: Case) -> list[Fix]:
             )
         )
     if others:
-        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {pids}"))
+        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {crowd}"))
     if not fixes:
         fixes.append(
             Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, last)}")
