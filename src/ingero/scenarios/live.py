@@ -1,7 +1,7 @@
 """`ingero demo --live` and `--gpu`: a real job, and whoever gets in its way.
 
-Everything here are processes of their own, which the agent traces like any other.
-They are started with the curtain down: the job begins when the probes are on.
+They are processes of their own, and the agent traces them like any others. They are
+started with the curtain down: the job begins when the probes are on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from types import TracebackType
 from ingero.errors import TargetError
 from ingero.scenarios import cuda
 from ingero.scenarios.scenario import Live, Work
+from ingero.units import clean
 
 CARD = Path("/dev/nvidiactl")
 DRIVER = "libcuda.so.1"
@@ -50,6 +51,7 @@ class Stage:
             device = str(Path(self._folder.name) / "device")
             self._environment |= {"INGERO_STUB_DEVICE": device, **live.stub}
         self._cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[-live.cores :])) if live.cores else ""
+        self._complaints = (Path(self._folder.name) / "stderr").open("w+")
         self._over = threading.Event()
         self._others: list[subprocess.Popen[str]] = []
         self._thread: threading.Thread | None = None
@@ -79,6 +81,17 @@ class Stage:
         self._thread = threading.Thread(target=self._disturb, name="stage")
         self._thread.start()
 
+    def require_success(self) -> None:
+        """The job runs until it is ended: one that ended by itself has failed."""
+        if self._job.poll() is None:
+            return
+        self._complaints.seek(0)
+        said = self._complaints.read().strip().splitlines()
+        raise TargetError(
+            f"the demo's job failed: {clean(said[-1], 200) if said else f'exit code {self._job.returncode}'}",
+            hint="`ingero demo --no-gpu` shows the same without a job.",
+        )
+
     def says(self, elapsed_s: float) -> str:
         told = [text for second, text in self._live.says if second <= elapsed_s]
         return told[-1] if told else ""
@@ -91,9 +104,10 @@ class Stage:
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             env=self._environment,
             text=True,
+            start_new_session=True,  # Ctrl-C is for us
         )
         self._others.append(process)
         assert process.stdout is not None
@@ -124,7 +138,9 @@ class Stage:
 
     def _neighbour(self) -> subprocess.Popen[str]:
         words = [sys.executable, "-m", "ingero.scenarios.busy_neighbour", self._cores]
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        )
         self._others.append(process)
         return process
 
@@ -139,6 +155,7 @@ class Stage:
                 if pipe:
                     with contextlib.suppress(OSError):
                         pipe.close()
+        self._complaints.close()
         self._folder.cleanup()
 
 

@@ -195,7 +195,9 @@ class _Show:
             options = TraceOptions(
                 pids=stage.pids, duration_ns=scenario.live.seconds * 1_000_000_000, db=self._path
             )
-            return agent.run(options, Announced(surface, stage.begin, stage.says))
+            code = agent.run(options, Announced(surface, stage.begin, stage.says))
+            stage.require_success()
+            return code
 
     def _conclude(self, count: int) -> None:
         from ingero.serve.cli.explain import print_diagnosis
