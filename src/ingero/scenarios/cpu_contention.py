@@ -6,7 +6,7 @@ from ingero.scenarios.scenario import MS, Live, Phase, Program, Scenario, Story,
 
 SCENARIO = Scenario(
     name="cpu-contention",
-    summary="another program takes the core the job needs to feed its GPU, and stays",
+    summary="another program takes the job's core, and stays",
     finding="cpu-contention",
     story=Story(
         phases=(

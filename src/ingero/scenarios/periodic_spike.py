@@ -6,7 +6,7 @@ from ingero.scenarios.scenario import MS, SECOND, Live, Phase, Scenario, Story, 
 
 SCENARIO = Scenario(
     name="periodic-spike",
-    summary="a job stops at regular intervals to compute its metrics",
+    summary="a job stops at regular intervals",
     finding="periodic-spike",
     story=Story(
         phases=(

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TextIO
 
+from rich.padding import Padding
 from rich.text import Text
 
+from ingero.model.finding import Finding
 from ingero.model.live import LiveView, Surface
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import bucket_words
@@ -39,10 +41,7 @@ class Narration(PlainSurface):
         for finding in view.findings:
             if finding.key not in self._known and finding.kind not in self._known:
                 self._known |= {finding.key, finding.kind}
-                mark = Text("       found  ", "bold").append(
-                    f"[{finding.severity}]", terminal.SEVERITY_STYLES.get(finding.severity, "")
-                )
-                self._line(mark.append(f" {terminal.clean(finding.title, 160)}", "default"))
+                self._line(Padding(_found(finding), (0, 0, 0, 7)))
         if view.elapsed_ns >= self._due_ns:
             self._due_ns = view.elapsed_ns + EVERY_NS
             self._picture(view)
@@ -73,8 +72,15 @@ class Narration(PlainSurface):
             line.append_text(terminal.stacked_bar(spent, BAR)).append("  ")
         self._line(line.append(_largest(spent)))
 
-    def _line(self, text: Text) -> None:
+    def _line(self, text: Text | Padding) -> None:
         self._print([text])
+
+
+def _found(finding: Finding) -> Text:
+    mark = Text("found  ", "bold").append(
+        f"[{finding.severity}]", terminal.SEVERITY_STYLES.get(finding.severity, "")
+    )
+    return mark.append(f" {terminal.clean(finding.title, 160)}", "default")
 
 
 def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
