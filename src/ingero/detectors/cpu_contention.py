@@ -21,6 +21,8 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.detectors.noisy_neighbour import from_another_container
 from ingero.model.finding import Fix, Proof
 
+WORTH_MOVING = 0.1  # of what the worst one took: a kernel worker's millisecond is nobody's fault
+
 
 def _counts(lost: Lost, job: Job, timeline: Timeline) -> bool:
     if lost.whose == "own":  # workers that feed us are the input pipeline's matter
@@ -65,7 +67,8 @@ def _move(crowd: str, core: int) -> str:
 
 
 def advise(case: Case) -> list[Fix]:
-    others = [part for part in case.who if part.pid != case.job.pid]
+    most = max((part.ns for part in case.who), default=0)
+    others = [part for part in case.who if part.pid != case.job.pid and part.ns >= WORTH_MOVING * most]
     crowd = _crowd(others) if others else ""
     last = case.cores - 1
     fixes = []
