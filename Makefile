@@ -30,12 +30,9 @@ setup: .venv/ready  ## install Debian packages (as root) and make .venv
 
 build: .venv/installed  ## build ingero and install it into .venv
 
-demo: build  ## show a made-up job in trouble; no root, no GPU
+demo: build  ## show a made-up job in trouble and its diagnosis; no root, no GPU
 	@mkdir -p build
-	@INGERO_DB=$(CURDIR)/build/ingero.db $(BIN)/ingero demo --no-tui
-	@echo
-	@$(BIN)/ingero query -d build/demo.db "SELECT comm AS took_the_cores, pid, \
-	    round(sum(ns) / 1e9, 2) AS seconds FROM culprits GROUP BY pid ORDER BY seconds DESC"
+	@INGERO_DB=build/ingero.db $(BIN)/ingero demo --no-gpu --no-tui incident
 
 check: static unit  ## format, lint, types, unit and contract tests; under a minute
 

@@ -301,7 +301,7 @@ def test_without_privileges_everything_else_works(nobodys: Place, made: Path) ->
     nobodys.folder.chmod(0o755)
     checked = nobodys.ingero("check", "--json", before=NOBODY)
     assert not json_lines(checked.stdout)[0]["ok"]
-    demo = nobodys.ingero("demo", "--no-tui", "--speed", "200", before=NOBODY)
+    demo = nobodys.ingero("demo", "--no-gpu", "--no-tui", "--speed", "200", before=NOBODY)
     assert demo.returncode == 0, demo.stderr
     own = nobodys.folder / ".ingero" / "demo.db"
     assert own.stat().st_uid == 65534
@@ -316,7 +316,7 @@ def test_a_database_or_a_home_that_may_not_be_read_is_one_line(nobodys: Place, m
     one_line_refusal(done, "may not be read by this user")
     closed = nobodys.folder.parent / "closed"
     closed.mkdir(mode=0o700)
-    for words in (("query",), ("demo", "--no-tui")):
+    for words in (("query",), ("demo", "--no-gpu", "--no-tui")):
         done = nobodys.ingero(*words, before=NOBODY, env={"HOME": str(closed)})
         assert (done.returncode, done.stderr.count("\n")) == (1, 2), done.stderr
     nameless = ("setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "--inh-caps=-all")
@@ -355,7 +355,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(place: Place, made: Path) -> No
     for command in (
         f"$I query -d {made}",
         "$I trace --no-tui --no-record --pid 1 --duration 500ms",
-        "$I demo --no-tui --speed 100",
+        "$I demo --no-gpu --no-tui --speed 100",
     ):
         done = shell(place, f"{command} | head -1; exit ${{PIPESTATUS[0]}}")
         assert (done.returncode, done.stderr) == (0, ""), command
@@ -376,7 +376,7 @@ def test_a_full_disk_below_the_output_is_said_and_the_trace_goes_on(place: Place
 
 def test_a_terminal_without_unicode_gets_what_it_can_show(place: Place, made: Path) -> None:
     old = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    for words in (("query", "-d", str(made)), SHORT, ("demo", "--no-tui", "--speed", "500")):
+    for words in (("query", "-d", str(made)), SHORT, ("demo", "--no-gpu", "--no-tui", "--speed", "500")):
         done = place.ingero(*words, env=old)
         assert done.returncode in (0, 1), done.stderr
         assert done.stdout
@@ -437,8 +437,9 @@ def visible(text: str) -> list[str]:
 def test_a_narrow_terminal_gets_narrow_tables_and_no_color_none(place: Place, made: Path) -> None:
     assert "\x1b[3" not in printed(place, "query", "-d", str(made), columns=40, NO_COLOR="1")
     printed(place, *SHORT, columns=40)
-    tables = printed(place, "demo", "--no-tui", "--speed", "500", columns=40, NO_COLOR="1")
-    assert max(len(line) for line in visible(tables) if line.startswith("  │")) <= 40
+    printed(place, "demo", "--no-gpu", "--no-tui", "--speed", "500", "-d", str(place.db), columns=40)
+    tables = printed(place, "query", "-d", str(place.db), columns=40, NO_COLOR="1")
+    assert max(len(line) for line in visible(tables) if "│" in line) <= 40
 
 
 @pytest.mark.parametrize("how", ["q", "hangup"])

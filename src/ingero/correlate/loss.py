@@ -29,9 +29,8 @@ class Lost:
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
     who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
-    whose: str = (
-        "nobody"  # nobody, quota, own (the job itself), others, neighbours (another container), unknown
-    )
+    # nobody, quota, own (the job itself), others, neighbours (in another container), unknown
+    whose: str = "nobody"
     gil: bool = False
 
     @property

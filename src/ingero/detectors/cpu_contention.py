@@ -11,6 +11,7 @@ Blind to   steal time, when we run inside a guest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, Part
@@ -20,6 +21,7 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 KTHREADD = 2  # parent of all kernel threads
+WORTH_MOVING = 0.1  # of what the worst one took: a kernel worker's millisecond is nobody's fault
 
 
 def _counts(lost: Lost, job: Job) -> bool:
@@ -49,35 +51,45 @@ def prove(case: Case) -> list[Proof]:
     return [*proofs.waits(case), *([more] if more else [])]
 
 
-LEAST_PART = 0.05  # of what was taken: whoever took less is not worth moving
-
-
 def _movable(case: Case) -> list[Part]:
     """Who can be kept off the cores: not the kernel's own threads, nor the job."""
     processes = case.timeline.facts.processes
-    total = sum(part.ns for part in case.who)
+    most = max((part.ns for part in case.who), default=0)
     return [
         part
-        for part in case.who[:3]
-        if part.pid != case.job.pid and part.ns >= LEAST_PART * total
+        for part in case.who
+        if part.pid != case.job.pid and part.ns >= WORTH_MOVING * most
         if part.pid not in processes or processes[part.pid].parent_pid != KTHREADD
     ]
 
 
+def _crowd(others: list[Part]) -> str:
+    """All of them, for a shell: half of a crowd moved away leaves the other half."""
+    name = others[0].comm
+    alike = len(others) > 3 and {part.comm for part in others} == {name}
+    if alike and re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return f"$(pgrep -x {name})"
+    return " ".join(str(part.pid) for part in others[:3])
+
+
+def _move(crowd: str, core: int) -> str:
+    if crowd.isdecimal():
+        return f"taskset -acp {core} {crowd}"
+    return f"for p in {crowd}; do taskset -acp {core} $p; done"
+
+
 def advise(case: Case) -> list[Fix]:
     others, last = _movable(case), case.cores - 1
-    names = ", ".join(sorted({part.comm for part in others}))
+    crowd = _crowd(others) if others else ""
     fixes = []
     if others and last > 0:
-        moves = "; ".join(f"taskset -acp {last} {part.pid}" for part in others)
+        names = ", ".join(sorted({part.comm for part in others[:3]}))
         own = f"0-{last - 1}" if last > 1 else "0"
-        fixes.append(
-            Fix(f"Keep {names} off the job's cores: one core for them, the rest for the job.", moves)
-        )
+        apart = f"Keep {names} off the job's cores: one core for them, the rest for the job."
+        fixes.append(Fix(apart, _move(crowd, last)))
         fixes.append(Fix("Give the job its own cores.", f"taskset -acp {own} {case.job.pid}"))
     if others:
-        pids = " ".join(str(part.pid) for part in others)
-        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {pids}"))
+        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {crowd}"))
     if not fixes:
         fixes.append(
             Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, last)}")

@@ -92,7 +92,7 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix("Give each process its own card.", "CUDA_VISIBLE_DEVICES=1 for one of them"),
+        Fix("Start one of them on another card.", "CUDA_VISIBLE_DEVICES=1 python ..."),
         Fix("Or let them run side by side instead of in turns.", "nvidia-cuda-mps-control -d"),
         Fix("Or divide the card (MIG) where it can."),
     ]

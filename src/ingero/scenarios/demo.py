@@ -1,49 +1,64 @@
-"""`ingero demo`: the made-up job through the real pipeline, shown and recorded.
+"""`ingero demo --no-gpu`: a made-up job through the real pipeline, shown and recorded.
 
-Time is the stream's own: twenty seconds of it pass as fast as `speed` says and
-end now, so that `--since 5m` finds them. What is added up, stored and shown is
-the same code as in a trace; only the probes are missing.
+Time is the story's own: its seconds pass as fast as `speed` says and end now, so that
+`--since 5m` finds them. What is added up, stored, diagnosed and shown is the same code
+as in a trace; only the probes are missing.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from ingero.clock import Clock
 from ingero.errors import StoreError
+from ingero.model.finding import Finding
 from ingero.model.live import DatabaseStatus, LiveView, Overhead, Surface, Target
 from ingero.scenarios import synthetic
+from ingero.scenarios.job import timed
+from ingero.scenarios.scenario import SECOND, Scenario
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.records import RecordStream
 from ingero.store import location
 from ingero.store.writer import Writer
 
 NODE = "demo"
-COMMAND = "ingero demo"
-SEED = 7
-SPEED = 10.0
+MADE_UP = "made up: "
+
+
+class Diagnosis(Protocol):
+    """What the agent does while it records."""
+
+    findings: tuple[Finding, ...]
+
+    def consider(self, now_ns: int) -> None: ...
+
+    def conclude(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class DemoOptions:
-    """What to play, and where to keep it."""
+class Played:
+    """What to play, where to keep it, and how long ago it ends."""
 
+    scenario: Scenario
     db: Path
-    seed: int = SEED
-    speed: float = SPEED  # stream seconds a second
-    fresh: bool = False  # the file is the demo's own: begin anew
+    seed: int
+    speed: float  # the story's seconds in a second
+    ago_ns: int = 0
 
 
-class StreamTime:
-    """The stream's clock: stands still between windows."""
+class StoryTime:
+    """The story's clock: stands still between windows."""
 
-    def __init__(self, length_ns: int) -> None:
+    def __init__(self, length_ns: int, ago_ns: int) -> None:
+        before_ns = length_ns + ago_ns
         self.elapsed_ns = 0
-        self._wall = time.time_ns() - length_ns
-        self.mono_start_ns = time.monotonic_ns() - length_ns
-        self.boot_start_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - length_ns
+        self._wall = time.time_ns() - before_ns
+        self.mono_start_ns = time.monotonic_ns() - before_ns
+        self.boot_start_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - before_ns
 
     def clock(self) -> Clock:
         return Clock(
@@ -53,42 +68,69 @@ class StreamTime:
         )
 
 
-def run(options: DemoOptions, surface: Surface) -> int:
-    """Play the demo; the exit code."""
-    if options.fresh:
-        remove(options.db)
-    stream = StreamTime(sum(phase.seconds for phase in synthetic.PHASES) * synthetic.SECOND)
-    clock = stream.clock()
+def length_ns(scenario: Scenario) -> int:
+    return sum(phase.seconds for phase in scenario.story.phases) * SECOND
+
+
+def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnosis]) -> int:
+    """Play one scenario; the exit code."""
+    scenario = played.scenario
+    story = StoryTime(length_ns(scenario), played.ago_ns)
+    clock = story.clock()
     totals = LiveTotals(synthetic.OPERATIONS, NODE)
     records = RecordStream(synthetic.OPERATIONS, clock, NODE)
-    with Writer(options.db, NODE, clock, synthetic.OPERATIONS, command=COMMAND) as writer:
-        view = _view(totals, clock, stream, writer, "starting")
-        surface.begin(view)
-        for phase, window in synthetic.windows(options.seed, stream.mono_start_ns, stream.boot_start_ns):
-            if surface.stop_requested.wait(1 / options.speed):
+    command = f"ingero demo {scenario.name}"
+    with Writer(
+        played.db, NODE, clock, synthetic.OPERATIONS, command=command, cores=synthetic.CORES
+    ) as writer:
+        diagnosis = diagnosing(writer)
+        shown = _Shown(totals, clock, story, writer, diagnosis)
+        surface.begin(shown.view(_says(scenario, 0)))
+        for window in synthetic.windows(
+            scenario.story, played.seed, story.mono_start_ns, story.boot_start_ns
+        ):
+            if surface.stop_requested.wait(1 / played.speed):
                 break
-            stream.elapsed_ns += synthetic.SECOND
+            story.elapsed_ns += SECOND
             totals.add(window)
             writer.write(window)
+            diagnosis.consider(window.end_ns)
             if surface.wants_records:
                 surface.records(records.lines(window))
-            view = _view(totals, clock, stream, writer, phase.name)
-            surface.update(view)
+            surface.update(shown.view(_says(scenario, story.elapsed_ns)))
+        diagnosis.conclude()
     code = 1 if writer.status else 0
-    surface.end(view, code)
+    surface.end(shown.last, code)
     return code
 
 
-def _view(totals: LiveTotals, clock: Clock, stream: StreamTime, writer: Writer, phase: str) -> LiveView:
-    return replace(
-        totals.view(clock.now_ns, stream.elapsed_ns),
-        targets=(
-            Target(synthetic.TRAINER, "python3", "python3 train.py --epochs 3", "nightly-retraining-0"),
-        ),
-        overhead=Overhead(),
-        database=DatabaseStatus(str(writer.path), writer.size_bytes(), writer.status),
-        warnings=(f"made-up events, {phase}",),
-    )
+def _says(scenario: Scenario, elapsed_ns: int) -> str:
+    began = [each.says for start, _, each in timed(scenario.story.phases, 0) if start <= elapsed_ns]
+    return began[-1]
+
+
+class _Shown:
+    """Makes the views."""
+
+    def __init__(
+        self, totals: LiveTotals, clock: Clock, story: StoryTime, writer: Writer, diagnosis: Diagnosis
+    ) -> None:
+        self._totals, self._clock, self._story = totals, clock, story
+        self._writer, self._diagnosis = writer, diagnosis
+        self.last = LiveView(0, 0)
+
+    def view(self, says: str) -> LiveView:
+        view = self._totals.view(self._clock.now_ns, self._story.elapsed_ns)
+        self.last = replace(
+            view,
+            targets=tuple(Target(each.pid, each.comm) for each in view.processes)
+            or (Target(synthetic.TRAINER, synthetic.COMM),),
+            overhead=Overhead(),
+            database=DatabaseStatus(str(self._writer.path), self._writer.size_bytes(), self._writer.status),
+            findings=self._diagnosis.findings,
+            warnings=(f"{MADE_UP}{says}",),
+        )
+        return self.last
 
 
 def remove(path: Path) -> None:

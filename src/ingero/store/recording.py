@@ -71,8 +71,10 @@ class Recording:
         clock: Clock,
         operations: Sequence[Operation],
         command: str,
+        cores: int | None = None,
     ) -> None:
         self.connection, self._clock = connection, clock
+        self._cores = cores or os.cpu_count()
         self._table, self._names = OperationTable(operations), Names(connection)
         self._minute: int | None = None
         self._watching = False
@@ -90,7 +92,7 @@ class Recording:
             "INSERT INTO recording (node_id, boot_id, version, command, cores, agent_pid, started_ns,"
             " last_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                self.node_id, self._boot, __version__, command, os.cpu_count(), os.getpid(),
+                self.node_id, self._boot, __version__, command, self._cores, os.getpid(),
                 self.started_ns, self.started_ns,
             ),
         )  # fmt: skip

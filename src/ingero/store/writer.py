@@ -45,7 +45,9 @@ class Writer:
         max_bytes: int = 0,
         *,
         command: str = "",
+        cores: int | None = None,
     ) -> None:
+        """`cores`: of the machine that is recorded, where that is not this one."""
         self.path = Path(path)
         self.status = ""  # what is wrong now, in words; empty when all is well
         self.dropped: Counter[str] = Counter()  # rows given up, by reason
@@ -59,7 +61,12 @@ class Writer:
         self._file = self._identity()
         try:
             self._recording = Recording(
-                self._connection, clean(node, 255) or "localhost", clock, operations, clean(command, 4096)
+                self._connection,
+                clean(node, 255) or "localhost",
+                clock,
+                operations,
+                clean(command, 4096),
+                cores,
             )
             self._retention = Retention(
                 self._connection, max_bytes, self._recording.id, self._recording.node_id

@@ -6,7 +6,7 @@ import pytest
 
 from ingero.model.facts import LossFact
 from ingero.model.finding import Severity
-from tests.facts import HOG, JOB, MS, WORKER, job
+from tests.facts import HOG, JOB, MS, WORKER, Story, job
 
 LOST = {"runqueue": 600.0}
 
@@ -103,3 +103,23 @@ def test_an_incident_is_told_with_its_time_after_recovery() -> None:
     assert finding.effect.usual_ns == 10 * MS
     assert finding.effect.now_ns == 20 * MS
     assert finding.severity is Severity.CRITICAL
+
+
+def commands(story: Story) -> str:
+    (finding,) = story.findings()
+    return "\n".join(fix.command or "" for fix in finding.fix)
+
+
+def test_a_crowd_is_moved_as_a_whole_and_a_hostile_name_never_reaches_the_shell() -> None:
+    story, hostile = job(LOST, gap=LOST), job(LOST, gap=LOST)
+    for pid in range(HOG, HOG + 6):
+        story.culprit(pid, "stress-ng-cpu", 100)
+        hostile.culprit(pid, "$(reboot)", 100)
+    assert "for p in $(pgrep -x stress-ng-cpu); do taskset -acp 7 $p; done" in commands(story)
+    assert "renice -n 19 -p $(pgrep -x stress-ng-cpu)" in commands(story)
+    assert "reboot" not in commands(hostile)
+
+
+def test_nobody_is_moved_for_a_trifle() -> None:
+    story = job(LOST, gap=LOST).culprit(HOG, "stress", 590).culprit(HOG + 1, "kworker/1:0", 10)
+    assert str(HOG + 1) not in commands(story)

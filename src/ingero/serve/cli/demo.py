@@ -1,66 +1,210 @@
-"""`ingero demo`: a job in trouble, without a GPU and without privileges."""
+"""`ingero demo`: problems shown on purpose, made up or real, each ending with its diagnosis."""
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ingero.errors import UsageError
+from ingero.errors import IngeroError, PrivilegeError, UsageError
 from ingero.serve.cli.options import as_json, configured
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.model.live import Surface
+    from ingero.scenarios.scenario import Scenario
 
+SCENARIOS = ("incident", "cold-start", "memcpy-bottleneck", "periodic-spike", "cpu-contention", "gpu-steal")
+MADE_UP, LIVE, GPU = "no-gpu", "live", "gpu"
+HOW = {
+    MADE_UP: "A job that never ran: its events are made up, the rest is what a trace does.",
+    LIVE: "A real job on a stub CUDA library, traced by the real probes.",
+    GPU: "A real job on this machine's GPU, traced by the real probes.",
+}
 EPILOG = """\b
+Scenarios:
+  incident           a program takes the job's cores for a while
+  cold-start         contexts and code, once
+  memcpy-bottleneck  copies from pageable memory
+  periodic-spike     the job stops at regular intervals
+  cpu-contention     a program takes the job's core and stays
+  gpu-steal          a second process on the same GPU
+  all                one after the other
+\b
 Examples:
-  ingero demo
-  ingero demo --no-tui --speed 100
-  ingero demo --json | head
+  ingero demo --no-gpu                    made up; no root, no GPU
+  sudo ingero demo --live gpu-steal       real processes and probes, no GPU
+  ingero demo --no-gpu --no-tui all
+  ingero demo --no-gpu --json | head
 """
 
 
 @click.command(epilog=EPILOG)
-@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same numbers.")
-@click.option("--speed", type=float, default=10.0, show_default=True, help="Seconds of the job per second.")
+@click.argument("scenario", type=click.Choice((*SCENARIOS, "all")), default="incident", metavar="[SCENARIO]")
+@click.option("--no-gpu", "mode", flag_value=MADE_UP, help="Made-up events; no root, no GPU.")
+@click.option("--live", "mode", flag_value=LIVE, help="A real job on a stub CUDA library; needs root.")
+@click.option("--gpu", "mode", flag_value=GPU, help="The same job on a real GPU; needs root.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Of the made-up events.")
+@click.option(
+    "--speed", type=float, default=5.0, show_default=True, help="Made-up seconds that pass in a second."
+)
 @click.option(
     "-d",
     "--db",
     type=click.Path(path_type=Path, readable=False),
     help="Record here.  [~/.ingero/demo.db, begun anew]",
 )
-@click.option("--no-tui", is_flag=True, help="Plain tables instead of the live view.")
+@click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
 @as_json
 @configured
-def demo(seed: int, speed: float, db: Path | None, no_tui: bool, as_json: bool, config: Config) -> int:  # noqa: ARG001
-    """Show a made-up job in trouble; needs no GPU and no privileges.
+def demo(
+    scenario: str,
+    mode: str | None,
+    seed: int,
+    speed: float,
+    db: Path | None,
+    no_tui: bool,
+    as_json: bool,
+    config: Config,  # noqa: ARG001
+) -> int:
+    """Show a GPU job in trouble, and the diagnosis.
 
-    A training job runs well until another program takes its cores. The events are
-    made up; counting, recording and showing them is what a trace does. The recording
-    can be asked afterwards.
+    Without a mode the best this machine can do: --gpu with a card and root, --live
+    as root, else --no-gpu. The recording can be asked afterwards.
     """
     if not 0.1 <= speed <= 10_000:
-        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out for 10.")
-    from ingero.scenarios import demo as scenario
-    from ingero.serve.cli.trace import choose_surface, run_on
+        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out for 5.")
+    from ingero.scenarios import demo as made_up
+    from ingero.scenarios.catalogue import ALL, BY_NAME
 
-    path = db or scenario.default_path()
-    options = scenario.DemoOptions(path, abs(seed), speed, fresh=db is None)
-    surface = choose_surface(as_json=as_json, no_tui=no_tui, command=False)
-    code = run_on(surface, lambda: scenario.run(options, surface))
-    if not as_json:
-        _suggest(path)
-    return code
+    chosen = list(ALL) if scenario == "all" else [BY_NAME[scenario]]
+    mode = _allowed(mode) if mode else _best()
+    path = db or made_up.default_path()
+    if db is None:
+        made_up.remove(path)
+    show = _Show(mode, path, abs(seed), speed, as_json=as_json, no_tui=no_tui)
+    return show.all(chosen)
 
 
-def _suggest(path: Path) -> None:
-    import shlex
+def _best() -> str:
+    from ingero.scenarios.live import has_card
 
-    name = shlex.quote(str(path))
-    click.echo("Who took the cores?")
-    click.echo(
-        f"  ingero query -d {name} 'SELECT comm, pid, sum(ns)/1e9 AS seconds FROM culprits GROUP BY pid'"
-    )
-    sys.stdout.flush()
+    try:
+        _require_privileges()
+    except IngeroError:
+        return MADE_UP
+    return GPU if has_card() else LIVE
+
+
+def _allowed(mode: str) -> str:
+    """The mode, or why it cannot be."""
+    from ingero.scenarios.live import require_card
+
+    if mode != MADE_UP:
+        _require_privileges()
+    if mode == GPU:
+        require_card()
+    return mode
+
+
+def _require_privileges() -> None:
+    from ingero.agent.run import require_privileges
+
+    try:
+        require_privileges()
+    except PrivilegeError as error:
+        raise PrivilegeError(
+            error.message, hint="Run it with sudo, or use --no-gpu, which needs no privileges."
+        ) from error
+
+
+def _how_we_are_called() -> str:
+    """In a fresh clone the command is in no PATH."""
+    if shutil.which("ingero") or Path(sys.argv[0]).name != "ingero":
+        return "ingero"
+    return shlex.quote(sys.argv[0])
+
+
+class _Show:
+    """Plays scenarios in one mode, each followed by its diagnosis."""
+
+    def __init__(
+        self, mode: str, path: Path, seed: int, speed: float, *, as_json: bool, no_tui: bool
+    ) -> None:
+        self._mode, self._path, self._seed, self._speed = mode, path, seed, speed
+        self._as_json, self._no_tui = as_json, no_tui
+        self._stopped = False
+
+    def all(self, scenarios: list[Scenario]) -> int:
+        code = 0
+        for number, each in enumerate(scenarios):
+            if not self._as_json:
+                click.echo(f"\ningero demo {each.name}: {each.summary}.\n{HOW[self._mode]}\n")
+                sys.stdout.flush()
+            code = self._play(each, scenarios[number + 1 :]) or code
+            if not self._as_json:
+                self._conclude(len(scenarios))
+            if self._stopped:
+                break
+        return code
+
+    def _play(self, scenario: Scenario, later: list[Scenario]) -> int:
+        from ingero.serve.cli.trace import run_on
+
+        surface = self._surface()
+
+        def work() -> int:
+            code = (
+                self._made_up(scenario, later, surface)
+                if self._mode == MADE_UP
+                else self._live(scenario, surface)
+            )
+            self._stopped = surface.stop_requested.is_set()
+            return code
+
+        return run_on(surface, work)
+
+    def _surface(self) -> Surface:
+        from ingero.serve.cli.narration import Narration
+        from ingero.serve.cli.trace import choose_surface
+
+        return choose_surface(
+            as_json=self._as_json, no_tui=self._no_tui, command=False, lines=Narration(sys.stdout)
+        )
+
+    def _made_up(self, scenario: Scenario, later: list[Scenario], surface: Surface) -> int:
+        from ingero.agent.diagnosis import LiveDiagnosis
+        from ingero.scenarios import demo as made_up
+
+        # Those that follow end later: two recordings of one database never overlap.
+        ago_ns = sum(map(made_up.length_ns, later))
+        played = made_up.Played(scenario, self._path, self._seed, self._speed, ago_ns)
+        return made_up.run(played, surface, LiveDiagnosis)
+
+    def _live(self, scenario: Scenario, surface: Surface) -> int:
+        from ingero import agent
+        from ingero.model.options import TraceOptions
+        from ingero.scenarios.live import Stage
+        from ingero.serve.cli.narration import Announced
+
+        with Stage(scenario.live, gpu=self._mode == GPU) as stage:
+            options = TraceOptions(
+                pids=stage.pids, duration_ns=scenario.live.seconds * 1_000_000_000, db=self._path
+            )
+            code = agent.run(options, Announced(surface, stage.begin, stage.says))
+            stage.require_success()
+            return code
+
+    def _conclude(self, count: int) -> None:
+        from ingero.serve.cli.explain import print_diagnosis
+
+        print_diagnosis(self._path, sys.stdout)
+        if count == 1:
+            name, ingero = shlex.quote(str(self._path)), _how_we_are_called()
+            click.echo("\nAsk the recording yourself:")
+            click.echo(f"  {ingero} explain -v -d {name}\n  {ingero} query -d {name}")
+        sys.stdout.flush()

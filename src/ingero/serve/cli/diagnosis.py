@@ -7,6 +7,7 @@ line. -v shows everything. Nothing is computed here but sums.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ from ingero.serve.cli.document import (
 from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
+CALL = re.compile(r"\w\(")  # a fix in the job's code, not for a shell
 FRAMES = 20
 
 
@@ -151,7 +153,7 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
         wins = f" ({gain})" if gain and not number else ""
         yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
         if fix.command:
-            yield Code(tidy(fix.command, 2000))
+            yield Code(tidy(fix.command, 2000), "python" if CALL.search(fix.command) else "sh")
 
 
 def _end_of(path: str, most: int) -> str:
@@ -178,7 +180,8 @@ def effect_words(finding: Finding) -> str:
     effect = finding.effect
     words = [person(finding.victim.comm, finding.victim.pid)]
     if effect.op is not None:
-        change = f" {units.format_ns(effect.usual_ns)} → {units.format_ns(effect.now_ns)}"
+        before = f" {units.format_ns(effect.usual_ns)} →" if effect.usual_ns is not None else ""
+        change = f"{before} {units.format_ns(effect.now_ns)}"
         words[0] += f": {tidy(effect.op, 60)}"
         words[0] += change if effect.usual_ns is not None or effect.now_ns is not None else ""
     if effect.wall_share is not None:

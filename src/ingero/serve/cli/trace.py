@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.model.live import Surface
     from ingero.model.options import TraceOptions
+    from ingero.serve.cli.surfaces import PlainSurface
 
 EPILOG = """\b
 Examples:
@@ -197,8 +198,10 @@ def _refuse_contradictions(options: TraceOptions, flags: dict[str, Any]) -> None
         )
 
 
-def choose_surface(*, as_json: bool, no_tui: bool, command: bool) -> Surface:
-    """What this terminal, these flags and this installation allow."""
+def choose_surface(
+    *, as_json: bool, no_tui: bool, command: bool, lines: PlainSurface | None = None
+) -> Surface:
+    """What this terminal, these flags and this installation allow; `lines` instead of plain tables."""
     from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
 
     if as_json:
@@ -206,13 +209,13 @@ def choose_surface(*, as_json: bool, no_tui: bool, command: bool) -> Surface:
     if command:
         return PlainSurface(sys.stderr, updates=False)
     if no_tui or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        return PlainSurface(sys.stdout)
+        return lines or PlainSurface(sys.stdout)
     try:
         from ingero.serve.tui.surface import TuiSurface
     except ImportError:
         click.echo("Plain tables: the live view needs Textual (pip install 'ingero[tui]').", err=True)
-        return PlainSurface(sys.stdout)
-    return TuiSurface(afterwards=PlainSurface(sys.stdout, updates=False))
+        return lines or PlainSurface(sys.stdout)
+    return TuiSurface(afterwards=lines or PlainSurface(sys.stdout, updates=False))
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ TRAINER = 4821
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("demo") / "demo.db"
-    assert main(["demo", "--no-tui", "--speed", "10000", "-d", str(path)]) == 0
+    assert main(["demo", "--no-gpu", "--no-tui", "--speed", "10000", "-d", str(path)]) == 0
     return path
 
 
@@ -107,7 +107,7 @@ def test_per_process(capsys: pytest.CaptureFixture[str], recording: Path, slow: 
     text = said(capsys, "-d", str(recording), "--per-process")
     for part in (
         "python3 (4821)",
-        "47,360",
+        "cuLaunchKernel",
         "Off-CPU:",
         "Stall:",
         "pt_data_worker (4830)",

@@ -108,7 +108,7 @@ def test_python_m_ingero_is_ingero() -> None:
         (["trace", "--pid", "3", "--", "true"], "a command and --pid", "the command alone"),
         (["query", "--json", "--format", "csv"], "--json and --format csv exclude each other", "one of them"),
         (["query", "--pid", "3", "SELECT 1"], "--pid is for statistics, not for SQL", "WHERE"),
-        (["demo", "--speed", "0"], "--speed: 0.0 is not between", "10"),
+        (["demo", "--speed", "0"], "--speed: 0.0 is not between", "for 5"),
         (["check", "--config", "none.yaml"], "cannot read none.yaml", "--config"),
         (["version", "--log-file", "/none/x"], "cannot open log file /none/x", "--log-file"),
         (["completion", "tcsh"], "'tcsh' is not one of", "ingero completion --help"),
@@ -150,7 +150,7 @@ def test_an_exception_that_is_a_bug_keeps_its_traceback(monkeypatch: pytest.Monk
 
 
 def test_a_reader_that_stops_early_gets_no_traceback(somewhere: Path) -> None:
-    command = f"{sys.executable} -m ingero demo --json --speed 10000 -d {somewhere}/d.db | head -1"
+    command = f"{sys.executable} -m ingero demo --no-gpu --json --speed 10000 -d {somewhere}/d.db | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout)["node"] == "demo"
     assert "Traceback" not in done.stderr
@@ -158,7 +158,18 @@ def test_a_reader_that_stops_early_gets_no_traceback(somewhere: Path) -> None:
 
 
 def test_an_interrupted_demo_ends_cleanly(somewhere: Path) -> None:
-    command = [sys.executable, "-m", "ingero", "demo", "--json", "--speed", "2", "-d", f"{somewhere}/d.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "ingero",
+        "demo",
+        "--no-gpu",
+        "--json",
+        "--speed",
+        "2",
+        "-d",
+        f"{somewhere}/d.db",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
