@@ -54,6 +54,7 @@ static __always_inline void start_account(struct thread *t, struct task_struct *
 	t->involuntary_before = BPF_CORE_READ(task, nivcsw);
 	t->minor_before = BPF_CORE_READ(task, min_flt);
 	t->major_before = BPF_CORE_READ(task, maj_flt);
+	t->system_before = BPF_CORE_READ(task, stime);
 }
 
 static __always_inline void copy_counts(struct thread_totals *r, const struct thread *t, const struct task_struct *task)
@@ -62,6 +63,7 @@ static __always_inline void copy_counts(struct thread_totals *r, const struct th
 	r->involuntary_switches = task->nivcsw - t->involuntary_before;
 	r->minor_faults = task->min_flt - t->minor_before;
 	r->major_faults = task->maj_flt - t->major_before;
+	r->system_ns = task->stime - t->system_before;
 	r->throttled_ns = t->throttled_ns;
 	r->late_ns = t->late_ns;
 }

@@ -253,6 +253,8 @@ static __always_inline void note_late(struct thread *t, const struct frame *f, _
 	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
 		return;
 	away = t->on_ns - t->off_ns;
+	if (t->on_ns < t->off_ns || away < t->blocked_ns)	/* preempted amid this: neither belongs to the other */
+		return;
 	t->late_ns += t->blocked_ns ? away - t->blocked_ns : away / 2;
 }
 

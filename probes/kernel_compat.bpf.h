@@ -87,6 +87,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	unsigned long min_flt;
 	unsigned long maj_flt;
+	__u64 stime;
 	__u64 start_boottime;
 	int exit_code;
 	bool throttled;

@@ -47,6 +47,7 @@ struct thread {
 	__u64 voluntary_before;	/* the task's own counters when its accounting began */
 	__u64 involuntary_before;
 	__u64 minor_before;
+	__u64 system_before;
 	__u64 major_before;
 	__u64 address;
 	__u64 sector;

@@ -183,6 +183,7 @@ struct thread_totals {
 	__u64 involuntary_switches;
 	__u64 major_faults;
 	__u64 minor_faults;
+	__u64 system_ns;	/* of the time on a core: inside the kernel */
 	__u64 throttled_ns;	/* part of runqueue: CPU quota */
 	__u64 process_start_ns;
 	__u64 call_start_ns;	/* outermost call in flight, 0 if none */

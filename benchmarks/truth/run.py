@@ -87,6 +87,7 @@ class Suite:
         assert played.db is not None
         report = self._explain(played.db)
         (folder / "report.json").write_text(json.dumps(report, indent=1))
+        (folder / "played.json").write_text(json.dumps(asdict(played), default=str))
         return played, about(report, played.pids)
 
     def _add(self, verdict: Verdict) -> None:

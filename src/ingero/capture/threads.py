@@ -21,6 +21,7 @@ COUNTS = (
     "minor_faults",
     "throttled_ns",
     "late_ns",
+    "system_ns",
 )
 
 
@@ -156,6 +157,7 @@ class ThreadBook:
             ns,
             [min(part, whole) for part, whole in zip(gap, ns, strict=True)],
             by_name["throttled_ns"],
+            by_name["system_ns"],
             by_name["late_ns"],
             by_name["voluntary_switches"],
             by_name["involuntary_switches"],

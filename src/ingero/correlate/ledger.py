@@ -44,6 +44,7 @@ class Ledgers:
     def of(self, pid: int, row: np.void, operations: Iterable[np.void]) -> SliceLedger:
         number = int(row["slice"])
         ledger = SliceLedger(number, int(row["ns"].sum()), by_name(row["ns"]), by_name(row["gap"]))
+        ledger.system_ns = int(row["system_ns"])
         exposed = harmful(row, _inside_syncs(operations))
         for bucket in WAITS:
             if exposed[bucket] >= NEGLIGIBLE_NS:

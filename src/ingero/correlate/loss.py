@@ -46,6 +46,7 @@ class SliceLedger:
     wall_ns: int
     ns: dict[str, int]
     gap: dict[str, int]
+    system_ns: int = 0  # of the time on a core: inside the kernel
     lost: list[Lost] = field(default_factory=list)
     cold: bool = False
     lossy: bool = False  # records were lost meanwhile: nothing may be concluded from absence

@@ -17,6 +17,7 @@ from ingero.model.facts import Facts
 KINDS = ("sync", "copy", "collective", "launch", "graph")
 STEADY = 0.6  # part of the slices in which it must come
 LEAST = 3  # times, to call it a loop
+WORK_PER_WAIT = 20  # launches
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,16 @@ def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop
     }
     if not steady:
         return None
-    op = min(steady, key=lambda each: (sum(steady[each].values()), KINDS.index(tables.op_kind(each))))
+    totals = {op: sum(per_slice.values()) for op, per_slice in steady.items()}
+    op = min(totals, key=lambda each: (totals[each], KINDS.index(tables.op_kind(each))))
+    launches = sum(count for each, count in totals.items() if tables.op_kind(each) == "launch")
+    # A wait with that much work before it ends an iteration, whatever comes more rarely.
+    worth = [
+        each
+        for each, count in totals.items()
+        if tables.op_kind(each) == "sync" and launches >= WORK_PER_WAIT * count
+    ]
+    op = max([op, *worth], key=lambda each: (totals[each], -KINDS.index(tables.op_kind(each))))
     return Loop(op, facts.ops[op].name, steady[op])
 
 

@@ -18,6 +18,7 @@ from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
 WORKING = ("host_cpu", "cuda_cpu", "sleep")
@@ -47,7 +48,7 @@ def _unhidden_ns(job: Job, each: SliceLedger) -> int:
     """
     calls = job.spent(each.number, *CALLING).count
     later = each.ns["host_cpu"] - each.gap["host_cpu"] - each.ns["gpu_wait"] - calls * PER_CALL_NS
-    return each.gap["host_cpu"] + max(0, later) - job.spent(each.number, "gc").ns
+    return each.gap["host_cpu"] + max(0, later) - job.spent(each.number, "gc").ns - io_ns(each)
 
 
 def _by_itself(job: Job, each: SliceLedger) -> Lost | None:

@@ -11,17 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.detectors.memory_pressure import thrashes
 from ingero.model.finding import Fix
 
+WAITS_SHARE = 0.03  # of the time: less, and its kernel time has other reasons
+
+
+def io_ns(each: SliceLedger) -> int:
+    """Kernel time of a thread that waits for the disk itself: the copying of what it reads or writes."""
+    waits = sum(lost.ns for lost in each.lost if lost.bucket == "disk_wait" and lost.direct)
+    if waits < WAITS_SHARE * each.wall_ns:
+        return 0
+    return max(0, min(each.system_ns, each.ns["host_cpu"]) - each.ns["gpu_wait"])
+
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job, each, found in timeline.lost("disk_wait"):
-        if not thrashes(each):
-            yield Evidence(job, each, sum(lost.ns for lost in found), tuple(found))
+        if thrashes(each):
+            continue
+        ns = io_ns(each)
+        if ns:
+            found = [*found, Lost("host_cpu", ns, job.pid, job.tid, job.comm)]
+        yield Evidence(job, each, sum(lost.ns for lost in found), tuple(found))
 
 
 def headline(case: Case) -> str:

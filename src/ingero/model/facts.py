@@ -32,6 +32,7 @@ THREADS = np.dtype(
         ("feeder", "<i8"),
         ("throttled_ns", "<i8"),
         ("late_ns", "<i8"),
+        ("system_ns", "<i8"),
         ("gil_ns", "<i8"),
         ("voluntary_switches", "<i8"),
         ("involuntary_switches", "<i8"),

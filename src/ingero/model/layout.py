@@ -222,7 +222,7 @@ PROCESS = _dtype(
 )
 
 THREAD_TOTALS = _dtype(
-    344,
+    352,
     [
         ("h", HEADER, 0),
         ("now_ns", "<u8", 48),
@@ -234,19 +234,20 @@ THREAD_TOTALS = _dtype(
         ("involuntary_switches", "<u8", 256),
         ("major_faults", "<u8", 264),
         ("minor_faults", "<u8", 272),
-        ("throttled_ns", "<u8", 280),
-        ("process_start_ns", "<u8", 288),
-        ("call_start_ns", "<u8", 296),
-        ("user_ip", "<u8", 304),
-        ("user_sp", "<u8", 312),
-        ("user_bp", "<u8", 320),
-        ("open_bucket", "<u2", 328),
-        ("undecided", "<u2", 330),
-        ("spanned_bucket", "<u2", 332),
-        ("call_op", "<u2", 334),
-        ("syscall", "<i4", 336),
-        ("before_attach", "<u2", 340),
-        ("dead", "<u2", 342),
+        ("system_ns", "<u8", 280),
+        ("throttled_ns", "<u8", 288),
+        ("process_start_ns", "<u8", 296),
+        ("call_start_ns", "<u8", 304),
+        ("user_ip", "<u8", 312),
+        ("user_sp", "<u8", 320),
+        ("user_bp", "<u8", 328),
+        ("open_bucket", "<u2", 336),
+        ("undecided", "<u2", 338),
+        ("spanned_bucket", "<u2", 340),
+        ("call_op", "<u2", 342),
+        ("syscall", "<i4", 344),
+        ("before_attach", "<u2", 348),
+        ("dead", "<u2", 350),
     ],
 )
 

@@ -52,6 +52,7 @@ THREAD_TIME = np.dtype(
         ("ns", "<u8", (BUCKETS,)),
         ("gap", "<u8", (BUCKETS,)),  # of ns: the GPU had nothing to do that this thread gave it
         ("throttled_ns", "<u8"),
+        ("system_ns", "<u8"),  # of the time on a core: inside the kernel
         ("late_ns", "<u8"),  # of runqueue: in a synchronising call, after the GPU had finished
         ("voluntary_switches", "<u8"),
         ("involuntary_switches", "<u8"),

@@ -104,7 +104,8 @@ class FactReader:
 
     def _threads(self) -> Records:
         scalars = (
-            "throttled_ns", "late_ns", "gil_ns", "voluntary_switches", "involuntary_switches", "major_faults",
+            "throttled_ns", "late_ns", "system_ns", "gil_ns",
+            "voluntary_switches", "involuntary_switches", "major_faults",
         )  # fmt: skip
         rows = self._sums(
             "thread_second", ("pid", "tid"), (*scalars, *BUCKET_COLUMNS, *GAP_COLUMNS), ("comm_id", "feeder")
