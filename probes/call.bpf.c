@@ -258,6 +258,16 @@ static __always_inline void note_late(struct thread *t, const struct frame *f, _
 	t->late_ns += t->blocked_ns ? away - t->blocked_ns : away / 2;
 }
 
+/* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
+static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags, __u64 ns)
+{
+	if (flags & OP_MAY_WAIT)
+		return ns > WAITED_NS;
+	if (flags & OP_EVENT_SYNC)
+		return !t->unrecorded && t->last_event == f->args[0];
+	return true;
+}
+
 static __always_inline int call_return(void *ctx, struct thread *t)
 {
 	const struct uregs *regs = ctx;
@@ -293,7 +303,11 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		 !(info->flags & OP_IN_PROGRESS_OK && f->ret == 7);
 	if (info->flags & OP_SYNC && !t->sync)
 		note_late(t, f, now);
-	if (info->flags & OP_DRAIN && !failed && (!(info->flags & OP_MAY_WAIT) || ns > WAITED_NS))
+	if (info->flags & OP_RECORD_EVENT) {
+		t->last_event = f->args[0];
+		t->unrecorded = 0;
+	}
+	if (info->flags & OP_DRAIN && !failed && drained(t, f, info->flags, ns))
 		t->idle = 1;
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);

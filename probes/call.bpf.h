@@ -197,8 +197,10 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		lose(LOSS_USER_READ, 1);
 	if (info->flags & OP_BY_VALUE_ID)
 		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
-	if (info->flags & OP_WORK)
+	if (info->flags & OP_WORK) {
 		t->idle = 0;
+		t->unrecorded = 1;
+	}
 	f->sync_before = t->sync;
 	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
 	t->flags |= H_FEEDER;

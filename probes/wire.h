@@ -337,6 +337,8 @@ enum op_flag {
 	OP_WORK = 1048576,	/* gives the GPU something to do */
 	OP_DRAIN = 2097152,	/* when it returns, the GPU has done all this thread gave it */
 	OP_MAY_WAIT = 4194304,	/* waits for the GPU or not, by where the memory is: its length tells */
+	OP_RECORD_EVENT = 8388608,	/* args[0] is an event at the end of what was given so far */
+	OP_EVENT_SYNC = 16777216,	/* drains if the event args[0] is that one */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 };
 

@@ -33,6 +33,16 @@ def test_only_sleep_with_nothing_given_is_a_gap(acting: Stage) -> None:
     assert gap_ns(played, Bucket.GPU_WAIT) < MS  # the runtime's way back from the driver
 
 
+def test_an_event_at_the_end_of_all_work_leaves_the_gpu_idle(acting: Stage) -> None:
+    played = acting.play("fed_then_idle_by_event", 10, 0)
+    assert gap_ns(played, Bucket.SLEEP) == pytest.approx(played.ns["sleep"], rel=0.05)
+
+
+def test_an_event_with_work_behind_it_does_not(acting: Stage) -> None:
+    played = acting.play("fed_then_idle_by_event", 10, 1)
+    assert gap_ns(played, Bucket.SLEEP) == 0
+
+
 def test_a_gap_is_part_of_the_whole_in_every_window(acting: Stage) -> None:
     played = acting.play("fed_then_idle", 8, 5, 90, window_s=0.05)
     assert (played.rows["gap"] <= played.rows["ns"]).all()

@@ -372,12 +372,12 @@ def gives_work(row: Row) -> bool:
 def drains(row: Row) -> bool:
     """After it the GPU has done what the thread gave it.
 
-    An event marks only a part of it. A stream is taken for all of it: with several
+    An event does where it was recorded last, which the kernel side knows. A stream is taken for all of it: with several
     streams in flight time is called idle that is not.
     """
     name = plain_name(row)
     if row.kind == "sync":
-        return "Event" not in name
+        return True
     if row.flags & OpFlag.OP_MAY_WAIT:
         return True
     not_waited_for = ("Async", "Prefetch", "DtoD", "Peer")
@@ -391,6 +391,8 @@ def _flags(row: Row) -> OpFlag:
         (row.rare, OpFlag.OP_RARE),
         (gives_work(row), OpFlag.OP_WORK),
         (drains(row), OpFlag.OP_DRAIN),
+        ("EventRecord" in row.name, OpFlag.OP_RECORD_EVENT),
+        ("EventSynchronize" in row.name, OpFlag.OP_EVENT_SYNC),
         (row.quiet, OpFlag.OP_QUIET),
         (row.status, OpFlag.OP_STATUS),
         (row.layer == "nccl", OpFlag.OP_IN_PROGRESS_OK),

@@ -12,32 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.timeline import Timeline
+from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Detector, State
+from ingero.model.facts import Incident
 from ingero.model.finding import Fix, Proof, Severity
 
 
 def find(timeline: Timeline) -> Iterator[State]:
-    jobs = {job.pid: job for job in timeline.jobs}
-    for each in timeline.facts.ooms:
-        family = [pid for pid in jobs if each.pid and timeline.family.works_for(each.pid, pid)]
-        if not family or each.pid is None:
-            continue
-        job = jobs[family[0]]
-        worker = f" (started by {job.comm}, pid {job.pid})" if each.pid != job.pid else ""
-        yield State(
-            each.pid,
-            each.comm or "?",
-            f"the kernel killed {each.comm} (pid {each.pid}){worker} for lack of memory",
-            each.at_ns,
-            each.at_ns,
-            (Proof("the kernel chose it as victim", None, [each.event_id]),),
-            Severity.CRITICAL,
-            fixes=(
-                Fix("See how much it had and what the limit is.", "dmesg | grep -i -A3 'killed process'"),
-                Fix("Raise the memory limit, or use fewer workers or smaller prefetch."),
-            ),
-        )
+    for job in timeline.jobs:
+        killed = [
+            each
+            for each in timeline.facts.ooms
+            if each.pid is not None and timeline.family.works_for(each.pid, job.pid)
+        ]
+        if killed:
+            yield _state(job, killed)
+
+
+def _state(job: Job, killed: list[Incident]) -> State:
+    first = killed[0]
+    worker = f" (started by {job.comm}, pid {job.pid})" if first.pid != job.pid else ""
+    again = f", and {len(killed) - 1} more" if len(killed) > 1 else ""
+    return State(
+        first.pid or 0,
+        first.comm or "?",
+        f"the kernel killed {first.comm} (pid {first.pid}){worker} for lack of memory{again}",
+        first.at_ns,
+        killed[-1].at_ns,
+        tuple(
+            Proof(f"the kernel chose {each.comm} (pid {each.pid}) as victim", None, [each.event_id])
+            for each in killed[:3]
+        ),
+        Severity.CRITICAL,
+        fixes=(
+            Fix("See how much it had and what the limit is.", "dmesg | grep -i -A3 'killed process'"),
+            Fix("Raise the memory limit, or use fewer workers or smaller prefetch."),
+        ),
+    )
 
 
 DETECTOR = Detector(

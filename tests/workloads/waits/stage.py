@@ -124,6 +124,18 @@ def fed_then_idle(rounds: str, busy_ms: str, idle_ms: str) -> None:
 
 
 @act
+def fed_then_idle_by_event(rounds: str, ahead: str) -> None:
+    """The same with events; `ahead`: waits for the event of the round before, with work queued behind it."""
+    events = [RUNTIME.event(0) for _ in range(2)]
+    for number in range(int(rounds)):
+        RUNTIME.launch(cuda.stub_kernel(), 1000)
+        RUNTIME.cudaEventRecord(events[number % 2], None)
+        if ahead == "0" or number:
+            RUNTIME.cudaEventSynchronize(events[(number - int(ahead)) % 2])
+        time.sleep(0.02)
+
+
+@act
 def time_sleep(seconds: str) -> None:
     time.sleep(float(seconds))
 
