@@ -39,13 +39,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A wait being followed: who asked already, for how long, along which way."""
+    """A wait being followed: who asked already, along which way, how much of it."""
 
     asked: frozenset[int]
     victim: int
     via: tuple[str, ...]
-    ns: float
-    total_ns: float
+    ns: float  # of the one who asked last
+    share: float  # of the wait at the beginning
 
 
 class Chains:
@@ -70,7 +70,7 @@ class Chains:
             ns = int(waker["ns"])
             if ns < NEGLIGIBLE * total or int(waker["waker_tid"]) in asked:
                 continue
-            yield from self._doing(number, waker, Asked(asked, victim, (), ns, total))
+            yield from self._doing(number, waker, Asked(asked, victim, (), ns, ns / max(total, 1)))
 
     def _doing(self, number: int, waker: np.void, by: Asked) -> list[Root]:
         """What the waker did in the time it was waited for; shares are nanoseconds."""
@@ -78,7 +78,7 @@ class Chains:
         comm = self._tables.facts.strings.get(int(waker["comm"]), "?")
         row = self._tables.thread(number, tid)
         via = (*by.via, comm)
-        if row is None or len(by.asked) > MAX_DEPTH or by.ns < NEGLIGIBLE * by.total_ns:
+        if row is None or len(by.asked) > MAX_DEPTH or by.share < NEGLIGIBLE:
             return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
         comm, feeder = self._tables.name(row), bool(row["feeder"])
         found: list[Root] = []
@@ -107,11 +107,17 @@ class Chains:
                 outside = "net_wait" if waker["kind"] == WakerKind.WAKER_IRQ_NET else "sleep"
                 yield Root(outside, part, pid, tid, self._tables.name(row), by.via)
                 continue
-            inner = replace(by, asked=by.asked | {tid}, ns=min(part, by.ns))
+            # All it did shrinks to the time it was waited for, and this wait of it alike.
+            share = by.share * part / max(_active_ns(row), by.ns)
+            inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
             yield from self._doing(number, waker, inner)
         if ns - known > NEGLIGIBLE * ns:
             name = BUCKET_NAMES[bucket]
             yield Root(name, ns - known, pid, tid, self._tables.name(row), by.via, seen=False)
+
+
+def _active_ns(row: np.void) -> int:
+    return int(row["ns"].sum()) - int(row["ns"][Bucket.SLEEP])
 
 
 def _scaled(root: Root, by: float) -> Root:
