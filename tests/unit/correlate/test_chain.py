@@ -197,3 +197,14 @@ def test_a_wait_of_the_waker_that_an_interrupt_ended_is_its_own(kind: WakerKind,
     roots = follow(story)
     assert shares(roots) == pytest.approx({(WORKER, "host_cpu"): 0.25, (WORKER, bucket): 0.75})
     assert all(root.seen for root in roots)
+
+
+@pytest.mark.parametrize(
+    "kind", [WakerKind.WAKER_NONE, WakerKind.WAKER_IRQ_BLOCK, WakerKind.WAKER_IRQ_OTHER, 77]
+)
+def test_a_wait_of_the_waker_that_ended_nobody_knows_how_stays_unknown(kind: WakerKind) -> None:
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 500.0}, rest="lock_wait")
+    story.waker(WORKER, "loader", "peer_wait", 2000).waker(0, "", "lock_wait", 1500, of=WORKER, kind=kind)
+    roots = follow(story)
+    assert shares(roots) == pytest.approx({(WORKER, "host_cpu"): 0.25, (WORKER, "lock_wait"): 0.75})
+    assert [root.seen for root in roots] == [True, False]
