@@ -16,8 +16,10 @@ from ingero.correlate.tables import Tables
 from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES
 
-MAX_DEPTH = 6
+MAX_DEPTH = 6  # loader, queue and worker are three; much longer ways are rings
 ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
+# What a wait was that no thread ended; other interrupts tell nothing.
+FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
 # Parts of a wait smaller than this are not followed: 64 workers are, each of them, but
 # threads that all wake each other make ever more ways.
 NEGLIGIBLE = 0.002
@@ -39,13 +41,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A wait being followed: who asked already, for how long, along which way."""
+    """A wait being followed: who asked already, along which way, how much of it."""
 
     asked: frozenset[int]
     victim: int
     via: tuple[str, ...]
-    ns: float
-    total_ns: float
+    ns: float  # of the one who asked last
+    share: float  # of the wait at the beginning
 
 
 class Chains:
@@ -70,7 +72,7 @@ class Chains:
             ns = int(waker["ns"])
             if ns < NEGLIGIBLE * total or int(waker["waker_tid"]) in asked:
                 continue
-            yield from self._doing(number, waker, Asked(asked, victim, (), ns, total))
+            yield from self._doing(number, waker, Asked(asked, victim, (), ns, ns / max(total, 1)))
 
     def _doing(self, number: int, waker: np.void, by: Asked) -> list[Root]:
         """What the waker did in the time it was waited for; shares are nanoseconds."""
@@ -78,7 +80,7 @@ class Chains:
         comm = self._tables.facts.strings.get(int(waker["comm"]), "?")
         row = self._tables.thread(number, tid)
         via = (*by.via, comm)
-        if row is None or len(by.asked) > MAX_DEPTH or by.ns < NEGLIGIBLE * by.total_ns:
+        if row is None or len(by.asked) > MAX_DEPTH or by.share < NEGLIGIBLE:
             return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
         comm, feeder = self._tables.name(row), bool(row["feeder"])
         found: list[Root] = []
@@ -96,22 +98,29 @@ class Chains:
         wakers = self._tables.wakers.get((number, tid))
         mine = wakers[wakers["bucket"] == bucket] if wakers is not None else ()
         total = max(sum(int(each["ns"]) for each in mine), 1)
-        known = 0.0
+        unknown = 0.0 if len(mine) else float(ns)
         for waker in mine:
-            part = ns * int(waker["ns"]) / total
-            known += part
-            ours = int(waker["waker_tid"]) in by.asked
-            if ours or (pid != by.victim and int(waker["waker_pid"]) == by.victim):
-                continue
-            if waker["kind"] != WakerKind.WAKER_TASK:  # nobody: a time-out, or something from outside
-                outside = "net_wait" if waker["kind"] == WakerKind.WAKER_IRQ_NET else "sleep"
-                yield Root(outside, part, pid, tid, self._tables.name(row), by.via)
-                continue
-            inner = replace(by, asked=by.asked | {tid}, ns=min(part, by.ns))
-            yield from self._doing(number, waker, inner)
-        if ns - known > NEGLIGIBLE * ns:
-            name = BUCKET_NAMES[bucket]
-            yield Root(name, ns - known, pid, tid, self._tables.name(row), by.via, seen=False)
+            kind, part = int(waker["kind"]), ns * int(waker["ns"]) / total
+            if kind in FROM_OUTSIDE:
+                yield Root(FROM_OUTSIDE[kind], part, pid, tid, self._tables.name(row), by.via)
+            elif kind != WakerKind.WAKER_TASK:
+                unknown += part
+            elif not _asks(waker, pid, by):
+                # All it did shrinks to the time it was waited for, and this wait of it alike.
+                share = by.share * part / max(_active_ns(row), by.ns)
+                inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
+                yield from self._doing(number, waker, inner)
+        if unknown > NEGLIGIBLE * ns:
+            yield Root(BUCKET_NAMES[bucket], unknown, pid, tid, self._tables.name(row), by.via, seen=False)
+
+
+def _asks(waker: np.void, pid: int, by: Asked) -> bool:
+    """One of those who wait asked the thread for more: it was not late by that."""
+    return int(waker["waker_tid"]) in by.asked or (pid != by.victim and int(waker["waker_pid"]) == by.victim)
+
+
+def _active_ns(row: np.void) -> int:
+    return int(row["ns"].sum()) - int(row["ns"][Bucket.SLEEP])
 
 
 def _scaled(root: Root, by: float) -> Root:

@@ -29,7 +29,7 @@ WAITS = (
 )  # fmt: skip
 # What a thread that feeds the GPU itself does usefully while another waits for it.
 USEFUL = frozenset({"cuda_cpu", "host_cpu", "gpu_wait"})
-NEGLIGIBLE_NS = 1_000_000
+NEGLIGIBLE_NS = 1_000_000  # of a slice: a twentieth of a percent is nobody's problem
 
 
 class Ledgers:

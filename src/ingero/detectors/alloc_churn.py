@@ -16,7 +16,7 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
-PER_STEP = 0.5
+PER_STEP = 0.5  # a caching allocator makes none once it is warm; logging makes one now and then
 
 
 def _churn_ns(job: Job, each: SliceLedger) -> int:

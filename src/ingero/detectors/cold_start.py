@@ -16,7 +16,7 @@ from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
 
-LEAST_NS = 2 * SECOND
+LEAST_NS = 2 * SECOND  # creating a context and loading the libraries takes one
 LEAST_SHARE = 0.20  # of what was seen of the job
 
 

@@ -3,7 +3,8 @@
 Shows as   the feeding thread inside copy calls.
 Proof      bytes and time of the copies: large ones far below what the bus carries go
            through pageable memory; thousands of small ones cost their calls.
-Not this   copies that are few, or as quick as the bus; waiting for the GPU at a copy.
+Not this   copies that are few, or nearly as quick as the bus; waiting for the GPU at a
+           copy; small copies that read a result (sync-heavy); copies of other threads.
 Blind to   copies that run on the GPU's own engine while the host goes on; how much of a
            blocking copy to the host is copying: all of it counts as waiting for the GPU.
 """
@@ -22,8 +23,8 @@ from ingero.units import format_bytes, format_ns
 BUS_BYTES_PER_NS = 25.0  # pinned memory over PCIe 4 x16; newer buses carry more
 SLOW_BYTES_PER_NS = 16.0  # pageable copies reach 3 to 12
 LARGE_BYTES = 128 << 10  # below it the call itself counts for more than the bytes
-SMALL_BYTES = 64 << 10
-MANY_PER_STEP = 16
+SMALL_BYTES = 64 << 10  # 3 us on the bus, less than the call that copies it
+MANY_PER_STEP = 16  # inputs, labels, masks, a few scalars: an ordinary batch has fewer
 
 
 def _copies(timeline: Timeline, job: Job, number: int) -> list[Spent]:

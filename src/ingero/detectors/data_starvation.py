@@ -4,9 +4,10 @@ Shows as   the feeding thread waits for its workers or its loading thread, or pr
            the data itself, while the GPU has nothing to do.
 Proof      waits of the feeding thread that a worker ended, and what that worker did
            meanwhile: computing, sleeping, or waiting for a core that other workers had;
-           or work of the feeding thread between two pieces of work for the GPU.
+           or work of the feeding thread that the GPU did not hide, beyond what its
+           calls take.
 Not this   workers that wait for the disk (disk-wait) or for memory (memory-pressure),
-           or whose cores strangers take (cpu-contention).
+           or whose cores strangers take (cpu-contention); compiling at the start.
 Blind to   input prepared by processes of other jobs (shown as slow-peer).
 """
 

@@ -2,7 +2,8 @@
 
 Shows as   more allocations than frees in nearly every slice, to the end.
 Proof      counts of both, and the bytes that stay.
-Not this   the growth of a start, or of a cache that then rests; churn (alloc-churn).
+Not this   the growth of a start, or of a cache that rests or grows ever less; churn
+           (alloc-churn).
 Blind to   memory kept inside a caching allocator: the driver sees only its blocks.
 Severity   MEDIUM: it ends in an out-of-memory error, but nothing is slow yet.
 """
@@ -16,12 +17,12 @@ from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes, format_ns
 
-LEAST_SLICES = 3
+LEAST_SLICES = 3  # two points make a line of anything
 GROWING_SHARE = 0.7  # of the slices
 KEPT_SHARE = 0.2  # of what was allocated
 SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
-LEAST_ALLOCATIONS = 8
-LEAST_BYTES = 16 << 20
+LEAST_ALLOCATIONS = 8  # fewer are buffers made late
+LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
 
 
 def _kept(job: Job, number: int) -> tuple[int, int, int]:

@@ -4,7 +4,8 @@ Shows as   waits for the GPU that are longer than the job's own work needs.
 Proof      both processes feed the same card in the same seconds; the part of the job's
            waiting that falls to the other, by how much each keeps the card busy.
 Not this   ranks of one communicator; processes on different cards.
-Blind to   processes outside the trace; how the card divides its time.
+Blind to   processes outside the trace; how the card divides its time; the card of a
+           process that never chose one: the first is assumed.
 """
 
 from __future__ import annotations

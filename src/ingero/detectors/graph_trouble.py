@@ -2,7 +2,8 @@
 
 Shows as   instantiations that keep pace with launches; captures that end in an error.
 Proof      the counts of capture, instantiation and launch, and the failed calls.
-Not this   the captures of a start; a new graph now and then.
+Not this   captures before the first launch; a new graph now and then; graphs of a server
+           that nobody has asked yet.
 Blind to   how long a graph runs.
 Severity   by the time capturing takes, at least MEDIUM; never launched: LOW.
 """
@@ -20,7 +21,7 @@ from ingero.model.finding import Fix, Proof, Severity, severity_of
 from ingero.units import format_ns
 
 AGAIN = 0.25  # instantiations per launch
-LEAST = 6
+LEAST = 6  # a handful of shapes is usual
 SLICES = 2  # in which it happens: once is a start, or a new shape
 NEVER_NS = 60_000_000_000  # a server captures first and is asked later
 

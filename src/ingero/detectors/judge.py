@@ -1,7 +1,8 @@
 """From evidence to findings: when, how bad, how sure, and nothing said twice.
 
-A finding needs half a second of lost time that makes up 3 % of the time it covers:
-nobody is paged for less, and a busy machine's noise stays below it.
+A finding needs half a second of lost time, more in a long recording, that goes on or
+comes again and makes up 3 % of the time it covers: nobody is paged for less, a single
+pause is no trouble, and a busy machine's noise stays below it.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from ingero.model.finding import (
 )
 from ingero.units import SECOND, format_ns
 
-LEAST_NS = SECOND // 2
+LEAST_NS = SECOND // 2  # a pause nobody at a terminal would notice twice
 LEAST_OF_ALL = 0.003  # of the time the job was seen: half a second in three minutes
 LONG_NS = 10 * SECOND  # and that much is worth saying however long the recording is
 AGAIN_AND_AGAIN = 3  # slices with loss, however far apart
 NEAR_SLICES = 5  # episodes closer than this are one
 USUAL_SLICES = 2  # undisturbed slices that tell what is usual
-UNEXPLAINED_SHARE = 0.10
-MAX_WHO = 5
+UNEXPLAINED_SHARE = 0.10  # of the job's time: iterations differ by a few percent for no reason
+MAX_WHO = 5  # names that a reader still takes in
 
 
 @dataclass(slots=True)

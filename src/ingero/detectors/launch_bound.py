@@ -2,7 +2,8 @@
 
 Shows as   the feeding thread busy launching all the time and hardly ever waiting for the GPU.
 Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
-Not this   a thread that waits for the GPU afterwards: then the GPU is the limit.
+Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
+           its queue: then the GPU is the limit; a few hundred launches per iteration.
 Blind to   how long the kernels run; graphs launched whole count as one launch.
 """
 
@@ -17,7 +18,7 @@ from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
 WAITS_SHARE = 0.10  # of wall time: more, and the GPU is behind often enough
-LAUNCHING_SHARE = 0.50
+LAUNCHING_SHARE = 0.50  # of wall time: with less, something else takes most of it
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
 PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
 IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue

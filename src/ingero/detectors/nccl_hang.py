@@ -3,7 +3,8 @@
 Shows as   ranks waiting for the GPU for ever; nothing fails, nothing moves.
 Proof      the number of the last collective each rank enqueued, and a synchronising call
            that has been in flight since.
-Not this   a slow rank (nccl-straggler); a job that has ended.
+Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a job that has
+           ended.
 Blind to   ranks on other nodes, unless their recordings are merged.
 Severity   CRITICAL.
 """
@@ -21,7 +22,7 @@ from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
 
-LEAST_NS = 3 * SECOND
+LEAST_NS = 3 * SECOND  # collectives take milliseconds; whoever watches wants to know soon
 WORKING = ("host_cpu", "disk_wait", "memory_wait", "runqueue")
 WORKING_NS = 30 * SECOND  # so long a rank may be busy with something else
 USUAL_TIMES = 20  # longer than this many usual rounds

@@ -4,7 +4,7 @@ Shows as   ranks waiting for the GPU in the step's collective; one of them hardl
 Proof      arrival times of all ranks of a communicator, collective by collective: the
            same rank is last in most of them.
 Not this   ranks that take turns at being last (collective-imbalance); a rank that never
-           comes (nccl-hang).
+           comes (nccl-hang); a late host whose GPU is busy as long as the others'.
 Blind to   ranks on other nodes, unless their recordings are merged; slow links.
 """
 
@@ -22,7 +22,7 @@ from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
 LAST_SHARE = 0.6  # of the rounds
-LEAST_ROUNDS = 5
+LEAST_ROUNDS = 5  # somebody is last in every round; in fewer, by chance the same
 
 
 def straggler(rounds: list[Round]) -> Arrival | None:

@@ -2,7 +2,7 @@
 
 Shows as   the same as cpu-contention, but the culprit lives in another container or pod.
 Proof      run-queue time of the feeding thread, and the other container's tasks on its core.
-Not this   a process of the same container, or of none (cpu-contention).
+Not this   the part taken by processes of the same container, or of none (cpu-contention).
 Blind to   what the neighbour does to caches and memory bandwidth.
 """
 

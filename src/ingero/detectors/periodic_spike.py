@@ -3,7 +3,7 @@
 Shows as   single long iterations at equal distances in time.
 Proof      the iterations themselves; the period and its regularity.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
-           irregular ones.
+           irregular ones; frequent ones (gradient accumulation, logging).
 Blind to   what happens in a spike, unless another finding tells.
 """
 
@@ -21,9 +21,9 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
-LEAST_SPIKES = 4
+LEAST_SPIKES = 4  # three distances: the fewest whose regularity says anything
 LONGER = 2.0  # times the usual iteration
-LEAST_NS = 20_000_000
+LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
 RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
 REGULAR = 0.15  # spread of the distances, of their mean

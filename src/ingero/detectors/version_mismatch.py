@@ -2,7 +2,8 @@
 
 Shows as   status 35, 209, 222, 223, 803 or 804.
 Proof      the failed calls.
-Not this   other errors (cuda-error).
+Not this   other errors (cuda-error); a library that tries code for another GPU first:
+           the process launches.
 Blind to   libraries that check the version and stop before calling.
 Severity   CRITICAL: nothing runs on the GPU.
 """

@@ -148,3 +148,63 @@ def test_waits_of_no_length_do_not_divide_by_nothing() -> None:
     story = waiting().thread(WORKER, "loader", {}, rest="peer_wait")
     story.waker(WORKER, "loader", "peer_wait", 0).waker(201, "x", "peer_wait", 0, of=WORKER)
     assert follow(story) == []
+
+
+def test_what_the_waker_did_while_nobody_waited_for_it_does_not_count() -> None:
+    """It worked for 300 ms and slept: of 500 ms in which it was waited for, it slept 200."""
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 300.0}, rest="sleep")
+    story.waker(WORKER, "loader", "peer_wait", 500)
+    assert shares(follow(story)) == pytest.approx({(WORKER, "host_cpu"): 0.6, (WORKER, "sleep"): 0.4})
+
+
+def test_a_waker_that_worked_longer_than_it_was_waited_for_did_not_sleep() -> None:
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 300.0, "disk_wait": 100.0}, rest="sleep")
+    story.waker(WORKER, "loader", "peer_wait", 200)
+    assert shares(follow(story)) == pytest.approx({(WORKER, "host_cpu"): 0.75, (WORKER, "disk_wait"): 0.25})
+
+
+def test_a_short_wait_does_not_shrink_what_lies_further_along_the_way() -> None:
+    """100 ms are waited for a thread that waits 1000 of its 2000 ms for the worker: half is the worker's."""
+    story = waiting().process(WORKER, "loader", parent=JOB)
+    story.thread(JOB, "pin_memory", {"host_cpu": 50.0, "peer_wait": 1000.0}, tid=PINNER, rest="disk_wait")
+    story.thread(WORKER, "loader", {}, rest="host_cpu")
+    story.waker(PINNER, "pin_memory", "peer_wait", 100, by_pid=JOB)
+    story.waker(WORKER, "loader", "peer_wait", 1000, of=PINNER)
+    assert shares(follow(story)) == pytest.approx(
+        {(PINNER, "host_cpu"): 0.025, (PINNER, "disk_wait"): 0.475, (WORKER, "host_cpu"): 0.5}
+    )
+
+
+def test_a_wait_of_the_waker_that_nobody_is_known_to_have_ended_stays_unknown() -> None:
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 20.0}, rest="lock_wait")
+    known, unknown = sorted(
+        follow(story.waker(WORKER, "loader", "peer_wait", 1000)), key=lambda root: root.share
+    )
+    assert (known.bucket, known.seen, known.share) == ("host_cpu", True, pytest.approx(0.01))
+    assert (unknown.bucket, unknown.seen, unknown.tid) == ("lock_wait", False, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bucket"),
+    [
+        (WakerKind.WAKER_IRQ_TIMER, "sleep"),
+        (WakerKind.WAKER_IRQ_NET, "net_wait"),
+    ],
+)
+def test_a_wait_of_the_waker_that_an_interrupt_ended_is_its_own(kind: WakerKind, bucket: str) -> None:
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 500.0}, rest="lock_wait")
+    story.waker(WORKER, "loader", "peer_wait", 2000).waker(0, "", "lock_wait", 1500, of=WORKER, kind=kind)
+    roots = follow(story)
+    assert shares(roots) == pytest.approx({(WORKER, "host_cpu"): 0.25, (WORKER, bucket): 0.75})
+    assert all(root.seen for root in roots)
+
+
+@pytest.mark.parametrize(
+    "kind", [WakerKind.WAKER_NONE, WakerKind.WAKER_IRQ_BLOCK, WakerKind.WAKER_IRQ_OTHER, 77]
+)
+def test_a_wait_of_the_waker_that_ended_nobody_knows_how_stays_unknown(kind: WakerKind) -> None:
+    story = waiting().thread(WORKER, "loader", {"host_cpu": 500.0}, rest="lock_wait")
+    story.waker(WORKER, "loader", "peer_wait", 2000).waker(0, "", "lock_wait", 1500, of=WORKER, kind=kind)
+    roots = follow(story)
+    assert shares(roots) == pytest.approx({(WORKER, "host_cpu"): 0.25, (WORKER, "lock_wait"): 0.75})
+    assert [root.seen for root in roots] == [True, False]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ingero.correlate.ledger import WAITS, harmful
 from ingero.correlate.loss import SliceLedger
 from ingero.model.facts import THREADS, OpFact
-from ingero.model.layout import Bucket
+from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKETS
 from tests.facts import HOG, JOB, MS, WORKER, Story, job
 
@@ -84,12 +84,23 @@ def test_waits_beyond_what_the_gpu_hides_count_by_how_much_they_exceed_it() -> N
     assert ledger(story).lost_ns("disk_wait") == 600 * MS
 
 
-def test_a_wait_for_a_core_is_divided_among_quota_others_own_and_unknown() -> None:
+def test_a_wait_for_a_core_is_divided_by_whose_fault_it_was() -> None:
     lost = {"runqueue": 1000.0}
     story = job(lost, lost, slices=1, throttled_ns=200).process(WORKER, "loader", parent=JOB)
     story.culprit(HOG, "stress", 300).culprit(WORKER, "loader", 200).culprit(0, "q", 200, throttled=True)
+    story.process(301, "pod", container="abc").culprit(301, "pod", 50)
     parts = {each.whose: each.ns for each in ledger(story).lost}
-    assert parts == {"quota": 200 * MS, "others": 300 * MS, "own": 200 * MS, "unknown": 300 * MS}
+    assert parts == {
+        "quota": 200 * MS, "others": 300 * MS, "neighbours": 50 * MS, "own": 200 * MS, "unknown": 250 * MS,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("ours", "whose"), [("abc", "others"), ("def", "neighbours"), (None, "neighbours")])
+def test_a_neighbour_is_who_lives_in_another_container(ours: str | None, whose: str) -> None:
+    lost = {"runqueue": 1000.0}
+    story = job(lost, lost, slices=1).process(JOB, "python3", container=ours)
+    story.process(HOG, "stress", container="abc").culprit(HOG, "stress", 1000)
+    assert {each.whose: each.ns for each in ledger(story).lost} == {whose: 1000 * MS}
 
 
 def test_what_the_agent_took_is_not_told_as_a_loss() -> None:
@@ -135,3 +146,41 @@ def test_a_wait_for_a_core_in_a_call_seen_at_both_layers_is_hidden_only_once() -
     inner = next(row for row in story.rows["operations"] if row["op"] == 2) | {"op": 13, "caller": 1}
     story.rows["operations"].append(inner)
     assert ledger(story).lost_ns("runqueue") == alone == 350 * MS
+
+
+MASTER = 50
+
+
+def served(busy: dict[str, float], rest: str = "peer_wait", listens: bool = True) -> Story:
+    """The GPU thread waits on a pipe for its parent, which does `busy` and `rest`."""
+    waits = {"peer_wait": 1700.0, "host_cpu": 20.0, "cuda_cpu": 20.0}
+    story = job(waits, {"peer_wait": 1700.0}, steps=10, slices=12).process(JOB, "engine", parent=MASTER)
+    story.process(MASTER, "api", listens=listens).thread(MASTER, "api", busy, rest=rest)
+    return story.waker(MASTER, "api", "peer_wait", 1700)
+
+
+def by_net(story: Story, kind: WakerKind = WakerKind.WAKER_IRQ_NET) -> Story:
+    return story.waker(0, "", "peer_wait", 1900, of=MASTER, kind=kind)
+
+
+@pytest.mark.parametrize("rest", ["sleep", "net_wait", "peer_wait"])
+def test_waiting_for_somebody_who_waits_to_be_asked_is_no_loss(rest: str) -> None:
+    assert ledger(served({}, rest)).lost == []
+    (lost,) = ledger(served({}, rest, listens=False)).lost
+    assert (lost.bucket, lost.ns) == (rest, pytest.approx(1700 * MS, abs=10))
+
+
+def test_waiting_for_a_server_that_computes_or_waits_for_a_disk_is_a_loss() -> None:
+    story = served({"host_cpu": 600.0, "disk_wait": 400.0}, rest="net_wait")
+    parts = {each.bucket: each.ns for each in ledger(story).lost}
+    assert parts == {"host_cpu": 510 * MS, "disk_wait": 340 * MS}
+
+
+def test_an_idle_server_whose_front_end_logs_to_disk_is_quiet() -> None:
+    assert by_net(served({"host_cpu": 30.0, "disk_wait": 40.0})).kinds() == []
+
+
+def test_two_workers_of_a_prefork_server_do_not_starve_each_other() -> None:
+    """The parent waits for clients and is short of a core for 5 ms."""
+    story = served({"host_cpu": 5.0, "runqueue": 5.0}).culprit(HOG, "stress", 5, victim=MASTER)
+    assert by_net(story).kinds() == []

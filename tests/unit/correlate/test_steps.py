@@ -53,8 +53,15 @@ def test_a_call_made_now_and_then_does_not_mark_iterations() -> None:
     assert found.name == "cudaStreamSynchronize"
 
 
-def test_loading_code_and_collecting_garbage_mark_nothing() -> None:
-    assert loop(calls(cuModuleLoadData=10, gc_collect=10, cuCtxCreate_v2=5, cudaFree=20)) is None
+def test_loading_allocating_and_collecting_garbage_mark_nothing() -> None:
+    quiet = calls(cuModuleLoadData=10, gc_collect=10, cuCtxCreate_v2=5, cudaFree=20, cudaMalloc=20)
+    assert loop(quiet) is None
+
+
+def test_a_log_line_that_allocates_every_tenth_iteration_does_not_mark_them() -> None:
+    found = loop(calls(cudaStreamSynchronize=200, cudaMalloc=20))
+    assert found is not None
+    assert found.counts == dict.fromkeys(range(6), 200)
 
 
 def test_an_operation_nobody_named_is_passed_over() -> None:

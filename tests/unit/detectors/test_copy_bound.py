@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ingero.model.facts import OpFact
 from ingero.model.finding import Severity
 from tests.facts import SEVERITIES, Story, job
 
@@ -20,7 +21,7 @@ def copying(ms: float, size: int = 4 << 20, count: int = 100, slices: int = 12) 
 
 def pageable(lost_ms: float) -> Story:
     """100 copies of 4 MiB that take `lost_ms` longer than the bus needs for them."""
-    return copying(lost_ms + 100 * (4 << 20) / 20.0 / 1e6)
+    return copying(lost_ms + 100 * (4 << 20) / 25.0 / 1e6)
 
 
 def test_large_copies_far_below_the_bus_are_found_with_their_rate() -> None:
@@ -78,3 +79,40 @@ def test_a_healthy_run_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert pageable(600).abstains(KIND, source)
+
+
+@pytest.mark.parametrize(("gb_per_s", "said"), [(15.5, True), (16.5, False)])
+def test_a_copy_is_slow_below_what_pageable_memory_reaches(gb_per_s: float, said: bool) -> None:
+    """400 copies of 16 MiB."""
+    ms = 400 * (16 << 20) / gb_per_s / 1e6
+    assert copying(ms, size=16 << 20, count=400).kinds() == ([KIND] if said else [])
+
+
+def test_large_copies_are_found_among_small_ones_the_other_way() -> None:
+    """The mean size of all copies together would be small."""
+    story = copying(400)
+    story.facts.ops[13] = OpFact("driver", "cuMemcpyDtoHAsync_v2", "copy")
+    small = [
+        row | {"op": 13, "count": 3000, "bytes": 12_000, "sum_ns": 0}
+        for row in story.rows["operations"]
+        if row["op"] == 3
+    ]
+    story.rows["operations"] += small
+    (finding,) = story.findings()
+    assert finding.kind == KIND
+    assert "1.0 GB/s" in finding.title
+
+
+def test_a_small_copy_per_wait_is_reading_a_result() -> None:
+    """20 results read per iteration, each by a small copy and a wait: synchronising, not copying."""
+    story = copying(400, size=4, count=4000).calls("cudaGraphLaunch", 200, 1)  # one per iteration
+    assert KIND in story.kinds()
+    assert KIND not in story.calls("cudaStreamSynchronize", 3800, 10).kinds()
+
+
+def test_no_more_is_lost_than_the_driving_thread_spent_in_calls() -> None:
+    """1400 ms of copies, 200 of them its own."""
+    story = job({"cuda_cpu": 200.0}, slices=12)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    (finding,) = story.calls(COPY, 100, 1400, size=4 << 20, caller=1).findings()
+    assert finding.effect.wall_share == pytest.approx(0.1, abs=0.001)

@@ -123,3 +123,11 @@ def test_a_crowd_is_moved_as_a_whole_and_a_hostile_name_never_reaches_the_shell(
 def test_nobody_is_moved_for_a_trifle() -> None:
     story = job(LOST, gap=LOST).culprit(HOG, "stress", 590).culprit(HOG + 1, "kworker/1:0", 10)
     assert str(HOG + 1) not in commands(story)
+
+
+def test_kernel_threads_are_not_to_be_moved() -> None:
+    """taskset and renice fail on them, or do harm."""
+    story = job(LOST, gap=LOST).culprit(17, "ksoftirqd/1", 400).process(17, "ksoftirqd/1", parent=2)
+    story.culprit(HOG, "stress", 200)
+    assert "17" not in commands(story)
+    assert f"renice -n 19 -p {HOG}" in commands(story)

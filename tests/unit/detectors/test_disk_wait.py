@@ -72,3 +72,13 @@ def test_waiting_for_a_lock_is_not_waiting_for_the_disk() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert reads(600).abstains(KIND, source)
+
+
+def test_a_loading_thread_that_slept_when_nobody_waited_for_it_is_not_asleep_when_it_reads() -> None:
+    """queue.get() of a batch: 200 ms of waiting, in which the thread read and decoded; then it slept."""
+    waits = {"lock_wait": 200.0}
+    story = job(waits, waits, slices=12)
+    story.thread(JOB, "loader", {"disk_wait": 180.0, "host_cpu": 20.0}, tid=101, rest="sleep")
+    (finding,) = story.waker(101, "loader", "lock_wait", 200, by_pid=JOB).findings()
+    assert finding.kind == KIND
+    assert finding.effect.wall_share == pytest.approx(0.09, abs=0.001)

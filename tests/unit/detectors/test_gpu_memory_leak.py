@@ -64,3 +64,19 @@ def test_a_healthy_run_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert leaking().abstains(KIND, source)
+
+
+def growing(*counts: int) -> Story:
+    """So many blocks of 20 MiB in one slice after the other."""
+    story = job(slices=len(counts))
+    for number, count in enumerate(counts):
+        story.calls("cudaMalloc", count, 1, size=20 * MIB, when=range(number, number + 1))
+    return story
+
+
+def test_a_cache_that_still_grows_a_little_is_no_leak() -> None:
+    assert growing(20, 10, 7, 5, 4, 3, 3, 2, 2, 2, 1, 1, 1, 1, 1).kinds() == []
+
+
+def test_growth_that_does_not_get_less_is_a_leak_also_after_a_large_start() -> None:
+    assert growing(20, 10, 7, 5, 4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3).kinds() == [KIND]

@@ -76,3 +76,21 @@ def test_a_job_alone_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert sharing().abstains(KIND, source)
+
+
+def test_two_that_use_a_part_of_the_card_meet_as_often_as_they_use_it() -> None:
+    """Each waits 600 of 2000 ms: half of that is the other's, in the 60 % of the time both use."""
+    found = sharing(600, 600).findings()
+    assert [each.kind for each in found] == [KIND, KIND]
+    assert found[0].effect.wall_share == pytest.approx(0.15 * 0.6, abs=0.001)
+
+
+def test_two_jobs_that_hardly_use_the_card_do_not_disturb_each_other() -> None:
+    assert KIND not in sharing(300, 300).kinds()
+
+
+@pytest.mark.parametrize(("card", "said"), [(0, True), (1, False)])
+def test_a_process_whose_card_is_unknown_is_on_the_first(card: int, said: bool) -> None:
+    story = sharing()
+    story.facts.gpus = {JOB: {card}}
+    assert story.kinds() == ([KIND, KIND] if said else [])

@@ -10,28 +10,34 @@ from tests.facts import JOB, Story, job
 KIND = "launch-bound"
 
 
-def launching(launches: int = 50_000, gpu_wait_ms: float = 100, slices: int = 12) -> Story:
+def launching(
+    launches: int = 100_000,
+    gpu_wait_ms: float = 100,
+    slices: int = 12,
+    steps: int = 200,
+    call_us: float = 9.0,
+) -> Story:
     """All of a slice but `gpu_wait_ms` goes to launching."""
     story = Story(slices).process(JOB, "python3")
     busy = {"gpu_wait": gpu_wait_ms, "host_cpu": 900.0}
     story.thread(JOB, "python3", busy, {"host_cpu": 20.0}, feeder=True, rest="cuda_cpu")
-    story.calls("cuLaunchKernel", launches, 900, caller=1)
-    return story.calls("cudaStreamSynchronize", 200, gpu_wait_ms, split={"gpu_wait": gpu_wait_ms})
+    story.calls("cuLaunchKernel", launches, min(launches * call_us / 1000, 900), caller=1)
+    return story.calls("cudaStreamSynchronize", steps, gpu_wait_ms, split={"gpu_wait": gpu_wait_ms})
 
 
 def test_a_thread_that_only_launches_is_found_with_the_time_per_launch() -> None:
     (finding,) = launching().findings()
     assert finding.kind == KIND
     assert finding.severity is Severity.CRITICAL
-    assert "37.6" in finding.title  # microseconds: 1880 ms for 50,000 launches
-    assert "600000 launches" in finding.causes[0].evidence[0].text
+    assert "18.8" in finding.title  # microseconds: 1880 ms for 100,000 launches
+    assert "1200000 launches" in finding.causes[0].evidence[0].text
 
 
 # A launch inside a graph takes 2.5 us: what is left of 1880 ms is what can be won.
 @pytest.mark.parametrize(
     ("launches", "severity"),
     [
-        (50_000, Severity.CRITICAL),
+        (100_000, Severity.CRITICAL),
         (450_000, Severity.HIGH),
         (600_000, Severity.MEDIUM),
         (700_000, Severity.LOW),
@@ -55,11 +61,19 @@ def test_a_thread_that_then_waits_for_the_gpu_is_limited_by_the_gpu() -> None:
 
 
 def test_much_host_time_per_launch_is_the_programs_own_work() -> None:
-    assert KIND not in launching(launches=20_000).kinds()
+    """1880 ms for 37,000 launches are more than 50 us each."""
+    assert KIND not in launching(launches=37_000, steps=50).kinds()
+    assert KIND in launching(launches=38_000, steps=50).kinds()
 
 
-def test_few_launches_per_wait_are_not_launch_bound() -> None:
-    assert KIND not in launching(launches=1_900).kinds()
+@pytest.mark.parametrize(("steps", "said"), [(250, True), (251, False)])
+def test_an_iteration_of_less_than_400_launches_is_an_ordinary_small_model(steps: int, said: bool) -> None:
+    assert (KIND in launching(steps=steps).kinds()) is said
+
+
+@pytest.mark.parametrize(("call_us", "said"), [(14.0, True), (16.0, False)])
+def test_launch_calls_that_last_wait_for_room_in_the_queue(call_us: float, said: bool) -> None:
+    assert (KIND in launching(50_000, steps=100, call_us=call_us).kinds()) is said
 
 
 def test_preparing_data_between_steps_is_not_launching() -> None:
@@ -79,3 +93,19 @@ def test_a_healthy_run_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert launching().abstains(KIND, source)
+
+
+def test_launches_that_wait_because_the_queue_is_full_are_the_gpus_limit() -> None:
+    """No synchronising call at all; each launch of a 38 us kernel spins until there is room."""
+    story = Story(12).process(JOB, "python3")
+    story.thread(JOB, "python3", {"host_cpu": 100.0}, feeder=True, rest="cuda_cpu")
+    assert story.calls("cuLaunchKernel", 50_000, 1900, split={"cuda_cpu": 1900}).kinds() == []
+
+
+def test_launches_of_all_threads_are_not_the_work_of_one() -> None:
+    story = Story(12).process(JOB, "python3")
+    for tid in range(JOB, JOB + 8):
+        story.thread(
+            JOB, "worker", {"cuda_cpu": 100.0, "gpu_wait": 100.0}, tid=tid, feeder=True, rest="host_cpu"
+        )
+    assert KIND not in story.calls("cuLaunchKernel", 8 * 8000, 800).kinds()

@@ -90,3 +90,22 @@ def test_ranks_in_step_are_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "nccl"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert hung().abstains(KIND, source)
+
+
+def busy_elsewhere(for_s: float, rest: str) -> Story:
+    """Rank 0 is missing and spends its time so."""
+    story = hung(joined=(1, 2, 3), for_s=for_s)
+    story.rows["threads"] = [row for row in story.rows["threads"] if row["pid"] != PIDS[0]]
+    return story.thread(PIDS[0], "python3", {"host_cpu": 500.0}, feeder=True, rest=rest)
+
+
+@pytest.mark.parametrize("rest", ["disk_wait", "host_cpu", "memory_wait", "runqueue"])
+@pytest.mark.parametrize(("for_s", "said"), [(4, False), (29, False), (31, True)])
+def test_a_missing_rank_that_works_is_late_and_not_hung(rest: str, for_s: float, said: bool) -> None:
+    """Four seconds of checkpoint on rank 0, and half a minute of it."""
+    assert (KIND in busy_elsewhere(for_s, rest).kinds()) is said
+
+
+@pytest.mark.parametrize("rest", ["lock_wait", "peer_wait", "net_wait", "sleep", "gpu_wait"])
+def test_a_missing_rank_that_waits_itself_gets_no_more_patience(rest: str) -> None:
+    assert KIND in busy_elsewhere(4, rest).kinds()

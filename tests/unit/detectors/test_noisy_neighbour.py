@@ -45,12 +45,20 @@ def test_a_process_of_our_container_or_of_none_is_plain_contention(
     assert crowded(600, theirs, ours).kinds() == ["cpu-contention"]
 
 
-def test_a_small_part_of_a_neighbour_does_not_make_it_its_fault() -> None:
-    story = crowded(600).culprit(301, "cron", 500).process(301, "cron")
-    story.rows["culprits"] = [
-        row | {"ns": 100_000_000 if row["pid"] == HOG else row["ns"]} for row in story.rows["culprits"]
-    ]
-    assert story.kinds() == ["cpu-contention"]
+@pytest.mark.parametrize(("theirs_ms", "others_ms"), [(100, 500), (310, 290), (570, 30)])
+def test_a_neighbour_is_blamed_for_its_part_and_not_for_what_others_took(
+    theirs_ms: float, others_ms: float
+) -> None:
+    lost = {"runqueue": 600.0}
+    story = job(lost, lost, slices=12).process(HOG, "stress", container=POD).process(301, "cron")
+    story.culprit(HOG, "stress", theirs_ms).culprit(301, "cron", others_ms)
+    found = {each.kind: each for each in story.findings()}
+    assert found[KIND].effect.wall_share == pytest.approx(theirs_ms / 2000, abs=0.001)
+    assert [who.pid for who in found[KIND].causes[0].who] == [HOG]
+    others = found.get("cpu-contention")
+    assert (others.effect.wall_share if others else 0) == pytest.approx(
+        others_ms / 2000 if others_ms > 60 else 0, abs=0.001
+    )
 
 
 def test_a_neighbour_that_takes_nothing_is_quiet() -> None:

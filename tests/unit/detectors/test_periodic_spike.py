@@ -93,3 +93,26 @@ def test_clock_steps_between_marks_do_not_break_it() -> None:
 
 def test_without_calls_it_says_so() -> None:
     assert spiking(500).abstains(KIND, "calls")
+
+
+@pytest.mark.parametrize(("every", "said"), [(12, False), (13, True)])
+def test_what_comes_in_more_than_eight_percent_of_the_iterations_is_the_programs_way(
+    every: int, said: bool
+) -> None:
+    assert spiking(60, every=every).kinds() == ([KIND] if said else [])
+
+
+def test_gradient_accumulation_is_no_periodic_stall() -> None:
+    """Every 8th micro-step contains the optimiser."""
+    story = job(slices=12, steps=80)
+    story.facts.marks = lambda pid, op: steps(([20] * 7 + [60]) * 120)
+    assert story.kinds() == []
+
+
+@pytest.mark.parametrize(("ms", "said"), [(190, True), (210, False)])
+def test_spikes_of_which_waits_explain_a_part_are_left_to_who_waits(ms: float, said: bool) -> None:
+    """16 spikes of 500 ms are 8 s: 30 % of them are 200 ms in each of 12 slices."""
+    lost = {"disk_wait": ms}
+    story = job(lost, lost, slices=12)
+    story.facts.marks = spiking(500).facts.marks
+    assert (KIND in story.kinds()) is said

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ingero.model.finding import Severity
-from tests.facts import SEVERITIES, Story, job
+from tests.facts import JOB, SEVERITIES, Story, job
 
 KIND = "sync-heavy"
 
 
-def turns(host_ms: float = 900, per_step: int = 10, slices: int = 12) -> Story:
+def turns(host_ms: float = 900, per_step: int = 10, slices: int = 12, gap_ms: float = 20) -> Story:
     """A loop of 200 iterations per slice, each with `per_step` waits for the GPU."""
-    story = job({"host_cpu": host_ms, "cuda_cpu": 0.0}, slices=slices)
+    story = job({"host_cpu": host_ms, "cuda_cpu": 0.0}, {"host_cpu": gap_ms}, slices=slices)
     return story.calls("cudaStreamSynchronize", 200 * (per_step - 1), 100, split={"gpu_wait": 100})
 
 
@@ -30,9 +30,10 @@ def test_severity_follows_the_share_of_time_lost(ms: float, severity: Severity |
 
 
 def test_what_can_be_won_is_the_shorter_of_the_two_that_took_turns() -> None:
-    (finding,) = turns(host_ms=1400).findings()
+    """600 ms of waiting for the GPU, and half of the time in which it then had nothing to do."""
+    (finding,) = turns(host_ms=1400, gap_ms=200).findings()
     assert finding.gain is not None
-    assert finding.gain.share == pytest.approx(0.3 * 0.9, abs=0.001)
+    assert finding.gain.share == pytest.approx((600 + 200 / 2) / 2000 * 0.9, abs=0.001)
 
 
 @pytest.mark.parametrize("per_step", [1, 2, 4])
@@ -55,3 +56,24 @@ def test_a_healthy_run_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert turns().abstains(KIND, source)
+
+
+def test_a_call_made_every_tenth_iteration_does_not_make_the_loop_sync_heavy() -> None:
+    """A compiled model: ten launches and one wait per iteration; every tenth one logs, which allocates."""
+    story = Story(12).process(JOB, "python3")
+    story.thread(JOB, "python3", {"cuda_cpu": 60.0, "host_cpu": 600.0}, {"host_cpu": 20.0}, feeder=True)
+    story.calls("cuLaunchKernel", 2000, 10, caller=1)
+    story.calls("cudaStreamSynchronize", 200, 1300, split={"gpu_wait": 1300})
+    assert story.calls("cudaMalloc", 20, 1).kinds() == []
+
+
+@pytest.mark.parametrize(("graphs", "said"), [(1000, False), (501, False), (500, True)])
+def test_decoding_one_token_at_a_time_is_not_synchronising_too_often(graphs: int, said: bool) -> None:
+    """40 requests a slice of 25 tokens each; a token is one graph launch and one wait."""
+    story = Story(12).process(JOB, "engine", listens=True)
+    story.thread(JOB, "engine", {"host_cpu": 500.0, "cuda_cpu": 100.0}, feeder=True)
+    story.calls("cudaGraphLaunch", graphs, 20).calls(
+        "cudaStreamSynchronize", 1000, 1300, split={"gpu_wait": 1300}
+    )
+    story.calls("cuMemcpyHtoDAsync_v2", 40, 1, size=4096)
+    assert story.kinds() == ([KIND] if said else [])

@@ -13,7 +13,9 @@ KIND = "version-mismatch"
 
 
 def refused(code: int) -> Story:
+    """The first call fails, and nothing is ever launched."""
     story = job()
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 1]
     story.facts.errors = [ErrorFact(JOB, JOB, "cudaGetDeviceCount", code, 1, SECOND, SECOND, "node:1")]
     return story
 
@@ -38,3 +40,17 @@ def test_a_healthy_run_is_quiet() -> None:
 
 def test_without_calls_it_says_so() -> None:
     assert refused(35).abstains(KIND, "calls")
+
+
+@pytest.mark.parametrize("code", sorted(status_codes.MISMATCH))
+def test_code_for_another_gpu_that_a_library_tried_first_is_no_mismatch(code: int) -> None:
+    """The job goes on launching 5000 kernels a second."""
+    story = job()
+    story.facts.errors = [ErrorFact(JOB, JOB, "cuModuleLoadData", code, 1, SECOND, SECOND, "node:1")]
+    assert story.kinds() == []
+
+
+def test_launches_of_another_process_prove_nothing() -> None:
+    story = job(pid=400, story=refused(35))
+    story.facts.gpus = {JOB: {0}, 400: {1}}
+    assert story.kinds() == [KIND]
