@@ -244,18 +244,31 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 #define WAITED_NS 20000
 
 /* The thread was off its core when the GPU got there: how much later it returned for
- * that. Woken, it waited for a core the whole time; a spinning one was away at the
- * moment itself, which lay anywhere in its absence: half of it on average. */
-static __always_inline void note_late(struct thread *t, const struct frame *f, __u64 now)
+ * that. Woken, it waited for a core the whole time. A spinning one was away at the
+ * moment itself: the GPU was due after the usual time, or, as long as that is not known,
+ * in the middle of the absence. */
+static __always_inline void note_late(struct thread *t, const struct frame *f, struct op_stats *s, __u64 ns,
+				      __u64 now)
 {
-	__u64 away;
+	__u64 away, late;
 
+	if (t->acc[GPU_WAIT] - f->acc[GPU_WAIT] == ns) {
+		if (s)
+			s->calm_ns = s->calm_ns ? s->calm_ns - s->calm_ns / 8 + ns / 8 : ns;
+		return;
+	}
 	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
 		return;
 	away = t->on_ns - t->off_ns;
 	if (t->on_ns < t->off_ns || away < t->blocked_ns)	/* preempted amid this: neither belongs to the other */
 		return;
-	t->late_ns += t->blocked_ns ? away - t->blocked_ns : away / 2;
+	if (t->blocked_ns)
+		late = away - t->blocked_ns;
+	else if (s && s->calm_ns)
+		late = ns > s->calm_ns ? ns - s->calm_ns : 0;
+	else
+		late = away / 2;
+	t->late_ns += late < away ? late : away;
 }
 
 /* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
@@ -301,8 +314,6 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
 	failed = info->flags & OP_STATUS && f->ret != 0 && !(info->flags & OP_NOT_READY_OK && f->ret == 600) &&
 		 !(info->flags & OP_IN_PROGRESS_OK && f->ret == 7);
-	if (info->flags & OP_SYNC && !t->sync)
-		note_late(t, f, now);
 	if (info->flags & OP_RECORD_EVENT) {
 		t->last_event = f->args[0];
 		t->unrecorded = 0;
@@ -327,6 +338,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	f->flags = flags;
 	s = stats_of(&key);
+	if (info->flags & OP_SYNC && !t->sync)
+		note_late(t, f, s, ns, now);
 	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
 		if (record_call(ctx, t, index, now, why | 1ULL << 32))

@@ -269,6 +269,7 @@ struct op_stats {
 	__u64 split[BUCKETS];
 	struct extreme extreme[2];	/* by parity of the window */
 	__u64 norm_ns;		/* moving mean, the operation's recent norm */
+	__u64 calm_ns;		/* the same of waits for the GPU during which the core was kept */
 	__u64 budget_window;
 	__u64 budget_used;
 	__u64 last_sample_ns;

@@ -372,8 +372,8 @@ def gives_work(row: Row) -> bool:
 def drains(row: Row) -> bool:
     """After it the GPU has done what the thread gave it.
 
-    An event does where it was recorded last, which the kernel side knows. A stream is taken for all of it: with several
-    streams in flight time is called idle that is not.
+    An event does where it was recorded last, which the kernel side knows. A stream is
+    taken for all of it: with several streams in flight time is called idle that is not.
     """
     name = plain_name(row)
     if row.kind == "sync":

@@ -18,7 +18,7 @@ from ingero.correlate.chain import Chains, Root
 from ingero.correlate.job import Family
 from ingero.correlate.loss import Lost, Part, SliceLedger
 from ingero.correlate.tables import Tables, by_name
-from ingero.model.layout import Bucket
+from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES, BUCKETS, Records
 
 # Buckets in which a thread does nothing for the GPU although it would like to. Sleep is
@@ -78,6 +78,7 @@ class Ledgers:
         self, number: int, pid: int, tid: int, comm: str, bucket: Bucket, ns: int
     ) -> Iterator[Lost]:
         roots = self._chains.follow(number, pid, tid, bucket) if ns >= NEGLIGIBLE_NS else []
+        waits = self._waits(number, tid, bucket)
         if not roots and ns >= NEGLIGIBLE_NS:
             yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm, whose="unknown")
         for root in _merged(roots):
@@ -91,7 +92,18 @@ class Ledgers:
             else:
                 whose = "unknown" if not root.seen else "nobody"
                 who = (Part(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
-                yield Lost(root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose)
+                yield Lost(
+                    root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose, waits=waits
+                )
+
+    def _waits(self, number: int, tid: int, bucket: Bucket) -> int:
+        """How many waits of a kind somebody ended."""
+        wakers = self._tables.wakers.get((number, tid))
+        if wakers is None:
+            return 0
+        return int(
+            wakers["count"][(wakers["bucket"] == bucket) & (wakers["kind"] == WakerKind.WAKER_TASK)].sum()
+        )
 
     def _on_demand(self, root: Root) -> bool:
         """A server that waits to be asked: nobody wants anything from the GPU."""

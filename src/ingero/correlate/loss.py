@@ -32,6 +32,8 @@ class Lost:
     # nobody, quota, own (the job itself), others, neighbours (in another container), unknown
     whose: str = "nobody"
     gil: bool = False
+    waits: int = 0  # how many; 0: not counted
+    rare: bool = False  # not even in every tenth iteration
 
     @property
     def direct(self) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
+from ingero.correlate.ranks import align
+from ingero.correlate.spikes import no_spikes, spikes_in
 from ingero.correlate.steps import Loop, find_loop
 from ingero.correlate.tables import Tables
 from ingero.model.facts import Facts
@@ -19,6 +22,7 @@ from ingero.model.window import Records
 LAYERS = frozenset({"runtime", "driver", "graph", "nccl"})
 HOT_KINDS = frozenset({"launch", "copy", "set", "event", "poll"})
 COLD_KINDS = ("context", "module")
+RARE_WAITS = 0.1  # per iteration
 COLD_SHARE = 0.03  # of a slice spent creating contexts and loading code
 COLD_REACH_NS = 60_000_000_000  # later than this after the first call it is no start-up any more
 # Reasons of loss that leave holes in what a detector concludes from.
@@ -47,6 +51,7 @@ class Job:
     slices: list[SliceLedger]
     loop: Loop | None = None
     calls: dict[int, dict[str, Spent]] = field(default_factory=dict)  # by slice, by kind of call
+    spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
     covered: float = 1.0  # part of the recording its sums cover
 
     @property
@@ -81,6 +86,7 @@ class Timeline:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
+        self.arrivals = [*facts.arrivals, *align(facts.unmatched)]
         self.family = Family(facts.processes)
         self.tables = Tables(facts)
         self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
@@ -129,6 +135,10 @@ class Timeline:
         self._mark(job)
         settled = [each.number for each in slices if not each.cold]
         job.loop = find_loop(self.facts, self.tables, pid, settled)
+        if job.loop:
+            cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
+            job.spikes = spikes_in(self.facts.marks(pid, job.loop.op), cold_ns)
+        self._mark_rare(job)
         return job
 
     def _calling(self, pid: int, tid: int) -> list[int]:
@@ -194,6 +204,16 @@ class Timeline:
     def _driver_name(self, row: np.void) -> bool:
         known = self.facts.ops.get(int(row["op"]))
         return known is not None and known.name.startswith("cu") and not known.name.startswith("cuda")
+
+    @staticmethod
+    def _mark_rare(job: Job) -> None:
+        """Waits that come once in many iterations are no matter of the loop's pace."""
+        for each in job.slices:
+            steps = job.steps(each.number)
+            each.lost = [
+                replace(lost, rare=True) if 0 < lost.waits < RARE_WAITS * steps else lost
+                for lost in each.lost
+            ]
 
     def _mark(self, job: Job) -> None:
         """Which slices are start-up, and which have holes."""

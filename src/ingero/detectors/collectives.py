@@ -29,7 +29,7 @@ class Round:
 def rounds_of(timeline: Timeline) -> dict[int, list[Round]]:
     """Complete rounds by communicator."""
     grouped: dict[tuple[int, int, str], list[Arrival]] = defaultdict(list)
-    for each in timeline.facts.arrivals:
+    for each in timeline.arrivals:
         if each.nranks > 1:
             grouped[each.comm_hash, each.seq, each.op].append(each)
     found: dict[int, list[Round]] = defaultdict(list)

@@ -31,11 +31,12 @@ OWN_NS = 1_000_000
 CALLING = ("launch", "copy", "set", "sync", "graph", "event", "alloc", "free", "collective")
 PER_CALL_NS = 30_000  # Python and a framework around one call; eager PyTorch takes 10 to 25 us
 STARTING_NS = 180_000_000_000  # compiling a large model takes minutes
+IN_SPIKES = 0.6
 SLOW_START = 3  # times fewer iterations than usual
 
 
 def _by_workers(lost: Lost, job: Job, timeline: Timeline) -> bool:
-    if lost.via and lost.bucket in WORKING:
+    if lost.via and lost.bucket in WORKING and not lost.rare:
         return timeline.family.works_for(lost.pid, job.pid)
     crowded = lost.bucket == "runqueue" and lost.whose == "own"
     return crowded and any(part.pid != job.pid for part in lost.who)
@@ -60,6 +61,12 @@ def _by_itself(job: Job, each: SliceLedger) -> Lost | None:
     return Lost("host_cpu", ns, job.pid, job.tid, job.comm)
 
 
+def _in_spikes(job: Job) -> bool:
+    """Most of that work is done in a few long iterations: periodic-spike's matter."""
+    own = sum(_unhidden_ns(job, each) for each in job.slices)
+    return len(job.spikes) > 0 and int(job.spikes[:, 1].sum()) > IN_SPIKES * own
+
+
 def _starting(timeline: Timeline, job: Job) -> int:
     """Until which slice a young process may still be compiling: its first iterations are few."""
     process = timeline.facts.processes.get(job.pid)
@@ -79,9 +86,10 @@ def _starting(timeline: Timeline, job: Job) -> int:
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
         starting = _starting(timeline, job)
+        in_spikes = _in_spikes(job)
         for each in job.slices:
             causes = [lost for lost in each.lost if _by_workers(lost, job, timeline)]
-            own = None if each.cold or each.number <= starting else _by_itself(job, each)
+            own = None if each.cold or in_spikes or each.number <= starting else _by_itself(job, each)
             if own:
                 causes.append(own)
             if causes:

@@ -30,7 +30,7 @@ def _same_card(timeline: Timeline, one: Job, other: Job) -> bool:
 def _partners(timeline: Timeline) -> set[tuple[int, int]]:
     """Processes that belong to one communicator."""
     members: dict[int, set[int]] = {}
-    for each in timeline.facts.arrivals:
+    for each in timeline.arrivals:
         members.setdefault(each.comm_hash, set()).add(each.pid)
     return {(one, other) for group in members.values() for one in group for other in group}
 

@@ -64,7 +64,7 @@ def _stuck(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InF
 
 def find(timeline: Timeline) -> Iterator[State]:
     by_comm: dict[int, list[Arrival]] = {}
-    for each in timeline.facts.arrivals:
+    for each in timeline.arrivals:
         if each.nranks > 1:
             by_comm.setdefault(each.comm_hash, []).append(each)
     for arrivals in by_comm.values():

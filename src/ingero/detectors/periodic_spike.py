@@ -12,51 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ingero.correlate.loss import Lost
-from ingero.correlate.steps import durations
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
-LEAST_SPIKES = 4  # three distances: the fewest whose regularity says anything
-LONGER = 2.0  # times the usual iteration
-LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
-RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
-REGULAR = 0.15  # spread of the distances, of their mean
-
-
-def spikes_of(timeline: Timeline, job: Job) -> NDArray[np.int64]:
-    """(n, 2): start and excess of regular spikes; empty where there are none."""
-    none = np.zeros((0, 2), np.int64)
-    if job.loop is None:
-        return none
-    steps = durations(timeline.facts.marks(job.pid, job.loop.op))
-    cold_ns = max((timeline.facts.at_ns(each.number + 1) for each in job.slices if each.cold), default=0)
-    steps = steps[steps[:, 0] >= cold_ns]
-    if len(steps) < 20:
-        return none
-    usual = int(np.median(steps[:, 1]))
-    long = (steps[:, 1] > LONGER * usual) & (steps[:, 1] - usual > LEAST_NS)
-    spikes = steps[long]
-    if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * len(steps):
-        return none
-    apart = np.diff(spikes[:, 0])
-    if apart.std() > REGULAR * apart.mean():
-        return none
-    return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
 
 
 def _explained(job: Job, number: int) -> int:
-    return next((sum(lost.ns for lost in each.lost) for each in job.slices if each.number == number), 0)
+    """Lost to what other findings tell; a pause for something rare is told by this one alone."""
+    return next(
+        (sum(lost.ns for lost in each.lost if not lost.rare) for each in job.slices if each.number == number),
+        0,
+    )
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
-        spikes = spikes_of(timeline, job)
+        spikes = job.spikes
         if not len(spikes):
             continue
         period = int(np.diff(spikes[:, 0]).mean())

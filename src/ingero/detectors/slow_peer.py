@@ -20,7 +20,7 @@ from ingero.model.finding import Fix
 
 
 def _waits_for_stranger(lost: Lost, job: Job, timeline: Timeline) -> bool:
-    if lost.bucket not in ("net_wait", "peer_wait", "host_cpu", "sleep"):
+    if lost.rare or lost.bucket not in ("net_wait", "peer_wait", "host_cpu", "sleep"):
         return False
     if timeline.facts.processes.get(job.pid) and timeline.facts.processes[job.pid].listens:
         return False  # it waits to be asked

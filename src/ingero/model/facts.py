@@ -220,6 +220,7 @@ class Facts:
     retransmits: list[Incident] = field(default_factory=list)
     in_flight: list[InFlight] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
+    unmatched: list[Arrival] = field(default_factory=list)  # of communicators made before the trace
     gpus: dict[int, set[int]] = field(default_factory=dict)  # pid: cards it used, as far as known
     system: list[SystemFact] = field(default_factory=list)
     losses: list[LossFact] = field(default_factory=list)

@@ -71,6 +71,7 @@ class FactReader:
         found.in_flight = list(self._in_flight(found))
         if any(op.layer == "nccl" for op in found.ops.values()):
             found.arrivals = list(self._arrivals(found))
+            found.unmatched = list(self._unmatched(found))
         found.gpus = self._gpus()
         found.system = list(self._system())
         found.losses = list(self._losses())
@@ -237,6 +238,20 @@ class FactReader:
         )
         for comm, seq, op, rank, nranks, pid, at, size in rows:
             yield model.Arrival(comm, seq, found.ops[op].name, rank, nranks, pid, at, size)
+
+    def _unmatched(self, found: Facts) -> Iterable[model.Arrival]:
+        """Of communicators we did not see being made: the rank is what the process was told."""
+        rows = self._all(
+            "SELECT COALESCE(p.parent_pid, 0), e.op_id, p.rank, p.world_size, e.pid, e.ts_ns, e.bytes"
+            " FROM collective c CROSS JOIN event e ON e.id = c.event_id JOIN process p ON p.id = e.process_id"
+            " WHERE c.event_id BETWEEN ? AND ? AND c.comm_hash IS NULL AND c.peer IS NULL"
+            " AND p.rank IS NOT NULL AND p.world_size > 1 AND e.ts_ns >= ? AND e.ts_ns < ?"
+            f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
+            (*self._ids, self._from, self._to),
+        )
+        for group, op, rank, nranks, pid, at, size in rows:
+            if op in found.ops and found.ops[op].kind == "collective":
+                yield model.Arrival(group, -1, found.ops[op].name, rank, nranks, pid, at, size)
 
     def _gpus(self) -> dict[int, set[int]]:
         rows = self._all(

@@ -1,0 +1,37 @@
+"""Iterations that stand out at regular distances in time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.correlate.steps import durations
+from ingero.model.facts import Marks
+
+LEAST_SPIKES = 4  # three distances: the fewest whose regularity says anything
+LONGER = 2.0  # times the usual iteration
+LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
+RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
+REGULAR = 0.15  # spread of the distances, of their mean
+LEAST_STEPS = 20  # to know what is usual
+
+
+def no_spikes() -> NDArray[np.int64]:
+    return np.zeros((0, 2), np.int64)
+
+
+def spikes_in(marks: Marks, from_ns: int) -> NDArray[np.int64]:
+    """(n, 2): start and excess of regular spikes after an instant; empty where there are none."""
+    steps = durations(marks)
+    steps = steps[steps[:, 0] >= from_ns]
+    if len(steps) < LEAST_STEPS:
+        return no_spikes()
+    usual = int(np.median(steps[:, 1]))
+    long = (steps[:, 1] > LONGER * usual) & (steps[:, 1] - usual > LEAST_NS)
+    spikes = steps[long]
+    if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * len(steps):
+        return no_spikes()
+    apart = np.diff(spikes[:, 0])
+    if apart.std() > REGULAR * apart.mean():
+        return no_spikes()
+    return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
