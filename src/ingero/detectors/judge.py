@@ -227,7 +227,11 @@ class Judge:
             explained_share=round(explained, 4),
             gain=Gain(gain_ns, round(gain_ns / wall_ns, 4)),
             fix=claim.detector.advise(case),
-            episodes=[(facts.at_ns(e.first), facts.at_ns(e.last + 1)) for e in claim.episodes],
+            time=_time(claim),
+            episodes=[
+                (max(facts.at_ns(e.first), facts.from_ns), min(facts.at_ns(e.last + 1), facts.to_ns))
+                for e in claim.episodes
+            ],
         )
 
     def _case(self, claim: Claim, wall_ns: int) -> Case:
@@ -333,6 +337,17 @@ class Judge:
             f"{job.comm} (pid {job.pid}) was slower than usual by {format_ns(excess)} in {format_ns(wall)},"
             " and nothing recorded proves why",
         )
+
+
+def _time(claim: Claim) -> dict[str, int]:
+    """Where the victim's time went while it lasted."""
+    covered = set(claim.numbers())
+    total: dict[str, int] = defaultdict(int)
+    for each in claim.job.slices:
+        if each.number in covered:
+            for bucket, ns in each.ns.items():
+                total[bucket] += ns
+    return dict(total)
 
 
 def _gpu_per_step(job: Job, slices: list[SliceLedger]) -> float:

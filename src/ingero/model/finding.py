@@ -124,6 +124,7 @@ class Finding(msgspec.Struct, frozen=True):
     fix: list[Fix] = []
     evidence: list[Proof] = []  # of a state, which has no excess and so no causes
     who: list[Who] = []  # whose fault a state is
+    time: dict[str, int] = {}  # where the victim thread's time went meanwhile; sums to all of it
     episodes: list[tuple[int, int]] = []  # when: from and to of each
 
     @property

@@ -131,13 +131,18 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
     confidence = f"confidence {units.format_share(finding.confidence)}"
     yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
     yield Field("Effect", effect_words(finding), rows=room.rows)
-    if victim is not None:
-        yield time_bar(victim.time, short=bool(room.rows))
+    time_ns = finding.time or (victim.time if victim is not None else {})
+    if time_ns and victim is not None:
+        yield time_bar(time_ns, short=bool(room.rows))
         if detail.verbose:
-            yield time_rows(victim.time)
+            yield time_rows(time_ns)
+    for proof in finding.evidence[: None if detail.verbose else 2]:
+        yield Field("Proof", tidy(proof.text, 400), rows=room.rows)
+        if detail.show_sql and proof.sql:
+            yield Code(tidy(proof.sql, 4000), "sql")
     for cause in _causes(finding, room):
         yield from _cause(cause, room, detail)
-    who = [each for cause in finding.causes for each in cause.who]
+    who = [each for cause in finding.causes for each in cause.who] or finding.who
     if who:
         yield Field("Who", who_words(who, room.who), rows=room.rows)
     if finding.source is not None:
