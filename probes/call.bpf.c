@@ -243,32 +243,68 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
  * memory and came back when the GPU had done everything before it. */
 #define WAITED_NS 20000
 
+/* When the GPU is usually done is seen in two ways: a thread that kept its core returned
+ * just then, one that lost it had not seen it done yet. The largest of these, slowly
+ * forgotten, is near enough. */
+static __always_inline void note_due(struct op_stats *s, __u64 ns)
+{
+	if (ns > s->due_ns)
+		s->due_ns = ns;
+	else
+		s->due_ns -= (s->due_ns - ns) / 16;
+}
+
 /* The thread was off its core when the GPU got there: how much later it returned for
  * that. Woken, it waited for a core the whole time. A spinning one was away at the
- * moment itself: the GPU was due after the usual time, or, as long as that is not known,
- * in the middle of the absence. */
+ * moment itself: then the usual moment counts. */
 static __always_inline void note_late(struct thread *t, const struct frame *f, struct op_stats *s, __u64 ns,
 				      __u64 now)
 {
-	__u64 away, late;
+	__u64 away, late, before;
 
 	if (t->acc[GPU_WAIT] - f->acc[GPU_WAIT] == ns) {
-		if (s)
-			s->calm_ns = s->calm_ns ? s->calm_ns - s->calm_ns / 8 + ns / 8 : ns;
+		note_due(s, ns);
 		return;
 	}
-	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS || t->off_ns < f->start_ns)
 		return;
 	away = t->on_ns - t->off_ns;
 	if (t->on_ns < t->off_ns || away < t->blocked_ns)	/* preempted amid this: neither belongs to the other */
 		return;
-	if (t->blocked_ns)
+	before = t->off_ns - f->start_ns;
+	if (t->blocked_ns) {
 		late = away - t->blocked_ns;
-	else if (s && s->calm_ns)
-		late = ns > s->calm_ns ? ns - s->calm_ns : 0;
-	else
-		late = away / 2;
+	} else {
+		note_due(s, before);
+		late = ns - (s->due_ns > before ? s->due_ns : before);
+		if (s->due_ns > ns)
+			late = 0;
+	}
 	t->late_ns += late < away ? late : away;
+}
+
+/* Waits for the GPU that follow a wait for something else are shorter by it: only what
+ * exceeds them was lost. Between a first piece of work and the moment all is done this is
+ * exact; it counts as a gap, because the GPU had nothing to do any more. Run-queue time
+ * inside the call that waits is `late`'s matter. */
+static __always_inline void note_beyond(struct thread *t, const struct frame *f)
+{
+	const __u32 waits[] = {RUNQUEUE, DISK_WAIT, MEMORY_WAIT, LOCK_WAIT, PEER_WAIT, NET_WAIT};
+	__u64 hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT];
+	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE];
+	__u64 waited = 0, part;
+
+	for (int i = 0; i < 6; i++)
+		waited += t->acc[waits[i]] - t->busy_acc[waits[i]];
+	if (waited <= inside || waited - inside <= hidden)
+		return;
+	waited -= inside;
+	for (int i = 0; i < 6; i++) {
+		part = t->acc[waits[i]] - t->busy_acc[waits[i]] - (i ? 0 : inside);
+		/* in microseconds, so that the product stays within 64 bits */
+		part = (part >> 10) * ((waited - hidden) >> 10) / ((waited >> 10) + 1) << 10;
+		__sync_fetch_and_add(&t->gap[waits[i]], part);
+	}
 }
 
 /* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
@@ -318,8 +354,10 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->last_event = f->args[0];
 		t->unrecorded = 0;
 	}
-	if (info->flags & OP_DRAIN && !failed && drained(t, f, info->flags, ns))
+	if (info->flags & OP_DRAIN && !failed && !t->idle && drained(t, f, info->flags, ns)) {
+		note_beyond(t, f);
 		t->idle = 1;
+	}
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;
@@ -338,7 +376,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	f->flags = flags;
 	s = stats_of(&key);
-	if (info->flags & OP_SYNC && !t->sync)
+	if (s && info->flags & OP_SYNC && !t->sync)
 		note_late(t, f, s, ns, now);
 	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);

@@ -38,6 +38,7 @@ struct thread {
 	__u64 first_ns;
 	__u64 acc[BUCKETS];
 	__u64 gap[BUCKETS];
+	__u64 busy_acc[BUCKETS];	/* acc when the GPU last got something to do after nothing */
 	__u64 late_ns;
 	__u64 on_ns;		/* when it last got a core */
 	__u64 last_event;	/* the event it recorded last */

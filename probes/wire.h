@@ -176,7 +176,7 @@ struct thread_totals {
 	struct header h;	/* start_ns: since when it is accounted */
 	__u64 now_ns;
 	__u64 acc[BUCKETS];
-	__u64 gap[BUCKETS];	/* of acc: while the GPU had nothing to do that this thread gave it */
+	__u64 gap[BUCKETS];	/* of acc: while the GPU had nothing to do that this thread gave it, or had long done it */
 	__u64 late_ns;		/* of acc[RUNQUEUE]: after the GPU had finished, inside a synchronising call */
 	__u64 open_ns;		/* length of the interval still open, already in acc */
 	__u64 voluntary_switches;
@@ -269,7 +269,7 @@ struct op_stats {
 	__u64 split[BUCKETS];
 	struct extreme extreme[2];	/* by parity of the window */
 	__u64 norm_ns;		/* moving mean, the operation's recent norm */
-	__u64 calm_ns;		/* the same of waits for the GPU during which the core was kept */
+	__u64 due_ns;		/* how long after such a call began the GPU is usually done */
 	__u64 budget_window;
 	__u64 budget_used;
 	__u64 last_sample_ns;

@@ -366,6 +366,9 @@ def plain_name(row: Row) -> str:
 
 
 def gives_work(row: Row) -> bool:
+    """A result read back keeps no GPU busy."""
+    if row.flags & OpFlag.OP_MAY_WAIT:
+        return False
     return row.kind in ("launch", "copy", "set", "collective") or plain_name(row).endswith("GraphLaunch")
 
 

@@ -49,6 +49,16 @@ class Episode:
     def ns(self) -> int:
         return sum(each.ns for each in self.evidence)
 
+    def without_edges(self) -> Episode:
+        shares = [each.ns / max(each.slice.wall_ns, 1) for each in self.evidence]
+        usual = median(shares)
+        inner = list(self.evidence)
+        if len(inner) > 2 and shares[0] < EDGE * usual:
+            inner = inner[1:]
+        if len(inner) > 2 and shares[-1] < EDGE * usual:
+            inner = inner[:-1]
+        return Episode(inner[0].slice.number, inner[-1].slice.number, inner)
+
 
 @dataclass(slots=True)
 class Claim:
@@ -77,6 +87,11 @@ class Claim:
     def wall_ns(self) -> int:
         covered = set(self.numbers())
         return sum(each.wall_ns for each in self.job.slices if each.number in covered)
+
+    def without_edges(self) -> Claim:
+        """Where it was fully on: a fault that begins or ends amid a slice fills only a part of it."""
+        kept = [episode.without_edges() for episode in self.episodes]
+        return Claim(self.detector, self.job, kept)
 
 
 def _walls(job: Job) -> dict[int, int]:
@@ -194,8 +209,8 @@ class Judge:
         return int(sum(walls[number] for number in numbers) - usual * steps)
 
     def _finding(self, claim: Claim) -> Finding | None:
-        wall_ns = claim.wall_ns()
-        share = min(1.0, claim.ns / wall_ns) if wall_ns else 0.0
+        wall_ns, core = claim.wall_ns(), claim.without_edges()
+        share = min(1.0, core.ns / core.wall_ns()) if core.wall_ns() else 0.0
         severity = severity_of(share)
         if severity is None:
             return None
@@ -225,7 +240,7 @@ class Judge:
             ),
             causes=self._causes(case, claim, excess, unexplained),
             explained_share=round(explained, 4),
-            gain=Gain(gain_ns, round(gain_ns / wall_ns, 4)),
+            gain=Gain(gain_ns, round(min(1.0, self._gain(core) / max(core.wall_ns(), 1)), 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
             episodes=[

@@ -334,7 +334,7 @@ OP_STATS = _dtype(
         ("split", ("<u8", (11,)), 48),
         ("extreme", (EXTREME, (2,)), 136),
         ("norm_ns", "<u8", 184),
-        ("calm_ns", "<u8", 192),
+        ("due_ns", "<u8", 192),
         ("budget_window", "<u8", 200),
         ("budget_used", "<u8", 208),
         ("last_sample_ns", "<u8", 216),
