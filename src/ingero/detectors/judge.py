@@ -27,6 +27,7 @@ from ingero.model.finding import (
 )
 from ingero.units import SECOND, format_ns
 
+EDGE = 0.7  # of the usual loss: a slice at the edge with less was hit only in part
 LEAST_NS = SECOND // 2  # a pause nobody at a terminal would notice twice
 LEAST_OF_ALL = 0.003  # of the time the job was seen: half a second in three minutes
 LONG_NS = 10 * SECOND  # and that much is worth saying however long the recording is
