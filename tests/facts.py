@@ -155,12 +155,13 @@ class Story:
         of: int = JOB,
         kind: WakerKind = WakerKind.WAKER_TASK,
         when: range | None = None,
+        count: int = 200,
         by_pid: int | None = None,
     ) -> Story:
         for number in when or range(self.slices):
             self._add(
                 "wakers", slice=number, pid=of, tid=of, waker_pid=by_pid or by, waker_tid=by, kind=int(kind),
-                comm=self.name(comm), bucket=int(Bucket[bucket.upper()]), ns=int(ms * MS), count=10,
+                comm=self.name(comm), bucket=int(Bucket[bucket.upper()]), ns=int(ms * MS), count=count,
             )  # fmt: skip
         return self
 

@@ -174,7 +174,8 @@ def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[n
         exposed = np.zeros(BUCKETS, np.int64)
         exposed[list(WAITS)] = gap[list(WAITS)]
         exposed[Bucket.RUNQUEUE] += int(row["late_ns"])
-        return np.minimum(exposed, total)
+        np.minimum(exposed, total, out=exposed)
+        return exposed
     busy = np.maximum(total - gap, 0)
     outside = busy.copy()
     outside[Bucket.RUNQUEUE] = max(0, int(busy[Bucket.RUNQUEUE]) - in_syncs_ns)

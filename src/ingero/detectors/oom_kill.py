@@ -22,7 +22,7 @@ def find(timeline: Timeline) -> Iterator[State]:
     for job in timeline.jobs:
         killed = [
             each
-            for each in timeline.facts.ooms
+            for each in sorted(timeline.facts.ooms, key=lambda one: one.at_ns)
             if each.pid is not None and timeline.family.works_for(each.pid, job.pid)
         ]
         if killed:
