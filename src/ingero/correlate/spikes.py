@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from ingero.correlate.steps import durations
 from ingero.model.facts import Marks
 
-LEAST_SPIKES = 4  # three distances: the fewest whose regularity says anything
+LEAST_SPIKES = 3  # two equal distances; fewer prove nothing
 LONGER = 2.0  # times the usual iteration
 LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
 RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
 REGULAR = 0.15  # spread of the distances, of their mean
+EXACT = 0.05  # the same where three spikes are all there is
 LEAST_STEPS = 20  # to know what is usual
 
 
@@ -32,6 +33,6 @@ def spikes_in(marks: Marks, from_ns: int) -> NDArray[np.int64]:
     if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * len(steps):
         return no_spikes()
     apart = np.diff(spikes[:, 0])
-    if apart.std() > REGULAR * apart.mean():
+    if apart.std() > (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean():
         return no_spikes()
     return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)

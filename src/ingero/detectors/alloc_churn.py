@@ -16,12 +16,15 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
+FAILING = 0.1  # of the allocations
 PER_STEP = 0.5  # a caching allocator makes none once it is warm; logging makes one now and then
 
 
 def _churn_ns(job: Job, each: SliceLedger) -> int:
     allocated, freed = job.spent(each.number, "alloc"), job.spent(each.number, "free")
     steps = job.steps(each.number)
+    if allocated.errors > FAILING * allocated.count:  # cuda-oom's matter
+        return 0
     if not steps or min(allocated.count, freed.count) < max(PER_STEP * steps, 2):
         return 0
     return allocated.ns + freed.ns

@@ -45,6 +45,7 @@ class State:
     who: tuple[Part, ...] = ()
     fixes: tuple[Fix, ...] = ()
     confidence: float = 0.95
+    waited_ns: int = 0  # for the GPU, where the state is a wait that does not end
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ from ingero.units import format_bytes, format_ns
 LEAST_SLICES = 3  # two points make a line of anything
 GROWING_SHARE = 0.7  # of the slices
 KEPT_SHARE = 0.2  # of what was allocated
+IN_EACH = 0.5  # per iteration: what grows with the loop needs no long look
+MANY_STEPS = 50
 SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
 LEAST_ALLOCATIONS = 8  # fewer are buffers made late
 LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
@@ -40,7 +42,10 @@ def find(timeline: Timeline) -> Iterator[State]:
         rows = [_kept(job, number) for number in settled]
         growing = [allocated > freed for allocated, freed, _ in rows]
         allocated, freed, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
-        steadily = len(rows) >= LEAST_SLICES and sum(growing) >= GROWING_SHARE * len(rows)
+        steps = sum(job.steps(number) for number in settled)
+        in_each = allocated - freed >= IN_EACH * steps and steps >= MANY_STEPS
+        long = len(rows) >= (2 if in_each else LEAST_SLICES)
+        steadily = long and sum(growing) >= GROWING_SHARE * len(rows)
         if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
             continue
         if _settles(rows):

@@ -381,6 +381,16 @@ def _summed(case: Case) -> list[Part]:
     return sorted(sums.values(), key=lambda part: -part.ns)
 
 
+def _waiting(state: State, who: list[Who]) -> list[Cause]:
+    """A wait that does not end is time, and somebody's."""
+    if not state.waited_ns:
+        return []
+    return [
+        Cause("gpu_wait", state.waited_ns, 1.0, who, list(state.proofs)),
+        Cause("unexplained", 0, 0.0),
+    ]
+
+
 def state_finding(detector: Detector, state: State, timeline: Timeline) -> Finding:
     """A state has no excess: its event is the proof."""
     facts = timeline.facts
@@ -403,9 +413,9 @@ def state_finding(detector: Detector, state: State, timeline: Timeline) -> Findi
         confidence=state.confidence,
         victim=Victim(state.pid, state.tid, state.comm),
         effect=Effect(state.op, None, None, None, None),
-        causes=[],
-        explained_share=None,
+        causes=_waiting(state, who),
+        explained_share=1.0 if state.waited_ns else None,
         fix=list(state.fixes),
-        evidence=list(state.proofs),
+        evidence=[] if state.waited_ns else list(state.proofs),
         who=who,
     )

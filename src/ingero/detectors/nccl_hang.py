@@ -124,6 +124,7 @@ def _state(
             ),
             Fix("Let hangs fail instead of waiting.", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
         ),
+        waited_ns=call.last_seen_ns - call.since_ns,
     )
 
 
