@@ -50,6 +50,7 @@ static __always_inline void start_account(struct thread *t, struct task_struct *
 	t->charged_ns = now;
 	t->throttled_ns = 0;
 	t->late_ns = 0;
+	t->known = 0;
 	t->voluntary_before = BPF_CORE_READ(task, nvcsw);
 	t->involuntary_before = BPF_CORE_READ(task, nivcsw);
 	t->minor_before = BPF_CORE_READ(task, min_flt);
@@ -66,6 +67,7 @@ static __always_inline void copy_counts(struct thread_totals *r, const struct th
 	r->system_ns = task->stime - t->system_before;
 	r->throttled_ns = t->throttled_ns;
 	r->late_ns = t->late_ns;
+	r->known = t->known;
 }
 
 /* The first sight of a thread; `task` need not be the current one. Two programs may

@@ -251,7 +251,7 @@ static __always_inline void note_due(struct op_stats *s, __u64 ns)
 	if (ns > s->due_ns)
 		s->due_ns = ns;
 	else
-		s->due_ns -= (s->due_ns - ns) / 16;
+		s->due_ns -= (s->due_ns - ns) / 64;
 }
 
 /* The thread was off its core when the GPU got there: how much later it returned for
@@ -287,7 +287,7 @@ static __always_inline void note_late(struct thread *t, const struct frame *f, s
  * exceeds them was lost. Between a first piece of work and the moment all is done this is
  * exact; it counts as a gap, because the GPU had nothing to do any more. Run-queue time
  * inside the call that waits is `late`'s matter. */
-static __always_inline void note_beyond(struct thread *t, const struct frame *f)
+static __always_inline void note_beyond(struct thread *t, const struct frame *f, __u32 shift)
 {
 	const __u32 waits[] = {RUNQUEUE, DISK_WAIT, MEMORY_WAIT, LOCK_WAIT, PEER_WAIT, NET_WAIT};
 	__u64 hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT];
@@ -296,15 +296,29 @@ static __always_inline void note_beyond(struct thread *t, const struct frame *f)
 
 	for (int i = 0; i < 6; i++)
 		waited += t->acc[waits[i]] - t->busy_acc[waits[i]];
-	if (waited <= inside || waited - inside <= hidden)
+	t->known++;
+	if (!t->busy_known || waited <= inside || waited - inside <= hidden)
 		return;
 	waited -= inside;
 	for (int i = 0; i < 6; i++) {
 		part = t->acc[waits[i]] - t->busy_acc[waits[i]] - (i ? 0 : inside);
 		/* in microseconds, so that the product stays within 64 bits */
-		part = (part >> 10) * ((waited - hidden) >> 10) / ((waited >> 10) + 1) << 10;
+		part = (part >> 10) * ((waited - hidden) >> 10) / ((waited >> 10) + 1) << 10 >> shift;
 		__sync_fetch_and_add(&t->gap[waits[i]], part);
 	}
+}
+
+/* An event with more work behind it. Waited for, the GPU was busy all the time and still is:
+ * nothing was lost. Done already, the GPU ran dry somewhere in between: half of it, for want
+ * of better knowledge. */
+static __always_inline void note_running(struct thread *t, const struct frame *f, __u64 ns)
+{
+	if (ns <= WAITED_NS)
+		note_beyond(t, f, 1);
+	else
+		t->known++;
+	__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
+	t->busy_known = 1;
 }
 
 /* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
@@ -354,9 +368,13 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->last_event = f->args[0];
 		t->unrecorded = 0;
 	}
-	if (info->flags & OP_DRAIN && !failed && !t->idle && drained(t, f, info->flags, ns)) {
-		note_beyond(t, f);
-		t->idle = 1;
+	if (info->flags & OP_DRAIN && !failed && !t->idle) {
+		if (drained(t, f, info->flags, ns)) {
+			note_beyond(t, f, 0);
+			t->idle = 1;
+		} else if (info->flags & OP_EVENT_SYNC && !t->sync) {
+			note_running(t, f, ns);
+		}
 	}
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);

@@ -198,8 +198,10 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	if (info->flags & OP_BY_VALUE_ID)
 		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
 	if (info->flags & OP_WORK) {
-		if (t->idle)
+		if (t->idle) {
 			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
+			t->busy_known = 1;
+		}
 		t->idle = 0;
 		t->unrecorded = 1;
 	}

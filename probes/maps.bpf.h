@@ -40,6 +40,7 @@ struct thread {
 	__u64 gap[BUCKETS];
 	__u64 busy_acc[BUCKETS];	/* acc when the GPU last got something to do after nothing */
 	__u64 late_ns;
+	__u64 known;
 	__u64 on_ns;		/* when it last got a core */
 	__u64 last_event;	/* the event it recorded last */
 	__u64 off_ns;		/* when it last left its core */
@@ -72,6 +73,7 @@ struct thread {
 	__u32 overflow;
 	__u32 sync;		/* > 0: inside a synchronising call */
 	__u32 idle;		/* the GPU has done what this thread gave it and got nothing since */
+	__u32 busy_known;	/* busy_acc holds something */
 	__u32 unrecorded;	/* it gave the GPU something after that event */
 	__u32 reclaim;		/* > 0: inside reclaim or compaction */
 	__s32 gpu_id;

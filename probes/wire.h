@@ -177,6 +177,7 @@ struct thread_totals {
 	__u64 now_ns;
 	__u64 acc[BUCKETS];
 	__u64 gap[BUCKETS];	/* of acc: while the GPU had nothing to do that this thread gave it, or had long done it */
+	__u64 known;		/* how often it was seen whether the GPU had something to do */
 	__u64 late_ns;		/* of acc[RUNQUEUE]: after the GPU had finished, inside a synchronising call */
 	__u64 open_ns;		/* length of the interval still open, already in acc */
 	__u64 voluntary_switches;

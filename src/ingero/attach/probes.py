@@ -121,7 +121,8 @@ RUNTIME: tuple[Row, ...] = (
     runtime("cudaHostUnregister", "free", rare=True),
     runtime("cudaMallocAsync", "alloc", rare=True, bytes=1, out=0, stream=2),
     runtime("cudaMallocFromPoolAsync", "alloc", rare=True, bytes=1, out=0, stream=3),
-    runtime("cudaFree", "free", rare=True),
+    # a free waits until nobody uses the memory
+    runtime("cudaFree", "free", rare=True, sync=True, flags=OpFlag.OP_MAY_WAIT),
     runtime("cudaFreeHost", "free", rare=True),
     runtime("cudaFreeArray", "free", rare=True),
     runtime("cudaFreeAsync", "free", rare=True, stream=1),
@@ -207,7 +208,7 @@ DRIVER: tuple[Row, ...] = (
     driver("cuMemHostUnregister", "free", rare=True),
     driver("cuMemAllocAsync", "alloc", rare=True, bytes=1, out=0, stream=2),
     driver("cuMemAllocFromPoolAsync", "alloc", rare=True, bytes=1, out=0, stream=3),
-    driver("cuMemFree_v2", "free", rare=True),
+    driver("cuMemFree_v2", "free", rare=True, sync=True, flags=OpFlag.OP_MAY_WAIT),
     driver("cuMemFreeHost", "free", rare=True),
     driver("cuMemFreeAsync", "free", rare=True, stream=1),
     driver("cuMemPoolTrimTo", "free", rare=True),

@@ -22,6 +22,7 @@ COUNTS = (
     "throttled_ns",
     "late_ns",
     "system_ns",
+    "known",
 )
 
 
@@ -158,6 +159,7 @@ class ThreadBook:
             [min(part, whole) for part, whole in zip(gap, ns, strict=True)],
             by_name["throttled_ns"],
             by_name["system_ns"],
+            by_name["known"],
             by_name["late_ns"],
             by_name["voluntary_switches"],
             by_name["involuntary_switches"],

@@ -170,7 +170,7 @@ class Ledgers:
 def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Of a thread's slice, per bucket: what the GPU did not hide."""
     total, gap = row["ns"].astype(np.int64), row["gap"].astype(np.int64)
-    if gap.any():  # the kernel side knows when the GPU was done, and counted what it did not hide
+    if gap.any() or row["known"]:  # the kernel side knows, and counted what the GPU did not hide
         exposed = np.zeros(BUCKETS, np.int64)
         exposed[list(WAITS)] = gap[list(WAITS)]
         exposed[Bucket.RUNQUEUE] += int(row["late_ns"])

@@ -27,7 +27,8 @@ def _churn_ns(job: Job, each: SliceLedger) -> int:
         return 0
     if not steps or min(allocated.count, freed.count) < max(PER_STEP * steps, 2):
         return 0
-    return allocated.ns + freed.ns
+    # A free also waits for the GPU, as another call would otherwise.
+    return allocated.ns + freed.ns - freed.gpu_wait_ns
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:

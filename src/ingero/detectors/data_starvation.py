@@ -23,9 +23,8 @@ from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
 WORKING = ("host_cpu", "cuda_cpu", "sleep")
-# A program works between two steps; that is a fault only when the GPU stands still for
-# longer than it works because of it.
-OWN_SHARE = 0.40
+# A program does something between two steps; a quarter of the time is no bookkeeping any more.
+OWN_SHARE = 0.25
 # Work of less than this between two pieces of GPU work is the way programs are, not data.
 OWN_NS = 1_000_000
 CALLING = ("launch", "copy", "set", "sync", "graph", "event", "alloc", "free", "collective")

@@ -44,6 +44,8 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         total = sum(each.wall_ns for each in numbers)
         all_ns = int(spikes[:, 1].sum())
         left = all_ns - sum(_explained(job, each.number) for each in numbers)
+        # An evaluation keeps the GPU busy, and a stopped process leaves it with what it had.
+        left = min(left, sum(each.gap_ns for each in numbers))
         if left < (1 - EXPLAINED) * all_ns or not total:
             continue
         note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"

@@ -33,6 +33,7 @@ THREADS = np.dtype(
         ("throttled_ns", "<i8"),
         ("late_ns", "<i8"),
         ("system_ns", "<i8"),
+        ("known", "<i8"),
         ("gil_ns", "<i8"),
         ("voluntary_switches", "<i8"),
         ("involuntary_switches", "<i8"),

@@ -53,6 +53,7 @@ THREAD_TIME = np.dtype(
         ("gap", "<u8", (BUCKETS,)),  # of ns: the GPU had nothing to do that this thread gave it
         ("throttled_ns", "<u8"),
         ("system_ns", "<u8"),  # of the time on a core: inside the kernel
+        ("known", "<u8"),  # how often it was seen whether the GPU had something to do
         ("late_ns", "<u8"),  # of runqueue: in a synchronising call, after the GPU had finished
         ("voluntary_switches", "<u8"),
         ("involuntary_switches", "<u8"),

@@ -76,7 +76,7 @@ class AggregateRows:
         if not len(threads):
             return
         counters = (
-            "throttled_ns", "late_ns", "system_ns", "voluntary_switches", "involuntary_switches",
+            "throttled_ns", "late_ns", "system_ns", "known", "voluntary_switches", "involuntary_switches",
             "major_faults", "minor_faults",
         )  # fmt: skip
         insert(

@@ -105,7 +105,7 @@ class FactReader:
 
     def _threads(self) -> Records:
         scalars = (
-            "throttled_ns", "late_ns", "system_ns", "gil_ns",
+            "throttled_ns", "late_ns", "system_ns", "known", "gil_ns",
             "voluntary_switches", "involuntary_switches", "major_faults",
         )  # fmt: skip
         rows = self._sums(

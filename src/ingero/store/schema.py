@@ -136,7 +136,7 @@ CREATE TABLE thread_second (
     id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL,
     tid INTEGER NOT NULL, comm_id INTEGER, start_ns INTEGER NOT NULL, feeder INTEGER NOT NULL,
     throttled_ns INTEGER NOT NULL, late_ns INTEGER NOT NULL DEFAULT 0, gil_ns INTEGER,
-    system_ns INTEGER NOT NULL DEFAULT 0,
+    system_ns INTEGER NOT NULL DEFAULT 0, known INTEGER NOT NULL DEFAULT 0,
     voluntary_switches INTEGER NOT NULL, involuntary_switches INTEGER NOT NULL,
     major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
     @BUCKETS@, @GAPS@
