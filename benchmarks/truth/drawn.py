@@ -21,6 +21,7 @@ class Draw:
     props: list[Prop] = field(default_factory=list)
     script: str = "train"
     stub: dict[str, str] = field(default_factory=dict)
+    faulty_stub: dict[str, str] = field(default_factory=dict)  # the device's own part in the fault
     amid: bool = True  # the fault begins while the job is watched; else it was there before
     attach_first: bool = False  # watched from its first call on
     watch_all: bool = False  # every job on the machine, not this one alone
@@ -31,8 +32,9 @@ class Draw:
 class Case:
     """`expected` kinds must all be reported and one of them first; none: a healthy run.
 
-    `also` may be reported after them without being called extra. `blames`: somebody is to
-    be named. Not `timed`: a state, which need not cost time, so no step time is compared.
+    `also` may be reported after them without being called extra. `instead`: answers that are
+    as good, each by itself. `blames`: somebody is to be named. Not `timed`: a state, which
+    need not cost time, so no step time is compared.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Case:
     also: frozenset[str] = frozenset()
     blames: bool = False
     timed: bool = True
+    instead: frozenset[str] = frozenset()
 
     @property
     def healthy(self) -> bool:
