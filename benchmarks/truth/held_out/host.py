@@ -42,8 +42,8 @@ def encoders(random: Random) -> Draw:
 
 def replay_buffer(random: Random) -> Draw:
     """Records that live for a while come and go; collections are triggered by their number."""
-    usual = shape(random, 6, 9, objects=random.randint(120_000, 260_000), collects=False)
-    usual["turnover"] = random.randint(4000, 8000)
+    usual = shape(random, 6, 9, records=random.randint(80_000, 150_000), collects=False)
+    usual["turnover"] = random.randint(8000, 12_000)
     return fit(random, usual, {"collects": True})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import gc
 import json
 import logging
@@ -24,8 +23,7 @@ NOTE_BYTES = 300
 class Errands(Chores):
     def __init__(self, plan: Plan, book: Book, folder: Path) -> None:
         super().__init__(plan, book)
-        self._records: collections.deque[Any] = collections.deque(self._heap)
-        self._heap = []
+        self._records: list[Any] = []
         self._kept: list[bytes] = []
         self._began = time.monotonic()
         self._evaluated = False
@@ -57,12 +55,12 @@ class Errands(Chores):
         return super().evaluation_is_due(settings)
 
     def _replace_records(self, settings: Settings) -> None:
-        """The oldest go as new ones come; collections come by themselves, or not at all."""
+        """New ones come in each step, a third goes when there are too many; nobody asks for a collection."""
         if gc.isenabled() != settings.collects:
             (gc.enable if settings.collects else gc.disable)()
-        for index in range(settings.turnover):
-            self._records.append([index, {"name": index}])
-            self._records.popleft()
+        self._records += [[index, {"path": [index]}] for index in range(settings.turnover)]
+        if len(self._records) > settings.records:
+            del self._records[: len(self._records) // 3]
 
     def _note(self, settings: Settings) -> None:
         file = self._file(settings.notes)

@@ -76,7 +76,8 @@ class Settings:
     encoded_items: int = 0
     encoder_rest_ms: float = 5
     log_lines: int = 0  # for a logging thread, in each step
-    turnover: int = 0  # records replaced in each step, of `objects`
+    turnover: int = 0  # new records in each step
+    records: int = 0  # so many at most
     collects: bool = True  # by itself
     keeps_bytes: int = 0  # in each step
     notes: str = ""  # a small record is written through every so many steps
