@@ -21,11 +21,11 @@ class Draw:
     props: list[Prop] = field(default_factory=list)
     script: str = "train"
     stub: dict[str, str] = field(default_factory=dict)
-    faulty_stub: dict[str, str] = field(default_factory=dict)  # the device's own part in the fault
     amid: bool = True  # the fault begins while the job is watched; else it was there before
     attach_first: bool = False  # watched from its first call on
     watch_all: bool = False  # every job on the machine, not this one alone
     steps_end: bool = False  # the job does not go on to the end: its step time says nothing then
+    faulty_stub: dict[str, str] = field(default_factory=dict)  # the device's own part in the fault
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ class Disk(Prop):
     dataset_megabytes: int = 0
     cache_megabytes: int = 0
     for_everybody: bool = False  # writing back is the kernel's own doing, in no group
+    for_both: bool = False  # the job and the kernel's journal
 
     def set_up(self, stage: Stage) -> None:
         image, point = stage.db_folder / "disk.img", stage.db_folder / "data"
@@ -162,16 +163,17 @@ class Disk(Prop):
         enter(self._group, stage.pid)
 
     def bite(self, stage: Stage) -> None:
-        group = GROUPS / "blkio" if self.for_everybody else self._group
+        groups = [self._group] * (not self.for_everybody)
+        groups += [GROUPS / "blkio"] * (self.for_everybody or self.for_both)
         limits = {
             "read_iops_device": self.read_iops,
             "write_iops_device": self.write_iops,
             "write_bps_device": self.write_bytes_per_s,
         }
         for name, limit in limits.items():
-            if limit:
-                (group / f"blkio.throttle.{name}").write_text(f"{self._device} {limit}")
-                stage.ends.callback((group / f"blkio.throttle.{name}").write_text, f"{self._device} 0")
+            for file in [group / f"blkio.throttle.{name}" for group in groups if limit]:
+                file.write_text(f"{self._device} {limit}")
+                stage.ends.callback(file.write_text, f"{self._device} 0")
 
 
 def fill(path: Path, megabytes: int) -> None:

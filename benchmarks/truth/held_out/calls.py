@@ -22,7 +22,7 @@ def no_graph(random: Random) -> Draw:
     kernels = random.randint(300, 600)
     usual = shape(random, 5, 9, kernels=kernels, graph="replay", streams=1)
     usual["blocks"] = random.randint(8, 13)
-    return fit(random, usual, {"graph": "", "layer_us": random.uniform(8, 20)})
+    return fit(random, usual, {"graph": "", "layer_us": random.uniform(12, 20)})
 
 
 def results_to_pageable(random: Random) -> Draw:
@@ -34,8 +34,8 @@ def results_to_pageable(random: Random) -> Draw:
 def many_sizes(random: Random) -> Draw:
     """Buffers of several sizes live for one step; most are not from a pool."""
     usual = shape(random, 6, 10, sync="lagged", buffer_bytes=random.randint(8, 96) << 20)
-    draw = fit(random, usual, {"buffers_mixed": True, "buffers": random.randint(12, 27)})
-    draw.stub["INGERO_STUB_ALLOC_US"] = str(random.randint(120, 300))
+    draw = fit(random, usual, {"buffers_mixed": True, "buffers": random.randint(15, 27)})
+    draw.stub["INGERO_STUB_ALLOC_US"] = str(random.randint(150, 300))
     return draw
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from benchmarks.truth.drawn import Case, Draw
+from benchmarks.truth.held_out.host import OPERATIONS
 from benchmarks.truth.held_out.shape import fit, gpu_ms, shape
 from benchmarks.truth.props import Disk, Server
 
@@ -12,7 +13,8 @@ from benchmarks.truth.props import Disk, Server
 def notes_and_results(random: Random) -> Draw:
     """Notes written through to a slow disk, and results to pageable memory."""
     usual = shape(random, 6, 9, notes_every=1, result_bytes=random.randint(40, 64) << 20)
-    disk = Disk(write_iops=random.randint(450, 650), for_everybody=True)
+    per_s = OPERATIONS * 1000 / ((gpu_ms(usual) + 8) * random.uniform(1.4, 1.9))
+    disk = Disk(write_iops=int(per_s), for_both=True)
     return fit(random, usual, {"result_pinned": False}, disk)
 
 

@@ -28,8 +28,8 @@ def hogs_at_the_workers(random: Random) -> Draw:
     """The workers have a core of their own; programs come to it, the main thread's stays free."""
     core = one_core(random)
     usual = shape(random, 8, 14, loader="workers", workers=2, worker_core=core)
-    usual["batch_ms"] = gpu_ms(usual) * random.uniform(0.6, 0.75)
-    hogs = Hogs(programs(random, random.randint(2, 3)), (core,))
+    usual["batch_ms"] = gpu_ms(usual) * random.uniform(0.65, 0.8)
+    hogs = Hogs(programs(random, random.randint(3, 5)), (core,))
     return fit(random, usual, None, Cores((1 - core,)), hogs)
 
 

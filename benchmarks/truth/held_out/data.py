@@ -53,7 +53,7 @@ def mapped_file(random: Random) -> Draw:
     """Pages of a mapped file are touched where the launches come from; the disk is slow."""
     pages = random.randint(2, 6)
     usual = shape(random, 6, 12, loader="mapped", pages=pages)
-    per_s = pages * 1000 / (gpu_ms(usual) * random.uniform(0.6, 1.6))
+    per_s = pages * 1000 / (gpu_ms(usual) * random.uniform(1.5, 2.8))
     return fit(random, usual, None, Disk(dataset_megabytes=160, read_iops=int(per_s)))
 
 

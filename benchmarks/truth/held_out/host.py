@@ -5,22 +5,25 @@ from __future__ import annotations
 from random import Random
 
 from benchmarks.truth.drawn import Case, Draw
-from benchmarks.truth.held_out.shape import fit, shape
+from benchmarks.truth.held_out.shape import fit, gpu_ms, shape
 from benchmarks.truth.props import Disk, JobBlamed, MemoryLimit
+
+OPERATIONS = 2  # of the disk, for a note written through: the note, and the journal's
 
 
 def notes(random: Random) -> Draw:
     """A small note is written through in every step or two, to a disk of few operations."""
-    usual = shape(random, 6, 12, notes_every=random.randint(1, 2))
-    return fit(random, usual, None, Disk(write_iops=random.randint(280, 500), for_everybody=True))
+    usual = shape(random, 6, 12, notes_every=random.randint(1, 3))
+    per_s = OPERATIONS * 1000 / (gpu_ms(usual) * usual["notes_every"] * random.uniform(1.6, 2.6))
+    return fit(random, usual, None, Disk(write_iops=int(per_s), for_both=True))
 
 
 def working_set(random: Random) -> Draw:
     """What the job reads again and again was in memory; a limit leaves room for a part of it."""
-    usual = shape(random, 7, 12, read_bytes=1 << 18, read_again=True, read_direct=False)
-    limit = MemoryLimit(random.randint(20, 40))
-    disk = Disk(dataset_megabytes=128, read_iops=random.randint(120, 260))
-    return fit(random, usual, None, limit, disk)
+    usual = shape(random, 7, 12, read_bytes=2 << 18, read_again=True, read_direct=False)
+    limit = MemoryLimit(random.randint(16, 32))
+    per_s = 1.5 * 1000 / (gpu_ms(usual) * random.uniform(1.7, 2.8))
+    return fit(random, usual, None, limit, Disk(dataset_megabytes=128, read_iops=int(per_s)))
 
 
 def job_killed(random: Random) -> Draw:
@@ -34,9 +37,9 @@ def job_killed(random: Random) -> Draw:
 
 def encoders(random: Random) -> Draw:
     """Threads turn records into text, in long calls that never let the interpreter go."""
-    count = random.randint(2, 4)
+    count = random.randint(2, 3)
     usual = shape(random, 6, 10, encoders=count, encoded_items=random.randint(0, 40))
-    later = {"encoded_items": random.randint(2500, 6000), "encoder_rest_ms": random.uniform(8, 20)}
+    later = {"encoded_items": random.randint(4500, 7000), "encoder_rest_ms": random.uniform(4, 10)}
     return fit(random, usual, later)
 
 

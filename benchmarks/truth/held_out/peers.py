@@ -23,8 +23,8 @@ def one_of_two_servers(random: Random) -> Draw:
 def pushes(random: Random) -> Draw:
     """Large messages every few steps, over a network that loses packets."""
     every = random.randint(3, 5)
-    usual = shape(random, 5, 9, calls_every=every, send_bytes=random.randint(120, 240) << 10)
-    return fit(random, usual, None, Wire(random.randint(10, 20)))
+    usual = shape(random, 5, 9, calls_every=every, send_bytes=random.randint(200, 320) << 10)
+    return fit(random, usual, None, Wire(random.randint(18, 30)))
 
 
 def two_ranks(random: Random) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def two_ranks(random: Random) -> dict[str, Any]:
     return {
         "ranks": 2, "pin_ranks": True, "later_rank": random.randrange(2), "blocking": True, "sync": "lagged",
         "kernels": kernels, "blocks": round(random.uniform(9, 15) * 1000 / kernels), "item_every": 0,
-        "host_ms": random.uniform(5, 8), "gradient_bytes": random.choice((1, 8, 32)) << 20,
+        "host_ms": random.uniform(5, 7), "gradient_bytes": random.choice((1, 8, 32)) << 20,
     }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def rank_without_core(random: Random) -> Draw:
     """Programs on the core of one rank; the other one waits for it."""
     usual = two_ranks(random)
     rank = usual["later_rank"]
-    props = [Ranks(2, rank), Hogs(programs(random, random.randint(2, 3)), (rank,))]
+    props = [Ranks(2, rank), Hogs(programs(random, 3), (rank,))]
     return Draw(usual, {}, props, "ranks", call_cost(random), amid(random))
 
 
