@@ -25,14 +25,16 @@ class Draw:
     attach_first: bool = False  # watched from its first call on
     watch_all: bool = False  # every job on the machine, not this one alone
     steps_end: bool = False  # the job does not go on to the end: its step time says nothing then
+    faulty_stub: dict[str, str] = field(default_factory=dict)  # the device's own part in the fault
 
 
 @dataclass(frozen=True)
 class Case:
     """`expected` kinds must all be reported and one of them first; none: a healthy run.
 
-    `also` may be reported after them without being called extra. `blames`: somebody is to
-    be named. Not `timed`: a state, which need not cost time, so no step time is compared.
+    `also` may be reported after them without being called extra. `instead`: answers that are
+    as good, each by itself. `blames`: somebody is to be named. Not `timed`: a state, which
+    need not cost time, so no step time is compared.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Case:
     also: frozenset[str] = frozenset()
     blames: bool = False
     timed: bool = True
+    instead: frozenset[str] = frozenset()
 
     @property
     def healthy(self) -> bool:

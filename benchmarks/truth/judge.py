@@ -1,7 +1,8 @@
 """Whether a report tells what was done to the job. Pure functions over the JSON of `explain`.
 
 A diagnosis is right when an expected kind comes first, every expected kind is there and
-nothing is missing. Saying nothing is not right; saying something else first is worse.
+nothing is missing, or when an answer that is as good comes first. Saying nothing is not
+right; saying something else first is worse.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def outcome_of(case: Case, told: Sequence[tuple[str, str]]) -> str:
         return WRONG if any(severity in ALARMING for _, severity in told) else RIGHT
     if not told:
         return SILENT
+    if told[0][0] in case.instead:
+        return RIGHT
     if told[0][0] not in case.expected:
         return WRONG
     return RIGHT if set(case.expected) <= {kind for kind, _ in told} else INCOMPLETE
@@ -95,7 +98,7 @@ def judge(
     """A faulty run, or a healthy one."""
     told = told_in(report)
     outcome = outcome_of(case, told)
-    admitted = {*case.expected, *case.also}
+    admitted = {*case.expected, *case.also, *case.instead}
     extra = tuple(each for each in told if each[0] not in admitted and each[1] in ALARMING)
     if case.healthy or not told:
         silent = False if case.blames and culprits else None

@@ -57,8 +57,8 @@ def staged(db_folder: Path) -> Iterator[Stage]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def start(draw: Draw, stage: Stage) -> None:
-    stage.environment |= draw.stub
+def start(draw: Draw, stage: Stage, faulty: bool = False) -> None:
+    stage.environment |= draw.stub | (draw.faulty_stub if faulty else {})
     for prop in draw.props:
         prop.set_up(stage)
     stage.start_job(draw.script, draw.usual, draw.later)
@@ -78,7 +78,7 @@ def play(case: Case, draw: Draw, db_folder: Path, *, faulty: bool, traced: bool,
     """`seconds`: how long the time that is judged lasts."""
     db_folder.mkdir(parents=True, exist_ok=True)
     with staged(db_folder) as stage:
-        start(draw, stage)
+        start(draw, stage, faulty)
         if not draw.attach_first:
             stage.go()
             stage.until(lambda: stage.book.steps > 2, f"first steps of {case.name}")

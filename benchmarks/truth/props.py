@@ -110,15 +110,30 @@ class Quota(Prop):
 
 
 @dataclass
+class WorkersQuota(Quota):
+    """The limit holds for the job's workers alone, not for the thread that feeds the device."""
+
+    def job_started(self, stage: Stage) -> None:
+        pass
+
+    def bite(self, stage: Stage) -> None:
+        for pid in stage.book.hired:
+            enter(self._group, pid)
+        super().bite(stage)
+
+
+@dataclass
 class Disk(Prop):
     """A file system with a journal; later its device is slow for the job."""
 
     megabytes: int = 512
     read_iops: int = 0
+    write_iops: int = 0
     write_bytes_per_s: int = 0
     dataset_megabytes: int = 0
     cache_megabytes: int = 0
     for_everybody: bool = False  # writing back is the kernel's own doing, in no group
+    for_both: bool = False  # the job and the kernel's journal
 
     def set_up(self, stage: Stage) -> None:
         image, point = stage.db_folder / "disk.img", stage.db_folder / "data"
@@ -138,6 +153,7 @@ class Disk(Prop):
             "dataset": str(point / "samples.bin"),
             "checkpoint": str(point / "model.bin"),
             "scratch": str(point / "cache.bin"),
+            "notes": str(point / "notes.jsonl"),
         }
         device = point.stat().st_dev
         self._device = f"{os.major(device)}:{os.minor(device)}"
@@ -147,12 +163,17 @@ class Disk(Prop):
         enter(self._group, stage.pid)
 
     def bite(self, stage: Stage) -> None:
-        group = GROUPS / "blkio" if self.for_everybody else self._group
-        limits = {"read_iops_device": self.read_iops, "write_bps_device": self.write_bytes_per_s}
+        groups = [self._group] * (not self.for_everybody)
+        groups += [GROUPS / "blkio"] * (self.for_everybody or self.for_both)
+        limits = {
+            "read_iops_device": self.read_iops,
+            "write_iops_device": self.write_iops,
+            "write_bps_device": self.write_bytes_per_s,
+        }
         for name, limit in limits.items():
-            if limit:
-                (group / f"blkio.throttle.{name}").write_text(f"{self._device} {limit}")
-                stage.ends.callback((group / f"blkio.throttle.{name}").write_text, f"{self._device} 0")
+            for file in [group / f"blkio.throttle.{name}" for group in groups if limit]:
+                file.write_text(f"{self._device} {limit}")
+                stage.ends.callback(file.write_text, f"{self._device} 0")
 
 
 def fill(path: Path, megabytes: int) -> None:
@@ -218,6 +239,30 @@ class Server(Prop):
 
 
 @dataclass
+class SecondServer(Prop):
+    """One more server that the job asks; later it is slow each so many requests."""
+
+    sleep_ms: float
+    every: int
+
+    def set_up(self, stage: Stage) -> None:
+        address = stage.folder / "labels"
+        words = stage.python("features", address, stage.book_path, self.sleep_ms, 0, self.every)
+        self._process = stage.start(*words, ready=True)
+        stage.settings["second_server"] = str(address)
+
+    def bite(self, stage: Stage) -> None:
+        stage.culprits.append(self._process.pid)
+
+
+class QuickServer(Server):
+    """Never to blame."""
+
+    def bite(self, stage: Stage) -> None:
+        pass
+
+
+@dataclass
 class Wire(Prop):
     """The job and its server in two network namespaces; later packets between them are lost."""
 
@@ -266,6 +311,7 @@ class OtherJob(Prop):
     """A second job on the same device."""
 
     settings: dict[str, object]
+    script: str = "train"
 
     def set_up(self, stage: Stage) -> None:
         stage.environment["INGERO_STUB_DEVICE"] = str(stage.folder / "device")
@@ -274,7 +320,7 @@ class OtherJob(Prop):
         folder = stage.folder / "other"
         folder.mkdir()
         other = Stage(folder, stage.db_folder, stage.ends, environment=stage.environment)
-        other.start_job("train", self.settings, {})
+        other.start_job(self.script, self.settings, {})
         other.go()
         stage.culprits.append(other.pid)
 
@@ -300,6 +346,24 @@ def rank(pid: int) -> int:
         if word.startswith(b"RANK="):
             return int(word[5:])
     return -1
+
+
+class JobBlamed(Prop):
+    """The job itself is to be named."""
+
+    def bite(self, stage: Stage) -> None:
+        stage.culprits.append(stage.pid)
+
+
+@dataclass
+class WorkerBlamed(Prop):
+    """One of the job's workers is to be named, and not the others."""
+
+    number: int
+
+    def happened(self, stage: Stage) -> str:
+        stage.culprits.append(stage.book.hired[self.number])
+        return ""
 
 
 class WorkersBlamed(Prop):

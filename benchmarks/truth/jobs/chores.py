@@ -22,7 +22,7 @@ class Chores:
     def __init__(self, plan: Plan, book: Book) -> None:
         self._plan, self._book = plan, book
         self._heap = [[index, {"name": index}] for index in range(plan.usual.objects // 3)]
-        self._server: socket.socket | None = None
+        self._servers: dict[str, socket.socket] = {}
         self._steps = 0
         self._due: dict[str, float] = {}
         self._scratch_at = 0
@@ -37,7 +37,7 @@ class Chores:
         self._steps += 1
         compute(settings.host_ms)
         if settings.server and self._steps % settings.calls_every == 0:
-            self._call_server(settings)
+            self._call_server(settings.server, settings.send_bytes)
         if settings.scratch_bytes:
             self._write_scratch(settings)
         if settings.collect_every and self._steps % settings.collect_every == 0:
@@ -81,19 +81,14 @@ class Chores:
             os.pwrite(file, self._random_bytes, self._scratch_at)
             self._scratch_at = (self._scratch_at + len(self._random_bytes)) % SCRATCH_ROOM
 
-    def _call_server(self, settings: Settings) -> None:
-        if self._server is None:
-            host, colon, port = settings.server.rpartition(":")
-            if colon:
-                self._server = socket.create_connection((host, int(port)))
-                self._server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            else:
-                self._server = socket.socket(socket.AF_UNIX)
-                self._server.connect(settings.server)
-        self._server.sendall(settings.send_bytes.to_bytes(8, "big") + b"q" * settings.send_bytes)
+    def _call_server(self, address: str, send_bytes: int) -> None:
+        if address not in self._servers:
+            self._servers[address] = connected(address)
+        server = self._servers[address]
+        server.sendall(send_bytes.to_bytes(8, "big") + b"q" * send_bytes)
         answer = b""
         while len(answer) < 64:
-            answer += self._server.recv(64 - len(answer))
+            answer += server.recv(64 - len(answer))
 
     def _help(self) -> None:
         while True:
@@ -104,3 +99,15 @@ class Chores:
     def _look_now_and_then(self, number: int) -> None:
         while True:
             time.sleep(0.05 + 0.01 * (number % 7))
+
+
+def connected(address: str) -> socket.socket:
+    """A path, or HOST:PORT."""
+    host, colon, port = address.rpartition(":")
+    if colon:
+        server = socket.create_connection((host, int(port)))
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    else:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(address)
+    return server

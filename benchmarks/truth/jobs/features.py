@@ -1,6 +1,6 @@
 """A feature store: answers requests of a known length, quickly as usual, slowly later.
 
-features.py ADDRESS BOOK SLEEP_MS CPU_MS
+features.py ADDRESS BOOK SLEEP_MS CPU_MS [EVERY]: slowly each so many requests.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def receive(client: socket.socket, count: int) -> None:
 def main() -> None:
     address, book = sys.argv[1], Book(sys.argv[2])
     sleep_ms, cpu_ms = float(sys.argv[3]), float(sys.argv[4])
+    every, requests = int(sys.argv[5]) if len(sys.argv) > 5 else 1, 0
     with listening(address) as listener:
         print("ready", flush=True)
         while True:
@@ -46,7 +47,8 @@ def main() -> None:
             with contextlib.suppress(ConnectionError):
                 while length := client.recv(8, socket.MSG_WAITALL):
                     receive(client, int.from_bytes(length))
-                    if book.phase:
+                    requests += 1
+                    if book.phase and requests % every == 0:
                         time.sleep(sleep_ms / 1e3)
                         compute(cpu_ms)
                     client.sendall(b"f" * 64)

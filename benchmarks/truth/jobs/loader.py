@@ -35,12 +35,14 @@ class Samples:
         self._kept: list[bytes] = []
         self._random = random.Random(os.getpid())
 
-    def batch(self, settings: Settings) -> int:
+    def batch(self, settings: Settings, number: int = 0) -> int:
         if settings.read_bytes:
             self._read(settings)
         compute(settings.batch_ms * self._random.uniform(0.9, 1.1))
         if settings.batch_sleep_ms:
             time.sleep(settings.batch_sleep_ms * self._random.uniform(0.9, 1.1) / 1e3)
+        if number == settings.late_worker:
+            time.sleep(settings.late_worker_sleep_ms / 1e3)
         if settings.worker_keeps_bytes:
             self._kept.append(os.urandom(4096) * (settings.worker_keeps_bytes // 4096))
         return 1
@@ -48,11 +50,19 @@ class Samples:
     def _read(self, settings: Settings) -> None:
         if self._file < 0:
             self._file = os.open(settings.dataset, os.O_RDONLY | os.O_DIRECT * settings.read_direct)
-            self._chunks = os.fstat(self._file).st_size // CHUNK
-        for _ in range(max(settings.read_bytes // CHUNK, 1)):
-            at = self._random.randrange(self._chunks) * CHUNK
-            if not settings.read_direct:
-                os.posix_fadvise(self._file, at, CHUNK, os.POSIX_FADV_DONTNEED)
+            self._chunks = os.fstat(self._file).st_size // settings.read_chunk_bytes
+            if settings.read_again:
+                self._read_all()
+        chunk = settings.read_chunk_bytes
+        for _ in range(max(settings.read_bytes // chunk, 1)):
+            at = self._random.randrange(self._chunks) * chunk
+            if not settings.read_direct and not settings.read_again:
+                os.posix_fadvise(self._file, at, chunk, os.POSIX_FADV_DONTNEED)
+            os.preadv(self._file, [memoryview(self._memory)[:chunk]], at)
+
+    def _read_all(self) -> None:
+        os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_RANDOM)
+        for at in range(0, os.fstat(self._file).st_size, CHUNK):
             os.preadv(self._file, [self._memory], at)
 
 
@@ -75,11 +85,13 @@ def from_thread(plan: Plan, book: Book, rank: int) -> Iterator[int]:
         yield ready.get()
 
 
-def _worker(indices: Any, results: Any, plan: Plan, path: str, rank: int) -> None:
+def _worker(number: int, indices: Any, results: Any, plan: Plan, path: str, rank: int) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive the job
+    if plan.usual.worker_core >= 0:
+        os.sched_setaffinity(0, {plan.usual.worker_core})
     book, samples = Book(path), Samples()
     while (index := indices.get()) is not None:
-        results.put((index, samples.batch(plan.at(book.phase, rank))))
+        results.put((index, samples.batch(plan.at(book.phase, rank), number)))
 
 
 class Workers:
@@ -90,14 +102,14 @@ class Workers:
         self._fork = multiprocessing.get_context("fork")
         self._arguments = (plan, path, rank)
         self._results = self._fork.Queue()
-        self._crew: list[tuple[Any, Any]] = [self._hire() for _ in range(plan.usual.workers)]
+        self._crew: list[tuple[Any, Any]] = [self._hire(number) for number in range(plan.usual.workers)]
         self._asked = 0
         self._next = 0
         self._early: dict[int, int] = {}
 
-    def _hire(self) -> tuple[Any, Any]:
+    def _hire(self, number: int) -> tuple[Any, Any]:
         indices = self._fork.Queue()
-        arguments = (indices, self._results, *self._arguments)
+        arguments = (number, indices, self._results, *self._arguments)
         process = self._fork.Process(target=_worker, args=arguments, daemon=True)
         process.start()
         self._book.worker_hired(process.pid or 0)
@@ -127,7 +139,7 @@ class Workers:
     def _replace_dead(self) -> None:
         for number, (process, _) in enumerate(self._crew):
             if not process.is_alive():
-                self._crew[number] = self._hire()
+                self._crew[number] = self._hire(number)
                 for index in range(self._next, self._asked):
                     if index % len(self._crew) == number and index not in self._early:
                         self._crew[number][1].put(index)

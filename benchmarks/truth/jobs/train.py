@@ -26,6 +26,8 @@ def stand_still() -> None:
 
 
 def step(settings: Settings, device: Device, chores: Chores) -> None:
+    if settings.leaves:
+        os._exit(1)  # as after a crash: nothing is closed in order
     if settings.stands_still:
         stand_still()
     device.train(settings)
@@ -37,6 +39,8 @@ def step(settings: Settings, device: Device, chores: Chores) -> None:
 def train(plan: Plan, book: Book, path: str) -> None:
     rank = rank_of()
     device = Device(plan.usual, book, int(os.environ.get("LOCAL_RANK", "0")))
+    if plan.usual.pin_ranks:
+        os.sched_setaffinity(0, {rank % (os.cpu_count() or 1)})
     if rank == 0:
         print("ready", os.getpid(), flush=True)
     sys.stdin.readline()

@@ -46,6 +46,14 @@ def test_the_expected_kind_second_is_wrong() -> None:
     assert outcome(case("disk-wait"), finding("gc-pause"), finding("disk-wait")) == WRONG
 
 
+def test_an_answer_that_is_as_good_is_right_and_no_extra() -> None:
+    asked = case("memory-pressure", instead=frozenset({"disk-wait"}))
+    assert outcome(asked, finding("disk-wait")) == RIGHT
+    assert outcome(asked, finding("memory-pressure")) == RIGHT
+    assert outcome(asked, finding("gc-pause"), finding("disk-wait")) == WRONG
+    assert judge(asked, 1, report(finding("memory-pressure"), finding("disk-wait"))).extra == ()
+
+
 def test_no_finding_is_not_right() -> None:
     assert outcome(case("disk-wait")) == SILENT
 

@@ -7,5 +7,8 @@ function that draws a run from a `random.Random`, and a `Case` in CASES.
 from __future__ import annotations
 
 from benchmarks.truth.drawn import Case
+from benchmarks.truth.held_out import calls, combined, cpu, data, healthy, host, peers
 
-CASES: tuple[Case, ...] = ()
+CASES: tuple[Case, ...] = (
+    *cpu.CASES, *data.CASES, *host.CASES, *peers.CASES, *calls.CASES, *combined.CASES, *healthy.CASES,
+)  # fmt: skip
