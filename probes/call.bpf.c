@@ -241,7 +241,7 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 
 /* Queueing a copy takes some microseconds. One that took longer went through pageable
  * memory and came back when the GPU had done everything before it. */
-#define WAITED_NS 20000
+#define WAITED_NS 50000
 
 /* When the GPU is usually done is seen in two ways: a thread that kept its core returned
  * just then, one that lost it had not seen it done yet. The largest of these, slowly
@@ -322,10 +322,10 @@ static __always_inline void note_running(struct thread *t, const struct frame *f
 }
 
 /* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
-static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags, __u64 ns)
+static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags)
 {
-	if (flags & OP_MAY_WAIT)
-		return ns > WAITED_NS;
+	if (flags & OP_MAY_WAIT)	/* without the time it was off its core for other reasons */
+		return t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
 	if (flags & OP_EVENT_SYNC)
 		return !t->unrecorded && t->last_event == f->args[0];
 	return true;
@@ -369,7 +369,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->unrecorded = 0;
 	}
 	if (info->flags & OP_DRAIN && !failed && !t->idle) {
-		if (drained(t, f, info->flags, ns)) {
+		if (drained(t, f, info->flags)) {
 			note_beyond(t, f, 0);
 			t->idle = 1;
 		} else if (info->flags & OP_EVENT_SYNC && !t->sync) {

@@ -19,8 +19,10 @@ ABOUT_THE_CULPRIT = ("oom-kill", "nccl-hang", "nccl-straggler")
 AGREES_WITHIN = 0.20
 
 RIGHT, INCOMPLETE, SILENT, WRONG = "right", "incomplete", "silent", "wrong"
+NOT_FELT = "not felt"  # and nothing said: the GPU hid the fault, the twin is no faster
+FELT = 1.10
 # What each is worth: a wrong answer is an error twice as bad as none.
-WORTH = {RIGHT: 1, INCOMPLETE: 0, SILENT: 0, WRONG: -1}
+WORTH = {RIGHT: 1, INCOMPLETE: 0, SILENT: 0, NOT_FELT: 0, WRONG: -1}
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def judge(
     """A faulty run, or a healthy one."""
     told = told_in(report)
     outcome = outcome_of(case, told)
+    if outcome == SILENT and case.timed and faulty_ms and twin_ms and faulty_ms < FELT * twin_ms:
+        return Verdict(case.name, seed, case.expected, told, NOT_FELT, twin_ms=twin_ms, faulty_ms=faulty_ms)
     admitted = {*case.expected, *case.also, *case.instead}
     extra = tuple(each for each in told if each[0] not in admitted and each[1] in ALARMING)
     if case.healthy or not told:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.truth.judge import RIGHT, Verdict
+from benchmarks.truth.judge import NOT_FELT, RIGHT, Verdict
 from benchmarks.truth.score import NOTHING, Score, confusion, score
 
 OPENING = """\
@@ -30,6 +30,7 @@ def share(part: tuple[int, int]) -> str:
 def figures(found: Score) -> Iterator[tuple[str, str]]:
     for outcome in ("right", "incomplete", "silent", "wrong"):
         yield f"faults: {outcome}", share((found.outcomes[outcome], found.faults))
+    yield "faults the job was no slower for, and nothing said", str(found.not_felt)
     yield "points", "none" if found.points is None else f"{found.points:.2f}"
     yield "culprit named", share(found.culprits)
     yield "promised gain agrees with the twin", share(found.gains)
@@ -61,7 +62,7 @@ def failures(verdicts: Sequence[Verdict]) -> Iterator[str]:
     for each in verdicts:
         told = ", ".join(f"{kind} {severity}" for kind, severity in each.told) or "nothing"
         wrong = []
-        if each.outcome != RIGHT:
+        if each.outcome not in (RIGHT, NOT_FELT):
             wrong.append(f"{each.outcome if each.expected else 'false alarm'}: told {told}")
         if each.culprit is False:
             wrong.append("culprit not named")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.truth.judge import ALARMING, RIGHT, WORTH, Verdict
+from benchmarks.truth.judge import ALARMING, NOT_FELT, RIGHT, WORTH, Verdict
 
 NOTHING = "(nothing)"
 
@@ -23,10 +23,11 @@ class Score:
     lows: int
     culprits: tuple[int, int]  # named, of those to be named
     gains: tuple[int, int]  # agreed, of those compared
+    not_felt: int = 0  # faults the job was no slower for, and about which nothing was said
 
 
 def score(verdicts: Sequence[Verdict]) -> Score:
-    faults = [each for each in verdicts if each.expected]
+    faults = [each for each in verdicts if each.expected and each.outcome != NOT_FELT]
     healthy = [each for each in verdicts if not each.expected]
     outcomes = Counter(each.outcome for each in faults)
     points = sum(WORTH[each.outcome] for each in faults) / len(faults) if faults else None
@@ -39,6 +40,7 @@ def score(verdicts: Sequence[Verdict]) -> Score:
         sum(each.outcome == RIGHT and bool(each.told) for each in healthy),
         _of([each.culprit for each in faults]),
         _of([each.gain for each in faults]),
+        sum(each.outcome == NOT_FELT for each in verdicts),
     )
 
 

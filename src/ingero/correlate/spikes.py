@@ -14,6 +14,7 @@ LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
 RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
 REGULAR = 0.15  # spread of the distances, of their mean
 EXACT = 0.05  # the same where three spikes are all there is
+FED = 0.5  # of the spikes
 LEAST_STEPS = 20  # to know what is usual
 
 
@@ -21,8 +22,12 @@ def no_spikes() -> NDArray[np.int64]:
     return np.zeros((0, 2), np.int64)
 
 
-def spikes_in(marks: Marks, from_ns: int) -> NDArray[np.int64]:
-    """(n, 2): start and excess of regular spikes after an instant; empty where there are none."""
+def spikes_in(marks: Marks, from_ns: int, work: Marks) -> NDArray[np.int64]:
+    """(n, 2): start and excess of regular spikes after an instant; empty where there are none.
+
+    `work` are recorded launches, one in twenty milliseconds at least: a long iteration
+    amid which the GPU was given work is an evaluation, not a stall.
+    """
     steps = durations(marks)
     steps = steps[steps[:, 0] >= from_ns]
     if len(steps) < LEAST_STEPS:
@@ -35,4 +40,14 @@ def spikes_in(marks: Marks, from_ns: int) -> NDArray[np.int64]:
     apart = np.diff(spikes[:, 0])
     if apart.std() > (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean():
         return no_spikes()
+    if _fed(spikes, work[:, 0]) > FED * len(spikes):
+        return no_spikes()
     return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
+
+
+def _fed(spikes: NDArray[np.int64], launches: NDArray[np.int64]) -> int:
+    """Spikes with a launch in their middle third."""
+    third = spikes[:, 1] // 3
+    first = np.searchsorted(launches, spikes[:, 0] + third)
+    last = np.searchsorted(launches, spikes[:, 0] + 2 * third)
+    return int((last > first).sum())

@@ -137,7 +137,8 @@ class Timeline:
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
-            job.spikes = spikes_in(self.facts.marks(pid, job.loop.op), cold_ns)
+            launches = self.facts.marks(pid, self._launching(pid))
+            job.spikes = spikes_in(self.facts.marks(pid, job.loop.op), cold_ns, launches)
         self._mark_rare(job)
         return job
 
@@ -204,6 +205,16 @@ class Timeline:
     def _driver_name(self, row: np.void) -> bool:
         known = self.facts.ops.get(int(row["op"]))
         return known is not None and known.name.startswith("cu") and not known.name.startswith("cuda")
+
+    def _launching(self, pid: int) -> int:
+        """The operation the process launches with most."""
+        rows = self.facts.operations[self.facts.operations["pid"] == pid]
+        counts: dict[int, int] = {}
+        for row in rows:
+            op = int(row["op"])
+            if self.tables.op_kind(op) == "launch":
+                counts[op] = counts.get(op, 0) + int(row["count"])
+        return max(counts, key=lambda op: counts[op], default=0)
 
     @staticmethod
     def _mark_rare(job: Job) -> None:

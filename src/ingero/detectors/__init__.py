@@ -114,7 +114,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     not_watched.extend(_not_watched_of(timeline))
     not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
     judge = Judge(timeline, claims)
-    findings = sorted(_once(judge.findings() + states), key=worst_first)
+    findings = in_order(_once(judge.findings() + states))
     return Diagnosis(findings, judge.unexplained(), not_watched)
 
 
@@ -145,7 +145,21 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list(kept.values())
 
 
-def worst_first(finding: Finding) -> tuple[int, int, int, int, float]:
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Worst first; what makes a rank slow comes after the finding that all wait for that rank."""
+    waited_for: dict[int | None, int] = {}
+    for each in findings:
+        if each.kind == "nccl-straggler":
+            waited_for |= {who.pid: each.severity.rank for cause in each.causes for who in cause.who}
+
+    def place(finding: Finding) -> tuple[int, int, int, int, float]:
+        rank, *rest = _worst_first(finding)
+        return (max(rank, waited_for.get(finding.victim.pid, 0)), *rest)  # type: ignore[return-value]
+
+    return sorted(findings, key=place)
+
+
+def _worst_first(finding: Finding) -> tuple[int, int, int, int, float]:
     """How findings are sorted."""
     excess = finding.effect.excess_ns or 0
     state = finding.effect.excess_ns is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors import diagnose, worst_first
+from ingero.detectors import diagnose, in_order
 from ingero.detectors.judge import usual_step_ns
 from ingero.model.finding import Finding, Unexplained
 from ingero.model.report import NotWatched, StepTime
@@ -41,7 +41,7 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
         unwatched.update((each.what, each) for each in one.not_watched)
         for job in timeline.jobs:
             _learn(found.extras, job, one.findings)
-    found.findings.sort(key=worst_first)
+    found.findings = in_order(found.findings)
     found.not_watched = list(unwatched.values())
     return found
 

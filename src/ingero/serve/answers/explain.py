@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ingero.detectors import worst_first
+from ingero.detectors import in_order
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
@@ -106,7 +106,7 @@ def _judged(report: Report, diagnosis: Diagnosed, pid: int | None) -> Report:
     """With the findings, worst first; of one process where asked for."""
     return msgspec.structs.replace(
         report,
-        findings=sorted(_victims(diagnosis.findings, pid), key=worst_first),
+        findings=in_order(_victims(diagnosis.findings, pid)),
         unexplained=_victims(diagnosis.unexplained, pid),
         not_watched=[*diagnosis.not_watched, *report.not_watched],
         processes=report.processes if pid is None else _only(report.processes, pid),
