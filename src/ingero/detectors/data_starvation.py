@@ -23,11 +23,12 @@ from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
 WORKING = ("host_cpu", "cuda_cpu", "sleep")
-# A program does something between two steps; a quarter of the time is no bookkeeping any more.
-OWN_SHARE = 0.25
+# A program does something between two steps; nearly a third of the time is no bookkeeping any more.
+OWN_SHARE = 0.30
 # Work of less than this between two pieces of GPU work is the way programs are, not data.
 OWN_NS = 1_000_000
 CALLING = ("launch", "copy", "set", "sync", "graph", "event", "alloc", "free", "collective")
+WAITS_SHARE = 0.05  # of the time: who waits that long for the GPU is not slower than it
 PER_CALL_NS = 30_000  # Python and a framework around one call; eager PyTorch takes 10 to 25 us
 STARTING_NS = 180_000_000_000  # compiling a large model takes minutes
 IN_SPIKES = 0.6
@@ -44,11 +45,13 @@ def _by_workers(lost: Lost, job: Job, timeline: Timeline) -> bool:
 def _unhidden_ns(job: Job, each: SliceLedger) -> int:
     """Work on the CPU in which the GPU had nothing to do, or had long finished.
 
-    After a launch nobody knows when the GPU is done; but a thread that works on and then
-    finds nothing to wait for was slower than the GPU, beyond what making the calls takes.
+    A thread that works on after a launch and then has nothing to wait for was slower than
+    the GPU, beyond what making the calls takes; one that waits was not.
     """
     calls = job.spent(each.number, *CALLING).count
-    later = each.ns["host_cpu"] - each.gap["host_cpu"] - each.ns["gpu_wait"] - calls * PER_CALL_NS
+    later = each.ns["host_cpu"] - each.gap["host_cpu"] - calls * PER_CALL_NS
+    if each.ns["gpu_wait"] > WAITS_SHARE * each.wall_ns:
+        later = 0
     return each.gap["host_cpu"] + max(0, later) - job.spent(each.number, "gc").ns - io_ns(each)
 
 

@@ -36,8 +36,10 @@ def test_the_rank_that_never_joined_is_named() -> None:
     assert (finding.kind, finding.severity) == (KIND, Severity.CRITICAL)
     assert f"rank {MISSING} (pid {PIDS[MISSING]}) never joined" in finding.title
     assert [who.pid for who in finding.who] == [PIDS[MISSING]]
-    assert "10 s" in finding.evidence[0].text
-    assert f"rank {MISSING} (pid {PIDS[MISSING]}) last entered number 99" in finding.evidence[-1].text
+    assert "10 s" in finding.causes[0].evidence[0].text
+    assert (
+        f"rank {MISSING} (pid {PIDS[MISSING]}) last entered number 99" in finding.causes[0].evidence[-1].text
+    )
 
 
 def test_a_collective_all_joined_that_does_not_end_is_a_hang_without_a_culprit() -> None:

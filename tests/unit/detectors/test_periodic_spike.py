@@ -21,7 +21,8 @@ def steps(durations_ms: Iterable[float], start_ns: int = 0) -> np.ndarray:
 
 
 def spiking(spike_ms: float, every: int = 100, slices: int = 12) -> Story:
-    story = job(slices=slices)
+    idle = {"sleep": 1400.0}  # the GPU has nothing to do meanwhile
+    story = job(idle, idle, slices=slices)
     lengths: list[float] = []
     while sum(lengths) < slices * 2000:
         lengths += [STEP_MS] * (every - 1) + [STEP_MS + spike_ms]
@@ -112,7 +113,7 @@ def test_gradient_accumulation_is_no_periodic_stall() -> None:
 @pytest.mark.parametrize(("ms", "said"), [(190, True), (210, False)])
 def test_spikes_of_which_waits_explain_a_part_are_left_to_who_waits(ms: float, said: bool) -> None:
     """16 spikes of 500 ms are 8 s: 30 % of them are 200 ms in each of 12 slices."""
-    lost = {"disk_wait": ms}
+    lost = {"disk_wait": ms, "sleep": 1000.0}
     story = job(lost, lost, slices=12)
     story.facts.marks = spiking(500).facts.marks
     assert (KIND in story.kinds()) is said
