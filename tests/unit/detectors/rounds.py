@@ -14,7 +14,7 @@ def ranks(slices: int = 12, pids: tuple[int, ...] = PIDS, busy: int | None = Non
     """A healthy job of several processes, one of which may be too busy to wait for the GPU."""
     story = Story(slices)
     for rank, pid in enumerate(pids):
-        job({"host_cpu": 1800.0} if rank == busy else None, pid=pid, story=story)
+        job({"host_cpu": 1880.0} if rank == busy else None, pid=pid, story=story)
     story.facts.gpus = {pid: {rank} for rank, pid in enumerate(pids)}
     return story
 
