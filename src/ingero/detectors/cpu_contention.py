@@ -6,7 +6,8 @@ Proof      run-queue time of the feeding thread, or of the thread it waits for, 
 Not this   a thread that blocked by itself (data-starvation, disk-wait), one that lost its
            core inside a wait for the GPU that would have lasted as long anyway, a CPU
            quota (cpu-throttled), another container (noisy-neighbour).
-Blind to   steal time, when we run inside a guest.
+Blind to   steal time, when we run inside a guest; how long the GPU still worked while a
+           spinning thread was away, which is taken from its other waits.
 """
 
 from __future__ import annotations

@@ -8,7 +8,9 @@ Proof      waits of the feeding thread that a worker ended, and what that worker
            calls take.
 Not this   workers that wait for the disk (disk-wait) or for memory (memory-pressure),
            or whose cores strangers take (cpu-contention); compiling at the start.
-Blind to   input prepared by processes of other jobs (shown as slow-peer).
+Blind to   input prepared by processes of other jobs (shown as slow-peer); what the thread
+           computes: a garbage collection that is not watched is taken for its data; a
+           second stream that keeps the GPU busy while this one is waited for.
 """
 
 from __future__ import annotations

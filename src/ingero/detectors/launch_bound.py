@@ -4,7 +4,8 @@ Shows as   the feeding thread busy launching all the time and hardly ever waitin
 Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
 Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
            its queue: then the GPU is the limit; a few hundred launches per iteration.
-Blind to   how long the kernels run; graphs launched whole count as one launch.
+Blind to   how long the kernels run; graphs launched whole count as one launch; launches
+           that only fill a graph being captured (graph-trouble tells of those).
 """
 
 from __future__ import annotations

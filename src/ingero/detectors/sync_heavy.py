@@ -4,7 +4,8 @@ Shows as   many synchronising calls per iteration, each with little work before 
 Proof      their number per iteration, the time the GPU was waited for and the time it had
            nothing: done at once instead of in turns, the shorter of the two would vanish.
 Not this   one wait per iteration, or per graph launched: a token, a request.
-Blind to   waits by polling (cudaStreamQuery in a loop).
+Blind to   waits by polling (cudaStreamQuery in a loop); results read back by copies that
+           wait by themselves, which copy-bound counts as small copies.
 """
 
 from __future__ import annotations
