@@ -18,6 +18,8 @@ from ingero.detectors.detector import Detector, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity
 
+SHOWN = 4  # ways of failing that a report lists
+
 
 def proof_of(each: ErrorFact) -> Proof:
     return Proof(
@@ -32,6 +34,25 @@ def by_process(found: list[ErrorFact]) -> dict[int, list[ErrorFact]]:
     for each in sorted(found, key=lambda one: (-(one.code in status_codes.FATAL), one.first_ns)):
         grouped.setdefault(each.pid, []).append(each)
     return grouped
+
+
+def failed(
+    found: list[ErrorFact], comm: str, title: str, severity: Severity, fixes: tuple[Fix, ...]
+) -> State:
+    """Failed calls of one process as a state, the first of them foremost."""
+    first = found[0]
+    return State(
+        first.pid,
+        comm,
+        title,
+        min(each.first_ns for each in found),
+        max(each.last_ns for each in found),
+        tuple(proof_of(each) for each in found[:SHOWN]),
+        severity,
+        first.tid,
+        first.op,
+        fixes=fixes,
+    )
 
 
 def _is_ours(each: ErrorFact) -> bool:
@@ -49,17 +70,12 @@ def find(timeline: Timeline) -> Iterator[State]:
         worst = found[0]
         fatal = worst.code in status_codes.FATAL
         comm = timeline.facts.comm(pid)
-        yield State(
-            pid,
+        yield failed(
+            found,
             comm,
             f"{comm}: {worst.op} failed with {status_codes.name_of(worst.code)} ({worst.code})",
-            min(each.first_ns for each in found),
-            max(each.last_ns for each in found),
-            tuple(proof_of(each) for each in found[:4]),
             Severity.CRITICAL if fatal else Severity.MEDIUM,
-            worst.tid,
-            worst.op,
-            fixes=(
+            (
                 Fix(
                     "Run it with calls that wait, so that the failing line is shown.",
                     "CUDA_LAUNCH_BLOCKING=1",

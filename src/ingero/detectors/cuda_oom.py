@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import status_codes
-from ingero.detectors.cuda_error import by_process, proof_of
+from ingero.detectors.cuda_error import by_process, failed
 from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Severity
 
@@ -27,17 +27,12 @@ def find(timeline: Timeline) -> Iterator[State]:
     for pid, found in by_process(mine).items():
         comm = timeline.facts.comm(pid)
         count = max(each.count for each in found)  # runtime and driver both tell of it
-        yield State(
-            pid,
+        yield failed(
+            found,
             comm,
             f"{comm}: {found[0].op} ran out of GPU memory {count} times",
-            min(each.first_ns for each in found),
-            max(each.last_ns for each in found),
-            tuple(proof_of(each) for each in found[:3]),
             Severity.HIGH,
-            found[0].tid,
-            found[0].op,
-            fixes=(
+            (
                 Fix(
                     "See who holds the card's memory.",
                     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",

@@ -3,8 +3,8 @@
 Shows as   the feeding thread blocked on the interpreter's lock while another computes.
 Proof      futex waits whose address lies in the interpreter's own lock.
 Not this   any other lock; a thread that waits for the GPU with the lock released.
-Blind to   free-threaded builds, which have no such lock; sub-interpreters' own locks; a GPU that ran dry amid the launches
-           and is waited for at their end all the same.
+Blind to   free-threaded builds, which have no such lock; sub-interpreters' own locks;
+           a GPU that ran dry amid the launches and is waited for at their end all the same.
 """
 
 from __future__ import annotations

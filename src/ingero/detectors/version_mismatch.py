@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import status_codes
-from ingero.detectors.cuda_error import by_process, proof_of
+from ingero.detectors.cuda_error import by_process, failed
 from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Severity
 
@@ -30,17 +30,12 @@ def find(timeline: Timeline) -> Iterator[State]:
         if any(job.pid == pid and _launches(job) for job in timeline.jobs):
             continue  # a library tried code for another GPU first, and then found its own
         comm = timeline.facts.comm(pid)
-        yield State(
-            pid,
+        yield failed(
+            found,
             comm,
             f"{comm}: {status_codes.name_of(found[0].code)} ({found[0].op} returned {found[0].code})",
-            min(each.first_ns for each in found),
-            max(each.last_ns for each in found),
-            tuple(proof_of(each) for each in found[:3]),
             Severity.CRITICAL,
-            found[0].tid,
-            found[0].op,
-            fixes=(
+            (
                 Fix("See which CUDA version the driver carries.", "nvidia-smi"),
                 Fix("Update the driver, or install a build for that version."),
             ),
