@@ -19,6 +19,9 @@ struct wire {
 	enum op_flag op_flag;
 	enum wait_class wait_class;
 	enum proc_flag proc_flag;
+	enum python_state python_state;
+	enum sample_flag sample_flag;
+	enum python_flag python_flag;
 	struct call call;
 	struct wait wait;
 	struct process process;
@@ -37,6 +40,13 @@ struct wire {
 	struct op_info op_info;
 	struct proc proc;
 	struct settings settings;
+	struct stack stack;
+	struct code code;
+	struct code_long code_long;
+	struct wait_stack wait_stack;
+	struct name name;
+	struct sample_key sample_key;
+	struct python_layout python_layout;
 };
 
 struct wire wire;

@@ -31,6 +31,11 @@ class RecordType(IntEnum):
     REC_TCP = 6
     REC_OOM = 7
     REC_XID = 8
+    REC_STACK = 9
+    REC_CODE = 10
+    REC_CODE_LONG = 11
+    REC_WAIT_STACK = 12
+    REC_NAME = 13
 
 
 class Loss(IntEnum):
@@ -50,7 +55,12 @@ class Loss(IntEnum):
     LOSS_BLOCK_FULL = 13
     LOSS_USER_READ = 14
     LOSS_COMM_FULL = 15
-    LOSSES = 16
+    LOSS_RING_STACK = 16
+    LOSS_SAMPLE_FULL = 17
+    LOSS_STACK_UNREADABLE = 18
+    LOSS_STACK_CORRUPT = 19
+    LOSS_STACK_NOT_YET = 20
+    LOSSES = 21
 
 
 class HeaderFlag(IntFlag):
@@ -144,6 +154,32 @@ class ProcFlag(IntFlag):
     PROC_RANGES = 2
 
 
+class PythonState(IntEnum):
+    PYTHON_NONE = 0
+    PYTHON_READ = 1
+    PYTHON_NO_THREAD = 2
+    PYTHON_UNREADABLE = 3
+    PYTHON_CORRUPT = 4
+
+
+class SampleFlag(IntFlag):
+    SAMPLE_COLLECTING = 1
+    SAMPLE_GIL = 2
+    SAMPLE_KERNEL = 4
+
+
+class PythonFlag(IntFlag):
+    PYTHON_EACH_ENTERS = 1
+    PYTHON_CFRAME = 2
+    PYTHON_IS_ENTRY = 4
+    PYTHON_OWNER = 8
+    PYTHON_LASTI = 16
+    PYTHON_TAGGED = 32
+    PYTHON_VERSIONED = 64
+    PYTHON_THREAD_CODE = 128
+    PYTHON_KEY_BLOCK = 256
+
+
 def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
     names, formats, offsets = zip(*fields, strict=True)
     return np.dtype(
@@ -166,7 +202,7 @@ HEADER = _dtype(
 )
 
 CALL = _dtype(
-    288,
+    304,
     [
         ("h", HEADER, 0),
         ("duration_ns", "<u8", 48),
@@ -183,15 +219,17 @@ CALL = _dtype(
         ("bytes", "<u8", 160),
         ("caller_ip", "<u8", 168),
         ("split", ("<u8", (11,)), 176),
-        ("comm_hash", "<u8", 264),
-        ("seq", "<u8", 272),
-        ("rank", "<i4", 280),
-        ("nranks", "<i4", 284),
+        ("stack_id", "<u8", 264),
+        ("host_function", "<u8", 272),
+        ("comm_hash", "<u8", 280),
+        ("seq", "<u8", 288),
+        ("rank", "<i4", 296),
+        ("nranks", "<i4", 300),
     ],
 )
 
 WAIT = _dtype(
-    120,
+    136,
     [
         ("h", HEADER, 0),
         ("duration_ns", "<u8", 48),
@@ -207,7 +245,10 @@ WAIT = _dtype(
         ("dev", "<u4", 84),
         ("sector", "<u8", 88),
         ("address", "<u8", 96),
-        ("waker", "S16", 104),
+        ("stack_id", "<u8", 104),
+        ("holder_tid", "<u4", 112),
+        ("pad", "<u4", 116),
+        ("waker", "S16", 120),
     ],
 )
 
@@ -435,7 +476,7 @@ PROC = _dtype(
 )
 
 SETTINGS = _dtype(
-    40,
+    48,
     [
         ("agent_pid", "<u4", 0),
         ("trace_all", "<u4", 4),
@@ -445,5 +486,142 @@ SETTINGS = _dtype(
         ("pad", "<u4", 20),
         ("sample_every_ns", "<u8", 24),
         ("wait_record_ns", "<u8", 32),
+        ("stacks", "<u4", 40),
+        ("wait_stacks", "<u4", 44),
+    ],
+)
+
+PYTHON_FRAME = _dtype(
+    16,
+    [
+        ("code", "<u8", 0),
+        ("at", "<u4", 8),
+        ("sign", "<u4", 12),
+    ],
+)
+
+STACK = _dtype(
+    2632,
+    [
+        ("h", HEADER, 0),
+        ("id", "<u8", 48),
+        ("python_depth", "<u4", 56),
+        ("python_state", "<u2", 60),
+        ("native_count", "<u2", 62),
+        ("python_count", "<u4", 64),
+        ("cut", "<u4", 68),
+        ("python", (PYTHON_FRAME, (128,)), 72),
+        ("native", ("<u8", (64,)), 2120),
+    ],
+)
+
+CODE_TEXT = _dtype(
+    8,
+    [
+        ("bytes", "<u4", 0),
+        ("unit", "<u4", 4),
+    ],
+)
+
+CODE_HEAD = _dtype(
+    88,
+    [
+        ("h", HEADER, 0),
+        ("code", "<u8", 48),
+        ("sign", "<u4", 56),
+        ("first_line", "<i4", 60),
+        ("name", CODE_TEXT, 64),
+        ("file", CODE_TEXT, 72),
+        ("lines_bytes", "<u4", 80),
+        ("missing", "<u4", 84),
+    ],
+)
+
+CODE = _dtype(
+    984,
+    [
+        ("head", CODE_HEAD, 0),
+        ("data", ("<u1", (896,)), 88),
+    ],
+)
+
+CODE_LONG = _dtype(
+    16472,
+    [
+        ("head", CODE_HEAD, 0),
+        ("data", ("<u1", (16384,)), 88),
+    ],
+)
+
+WAIT_STACK = _dtype(
+    56,
+    [
+        ("h", HEADER, 0),
+        ("stack_id", "<u8", 48),
+    ],
+)
+
+NAME = _dtype(
+    2120,
+    [
+        ("h", HEADER, 0),
+        ("handle", "<u8", 48),
+        ("from", "<u8", 56),
+        ("op", "<u4", 64),
+        ("length", "<u4", 68),
+        ("text", "S2048", 72),
+    ],
+)
+
+SAMPLE_KEY = _dtype(
+    24,
+    [
+        ("stack_id", "<u8", 0),
+        ("pid", "<u4", 8),
+        ("tid", "<u4", 12),
+        ("bucket", "<u2", 16),
+        ("op", "<u2", 18),
+        ("flags", "<u4", 20),
+    ],
+)
+
+PYTHON_LAYOUT = _dtype(
+    112,
+    [
+        ("flags", "<u4", 0),
+        ("thread_state", "<i4", 4),
+        ("key_block", "<i4", 8),
+        ("state_thread_id", "<u2", 12),
+        ("state_native_id", "<u2", 14),
+        ("state_frame", "<u2", 16),
+        ("cframe_frame", "<u2", 18),
+        ("frame_back", "<u2", 20),
+        ("frame_code", "<u2", 22),
+        ("frame_at", "<u2", 24),
+        ("frame_mark", "<u2", 26),
+        ("frame_tlbc", "<u2", 28),
+        ("owner_c", "<u2", 30),
+        ("object_type", "<u2", 32),
+        ("code_first_line", "<u2", 34),
+        ("code_name", "<u2", 36),
+        ("code_file", "<u2", 38),
+        ("code_lines", "<u2", 40),
+        ("code_bytecode", "<u2", 42),
+        ("code_version", "<u2", 44),
+        ("code_tlbc", "<u2", 46),
+        ("text_length", "<u2", 48),
+        ("text_state", "<u2", 50),
+        ("text_ascii", "<u2", 52),
+        ("text_compact", "<u2", 54),
+        ("bytes_length", "<u2", 56),
+        ("bytes_data", "<u2", 58),
+        ("text_kind_shift", "<u2", 60),
+        ("pad", "<u2", 62),
+        ("code_type", "<u8", 64),
+        ("collecting", "<u8", 72),
+        ("lock", "<u8", 80),
+        ("lock_end", "<u8", 88),
+        ("lock_holder", "<u8", 96),
+        ("lock_held", "<u8", 104),
     ],
 )
