@@ -51,6 +51,9 @@ static __always_inline void arch_args(const struct uregs *r, __u64 *args)
 #define regs_sp(r) ((r)->sp)
 #define regs_bp(r) ((r)->bp)
 
+struct thread_struct { unsigned long fsbase; } __attribute__((preserve_access_index));
+#define arch_thread_pointer(task) BPF_CORE_READ(task, thread.fsbase)
+
 #elif defined(__TARGET_ARCH_arm64)
 
 struct uregs {
@@ -94,6 +97,11 @@ static __always_inline void arch_args(const struct uregs *r, __u64 *args)
 #define regs_ip(r) ((r)->pc)
 #define regs_sp(r) ((r)->sp)
 #define regs_bp(r) ((r)->regs[29])
+
+struct user_words { unsigned long tp_value; } __attribute__((preserve_access_index));
+struct thread_struct { struct user_words uw; } __attribute__((preserve_access_index));
+/* As it was when the thread last left its core: it is set once, before any Python. */
+#define arch_thread_pointer(task) BPF_CORE_READ(task, thread.uw.tp_value)
 
 #else
 #error "add this processor's registers to arch.bpf.h"

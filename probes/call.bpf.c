@@ -5,6 +5,7 @@
  * picks the newest the kernel takes.
  */
 #include "call.bpf.h"
+#include "walk.bpf.h"
 
 static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
 {
@@ -139,24 +140,42 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 	return value;
 }
 
+/* At the return the caller's frames are still there. Not static, like the next one. */
+__noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
+{
+	struct stack *s;
+	__u64 hash;
+
+	if (!t)
+		return 0;
+	s = begin_stack(t, now, &hash);
+	if (!s)
+		return 0;
+	return finish_stack(s, hash, bpf_get_stack(ctx, s->native, sizeof(s->native), BPF_F_USER_STACK), now);
+}
+
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
  * path that leads here, which took half a second. Returns 0 when it is in the ring. */
 __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
 {
 	const struct uregs *regs = (const struct uregs *)ctx;
+	struct settings *set = get_settings();
 	struct op_info *info;
 	struct frame *f;
 	struct call *r;
+	__u64 stack_id = 0;
 	__u32 op;
 	__u16 flags;
 
-	if (!t || index >= FRAMES)
+	if (!t || !set || index >= FRAMES)
 		return -1;
 	f = &t->frames[index];
 	op = f->op;
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return -1;
+	if (set->stacks)
+		stack_id = walk_call(ctx, t, now);
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)
 		return -1;
@@ -188,6 +207,8 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	r->caller_ip = arch_caller_ip(regs);
 	for (int i = 0; i < BUCKETS; i++)
 		r->split[i] = t->acc[i] - f->acc[i];
+	r->stack_id = stack_id;
+	r->host_function = 0;
 	r->comm_hash = 0;
 	r->seq = f->seq;
 	r->rank = -1;

@@ -91,6 +91,7 @@ struct task_struct {
 	__u64 start_boottime;
 	int exit_code;
 	bool throttled;
+	struct thread_struct thread;
 } CORE;
 
 #define PF_KTHREAD 0x00200000

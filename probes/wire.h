@@ -65,7 +65,6 @@ enum loss {
 	LOSS_SAMPLE_FULL,	/* no room: a sample of the time on a core */
 	LOSS_STACK_UNREADABLE,	/* a Python frame or its code was not in memory */
 	LOSS_STACK_CORRUPT,	/* a chain of Python frames that cannot be one */
-	LOSS_STACK_NOT_YET,	/* the interpreter was not looked at yet */
 	LOSSES,
 };
 
@@ -269,9 +268,11 @@ enum python_state {
 	PYTHON_NO_THREAD,	/* the interpreter does not know this thread, or it runs no Python */
 	PYTHON_UNREADABLE,	/* memory not there: frames up to that point */
 	PYTHON_CORRUPT,		/* not a chain of frames: no frames */
+	PYTHON_NOT_YET,		/* the agent has not looked at this process yet */
 };
 
 #define PYTHON_ENTRY 0x80000000	/* python_frame.at: the interpreter was entered anew from C for this frame */
+#define PYTHON_NOWHERE 0x7ffffffe	/* python_frame.at: not in the code */
 
 struct python_frame {
 	__u64 code;		/* address of the code object */
@@ -285,7 +286,7 @@ struct stack {
 	__u32 python_depth;	/* frames there are; more than PYTHON_FRAMES: the middle is cut out */
 	__u16 python_state;
 	__u16 native_count;
-	__u32 python_count;	/* entries of `python`, innermost first */
+	__u32 python_count;	/* entries of `python`, innermost first; the outer ones turn round in their place */
 	__u32 cut;		/* the walk was given up: what is outermost here is not the end */
 	struct python_frame python[PYTHON_FRAMES];
 	__u64 native[NATIVE_FRAMES];	/* instruction addresses, innermost first */
@@ -293,8 +294,8 @@ struct stack {
 
 /* A code object as it was when met: header and bytes of its qualified name, its file's
  * name and its line table, one after the other in `data`. */
-#define CODE_BYTES 896
-#define CODE_LONG_BYTES 16384
+#define CODE_ROOM 512		/* the three together are shorter than this */
+#define CODE_LONG_ROOM 8192
 
 struct code_text {
 	__u32 bytes;		/* in data */
@@ -314,12 +315,12 @@ struct code_head {
 
 struct code {
 	struct code_head head;
-	__u8 data[CODE_BYTES];
+	__u8 data[3 * CODE_ROOM];
 };
 
 struct code_long {
 	struct code_head head;
-	__u8 data[CODE_LONG_BYTES];
+	__u8 data[3 * CODE_LONG_ROOM];
 };
 
 /* Where a long wait was, walked when it was over; h.start_ns is the wait's. */
@@ -399,7 +400,10 @@ struct python_layout {
 	__u16 bytes_length;
 	__u16 bytes_data;
 	__u16 text_kind_shift;	/* within the state */
-	__u16 pad;
+	__u16 text_hash;
+	__u16 frame_bytes;	/* of a frame, as far as it is read */
+	__u16 code_bytes;	/* of a code object, as far as it is read */
+	__u16 pad[2];
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
 	__u64 collecting;	/* address of an int that is not 0 while the collector runs; 0: not known */
 	__u64 lock;		/* the interpreter lock's addresses; 0: not known */

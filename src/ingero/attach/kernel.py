@@ -77,6 +77,7 @@ class Settings:
     rare_per_second: int = 2000
     sample_every_ns: int = 20_000_000
     wait_record_ns: int = 1_000_000
+    stacks: bool = True
     without: frozenset[str] = frozenset()
 
 
@@ -173,6 +174,7 @@ class KernelSide:
         settings["rare_per_second"] = self.settings.rare_per_second
         settings["sample_every_ns"] = self.settings.sample_every_ns
         settings["wait_record_ns"] = self.settings.wait_record_ns
+        settings["stacks"] = self.settings.stacks
         settings["generation"] = self._generation
         self._fill("settings", settings)
 

@@ -59,8 +59,7 @@ class Loss(IntEnum):
     LOSS_SAMPLE_FULL = 17
     LOSS_STACK_UNREADABLE = 18
     LOSS_STACK_CORRUPT = 19
-    LOSS_STACK_NOT_YET = 20
-    LOSSES = 21
+    LOSSES = 20
 
 
 class HeaderFlag(IntFlag):
@@ -160,6 +159,7 @@ class PythonState(IntEnum):
     PYTHON_NO_THREAD = 2
     PYTHON_UNREADABLE = 3
     PYTHON_CORRUPT = 4
+    PYTHON_NOT_YET = 5
 
 
 class SampleFlag(IntFlag):
@@ -538,18 +538,18 @@ CODE_HEAD = _dtype(
 )
 
 CODE = _dtype(
-    984,
+    1624,
     [
         ("head", CODE_HEAD, 0),
-        ("data", ("<u1", (896,)), 88),
+        ("data", ("<u1", (1536,)), 88),
     ],
 )
 
 CODE_LONG = _dtype(
-    16472,
+    24664,
     [
         ("head", CODE_HEAD, 0),
-        ("data", ("<u1", (16384,)), 88),
+        ("data", ("<u1", (24576,)), 88),
     ],
 )
 
@@ -586,7 +586,7 @@ SAMPLE_KEY = _dtype(
 )
 
 PYTHON_LAYOUT = _dtype(
-    112,
+    120,
     [
         ("flags", "<u4", 0),
         ("thread_state", "<i4", 4),
@@ -616,12 +616,15 @@ PYTHON_LAYOUT = _dtype(
         ("bytes_length", "<u2", 56),
         ("bytes_data", "<u2", 58),
         ("text_kind_shift", "<u2", 60),
-        ("pad", "<u2", 62),
-        ("code_type", "<u8", 64),
-        ("collecting", "<u8", 72),
-        ("lock", "<u8", 80),
-        ("lock_end", "<u8", 88),
-        ("lock_holder", "<u8", 96),
-        ("lock_held", "<u8", 104),
+        ("text_hash", "<u2", 62),
+        ("frame_bytes", "<u2", 64),
+        ("code_bytes", "<u2", 66),
+        ("pad", ("<u2", (2,)), 68),
+        ("code_type", "<u8", 72),
+        ("collecting", "<u8", 80),
+        ("lock", "<u8", 88),
+        ("lock_end", "<u8", 96),
+        ("lock_holder", "<u8", 104),
+        ("lock_held", "<u8", 112),
     ],
 )

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * The ring for what is sent once and is large: stacks, code objects, names. Apart from
+ * the ring of records, so that a burst of these never costs a call its record.
+ */
+#ifndef INGERO_FRAMES_H
+#define INGERO_FRAMES_H
+
+#include "maps.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} frames SEC(".maps");
+
+#endif

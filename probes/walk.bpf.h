@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * The stack of the current thread, Python and native, as one number. What the number
+ * stands for is sent when it is met first (docs/adr/0008).
+ *
+ * Everything read here is another program's memory: pointers may lead anywhere, chains
+ * may be circles, sizes may be lies. Reads fail softly, loops are bounded, and what
+ * cannot be a chain of frames yields none.
+ */
+#ifndef INGERO_WALK_H
+#define INGERO_WALK_H
+
+#include "frames.bpf.h"
+
+#define RESEND_NS 30000000000ULL	/* one that was lost on the way heals */
+#define MAX_WALK 4096			/* frames; Python's own limit is 1000 unless raised */
+#define OLD_KERNEL_WALK PYTHON_FRAMES	/* without bpf_loop (before 5.17) */
+
+struct {			/* which processes run Python, and how to read it */
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct python_layout);
+} pythons SEC(".maps");
+
+struct {			/* when a stack was sent */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 32768);
+	__type(key, __u64);
+	__type(value, __u64);
+} stacks_sent SEC(".maps");
+
+struct code_key {
+	__u64 code;
+	__u32 pid;
+	__u32 sign;
+};
+
+struct {			/* when a code object was sent */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct code_key);
+	__type(value, __u64);
+} codes_sent SEC(".maps");
+
+/* What a walk has read and how far it is. It lies where the native frames will be: what
+ * the verifier knows about memory of a ring is nothing, so every step looks alike to it. */
+struct progress {
+	__u64 frame[16];	/* of one frame and its code object, as far as they are needed */
+	__u64 code[32];
+	__u64 words[6];
+	__u64 next;		/* address of the next frame */
+	__u64 checkpoint;	/* an address met before: met again, the chain is a circle */
+	__u64 hash;
+	__u32 steps;		/* until the checkpoint moves */
+	__u32 stride;
+	__u32 depth;
+	__u32 state;
+};
+_Static_assert(sizeof(struct progress) <= sizeof(((struct stack *)0)->native), "no room to read");
+
+struct walk {
+	struct stack *s;
+	const struct python_layout *l;
+	__u64 now;
+	__u32 pid;
+	__u32 pad;
+};
+
+static __always_inline struct progress *progress(struct stack *s)
+{
+	return (struct progress *)s->native;
+}
+
+static __always_inline __u64 stir(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 29;
+}
+
+/* The masks keep reads inside the area whatever the layout says. */
+#define IN_FRAME(p, type, offset) (*(type *)((void *)(p)->frame + ((offset) & (sizeof((p)->frame) - sizeof(type)))))
+#define IN_CODE(p, type, offset) (*(type *)((void *)(p)->code + ((offset) & (sizeof((p)->code) - sizeof(type)))))
+
+static __always_inline bool read_word(__u64 *word, __u64 address)
+{
+	return !bpf_probe_read_user(word, 8, (const void *)address);
+}
+
+/* How many bytes a str has, where they are, and their width. */
+static __always_inline __u64 text_at(const struct python_layout *l, __u64 object, struct code_text *text)
+{
+	__u64 length = 0;
+	__u32 state = 0, unit;
+
+	text->bytes = 0;
+	text->unit = 1;
+	if (!read_word(&length, object + l->text_length) ||
+	    bpf_probe_read_user(&state, 4, (const void *)(object + l->text_state)))
+		return 0;
+	state >>= l->text_kind_shift & 31;
+	unit = state & 7;
+	if (length > CODE_LONG_ROOM || (unit != 1 && unit != 2 && unit != 4) || !(state & 8))
+		return 0;
+	text->unit = unit;
+	text->bytes = (__u32)length * unit;
+	return object + (state & 16 ? l->text_ascii : l->text_compact);
+}
+
+struct texts {
+	__u64 name;
+	__u64 file;
+	__u64 lines;
+	struct code_text name_text;
+	struct code_text file_text;
+	__u32 lines_bytes;
+	__s32 first_line;
+};
+
+/* Three reads, one after the other. Together they are shorter than `room`; each alone is
+ * held below it too, because the verifier does not add. */
+#define COPY_TEXTS(target, room, t) ({							\
+	__u32 name_ = (t)->name_text.bytes & ((room) - 1);				\
+	__u32 file_ = (t)->file_text.bytes & ((room) - 1);				\
+	__u32 lines_ = (t)->lines_bytes & ((room) - 1);					\
+	int bad_ = bpf_probe_read_user((target), name_, (const void *)(t)->name);	\
+	bad_ |= bpf_probe_read_user((target) + name_, file_, (const void *)(t)->file);	\
+	bad_ |= bpf_probe_read_user((target) + name_ + file_, lines_, (const void *)(t)->lines);	\
+	bad_; })
+
+static __always_inline void fill_code(struct code_head *head, const struct code_key *key, const struct texts *t,
+				      __u16 type)
+{
+	__builtin_memset(head, 0, sizeof(*head));
+	head->h.type = type;
+	head->h.pid = key->pid;
+	head->code = key->code;
+	head->sign = key->sign;
+	head->first_line = t->first_line;
+	head->name = t->name_text;
+	head->file = t->file_text;
+	head->lines_bytes = t->lines_bytes;
+}
+
+/* Send what a code object is called, and its line table. Returns 0 when it was sent.
+ * Not static: verified once, not in every state that leads here. */
+__noinline int send_code(const struct python_layout *l, const struct code_key *key, struct texts *t)
+{
+	struct code_long *large;
+	struct code *small;
+	__u64 length = 0;
+	__u32 total;
+	int bad;
+
+	if (!l || !key || !t)
+		return -1;
+	t->name = text_at(l, t->name, &t->name_text);
+	t->file = text_at(l, t->file, &t->file_text);
+	if (!t->name || !t->file || !read_word(&length, t->lines + l->bytes_length)) {
+		lose(LOSS_STACK_UNREADABLE, 1);
+		return -1;
+	}
+	t->lines_bytes = length > 1 << 24 ? 1 << 24 : length;
+	t->lines += l->bytes_data;
+	total = t->name_text.bytes + t->file_text.bytes + t->lines_bytes;
+	if (total < CODE_ROOM) {
+		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
+		if (!small)
+			goto full;
+		fill_code(&small->head, key, t, REC_CODE);
+		bad = COPY_TEXTS(small->data, CODE_ROOM, t);
+		if (bad) {
+			bpf_ringbuf_discard(small, BPF_RB_NO_WAKEUP);
+			lose(LOSS_STACK_UNREADABLE, 1);
+			return -1;
+		}
+		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	if (total >= CODE_LONG_ROOM) {
+		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
+		if (!small)
+			goto full;
+		fill_code(&small->head, key, t, REC_CODE);
+		small->head.missing = 1;
+		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	large = bpf_ringbuf_reserve(&frames, sizeof(*large), 0);
+	if (!large)
+		goto full;
+	fill_code(&large->head, key, t, REC_CODE_LONG);
+	bad = COPY_TEXTS(large->data, CODE_LONG_ROOM, t);
+	if (bad) {
+		bpf_ringbuf_discard(large, BPF_RB_NO_WAKEUP);
+		lose(LOSS_STACK_UNREADABLE, 1);
+		return -1;
+	}
+	bpf_ringbuf_submit(large, BPF_RB_NO_WAKEUP);
+	return 0;
+full:
+	lose(LOSS_RING_STACK, 1);
+	return -1;
+}
+
+/* Which code object it is. From 3.12 on each has a number; before, its content tells:
+ * an address, even all of them, may be used again by the next one. */
+static __always_inline __u32 sign_of(struct progress *p, const struct python_layout *l)
+{
+	__u64 name = IN_CODE(p, __u64, l->code_name), lines = IN_CODE(p, __u64, l->code_lines);
+	__u64 h = stir(0, IN_CODE(p, __u32, l->code_first_line));
+
+	h = stir(stir(stir(h, name), IN_CODE(p, __u64, l->code_file)), lines);
+	if (l->flags & PYTHON_VERSIONED)
+		return stir(h, IN_CODE(p, __u32, l->code_version));
+	p->words[0] = p->words[1] = 0;
+	p->words[2] = p->words[3] = p->words[4] = p->words[5] = 0;
+	read_word(&p->words[0], name + l->text_hash);
+	read_word(&p->words[1], lines + l->bytes_length);
+	if (p->words[1] < 32)
+		bpf_probe_read_user(&p->words[2], p->words[1] & 31, (const void *)(lines + l->bytes_data));
+	else
+		bpf_probe_read_user(&p->words[2], 32, (const void *)(lines + l->bytes_data));
+	for (int i = 0; i < 6; i++)
+		h = stir(h, p->words[i]);
+	read_word(&p->words[0], IN_CODE(p, __u64, l->code_file) + l->text_hash);
+	read_word(&p->words[1], IN_CODE(p, __u64, l->code_file) + l->text_length);
+	return stir(stir(h, p->words[0]), p->words[1]);
+}
+
+/* Where the instructions of this frame begin. */
+static __always_inline __u64 bytecode_of(struct progress *p, const struct python_layout *l, __u64 code)
+{
+	__u64 copies = 0, start = 0;
+	__s32 index;
+
+	if (!(l->flags & PYTHON_THREAD_CODE))
+		return code + l->code_bytecode;
+	index = IN_FRAME(p, __s32, l->frame_tlbc);
+	if (!index)
+		return code + l->code_bytecode;
+	copies = IN_CODE(p, __u64, l->code_tlbc);
+	if (index < 0 || index > 65536 || !read_word(&start, copies + 8 + 8 * (__u64)index))
+		return 0;
+	return start;
+}
+
+static __always_inline struct python_frame *place(struct stack *s, __u32 i)
+{
+	if (i >= PYTHON_INNER)
+		i = PYTHON_INNER + (i - PYTHON_INNER) % PYTHON_OUTER;
+	return i < PYTHON_FRAMES ? &s->python[i] : &s->python[0];
+}
+
+static __always_inline void keep(struct stack *s, __u64 code, __u32 at, __u32 sign)
+{
+	struct progress *p = progress(s);
+	struct python_frame *f = place(s, p->depth);
+
+	f->code = code;
+	f->at = at;
+	f->sign = sign;
+	p->hash = stir(stir(p->hash, code), (__u64)sign << 32 | at);
+	p->depth++;
+}
+
+static __always_inline void meet_code(const struct walk *w, struct progress *p, __u64 code, __u32 sign)
+{
+	struct code_key key = {.code = code, .pid = w->pid, .sign = sign};
+	__u64 *sent = bpf_map_lookup_elem(&codes_sent, &key);
+	struct texts t = {};
+	__u64 now = w->now;
+
+	if (sent && now - *sent < RESEND_NS)
+		return;
+	t.name = IN_CODE(p, __u64, w->l->code_name);
+	t.file = IN_CODE(p, __u64, w->l->code_file);
+	t.lines = IN_CODE(p, __u64, w->l->code_lines);
+	t.first_line = IN_CODE(p, __s32, w->l->code_first_line);
+	if (!send_code(w->l, &key, &t))
+		bpf_map_update_elem(&codes_sent, &key, &now, BPF_ANY);
+}
+
+static __always_inline bool in_circle(struct progress *p)
+{
+	if (p->next && p->next == p->checkpoint)
+		return true;
+	if (++p->steps >= p->stride) {
+		p->checkpoint = p->next;
+		p->stride *= 2;
+		p->steps = 0;
+	}
+	return false;
+}
+
+/* Which instruction, as the version counts it. */
+static __always_inline __u32 instruction(struct progress *p, const struct python_layout *l, __u64 code)
+{
+	__u64 start, at;
+
+	if (l->flags & PYTHON_LASTI)
+		return IN_FRAME(p, __u32, l->frame_at) & ~PYTHON_ENTRY;
+	start = bytecode_of(p, l, code);
+	at = IN_FRAME(p, __u64, l->frame_at) - start;
+	return start && at < 1 << 30 ? at : PYTHON_NOWHERE;
+}
+
+/* One frame; 1 ends the walk. */
+static int walk_frame(__u32 i, void *context)
+{
+	const struct walk *w = context;
+	const struct python_layout *l = w->l;
+	struct progress *p = progress(w->s);
+	__u32 at, sign, bytes = l->frame_bytes;
+	__u64 code;
+
+	p->state = PYTHON_READ;
+	if (!p->next)
+		return 1;
+	p->state = PYTHON_UNREADABLE;
+	if (bytes > sizeof(p->frame) || bpf_probe_read_user(p->frame, bytes, (const void *)p->next))
+		return 1;
+	p->next = IN_FRAME(p, __u64, l->frame_back);
+	p->state = PYTHON_CORRUPT;
+	if (in_circle(p))
+		return 1;
+	if (l->flags & PYTHON_OWNER && IN_FRAME(p, __u8, l->frame_mark) >= l->owner_c) {
+		if (p->depth)
+			place(w->s, p->depth - 1)->at |= PYTHON_ENTRY;
+		p->state = PYTHON_READ;
+		return 0;
+	}
+	code = IN_FRAME(p, __u64, l->frame_code);
+	if (l->flags & PYTHON_TAGGED)
+		code &= ~7ULL;
+	bytes = l->code_bytes;
+	p->state = PYTHON_UNREADABLE;
+	if (bytes > sizeof(p->code) || bpf_probe_read_user(p->code, bytes, (const void *)code))
+		return 1;
+	p->state = PYTHON_CORRUPT;
+	if (IN_CODE(p, __u64, l->object_type) != l->code_type)
+		return 1;
+	at = instruction(p, l, code);
+	if (l->flags & PYTHON_EACH_ENTERS || (l->flags & PYTHON_IS_ENTRY && IN_FRAME(p, __u8, l->frame_mark)))
+		at |= PYTHON_ENTRY;
+	sign = sign_of(p, l);
+	meet_code(w, p, code, sign);
+	keep(w->s, code, at, sign);
+	p->state = PYTHON_READ;
+	return 0;
+}
+
+static __always_inline __u64 thread_state_of(const struct python_layout *l, __u64 thread_pointer)
+{
+	__u64 state = 0, id = 0;
+
+	if (l->flags & PYTHON_KEY_BLOCK && !read_word(&thread_pointer, thread_pointer + (__s64)l->key_block))
+		return 0;
+	if (!read_word(&state, thread_pointer + (__s64)l->thread_state) || !state)
+		return 0;
+	if (l->state_thread_id && !(l->flags & PYTHON_KEY_BLOCK) &&
+	    (!read_word(&id, state + l->state_thread_id) || id != thread_pointer))
+		return 0;
+	return state;
+}
+
+/* The innermost frame, or 0 with the reason in p->state. */
+static __always_inline __u64 innermost(struct progress *p, const struct python_layout *l, __u64 thread_pointer)
+{
+	__u64 frame = 0, state = thread_state_of(l, thread_pointer);
+
+	p->state = PYTHON_NO_THREAD;
+	if (!state || !read_word(&frame, state + l->state_frame) || !frame)
+		return 0;
+	if (l->flags & PYTHON_CFRAME && !read_word(&frame, frame + l->cframe_frame)) {
+		p->state = PYTHON_UNREADABLE;
+		return 0;
+	}
+	return frame;
+}
+
+static __noinline int walk_python(struct walk *w, __u64 thread_pointer)
+{
+	struct progress *p = progress(w->s);
+
+	p->next = innermost(p, w->l, thread_pointer);
+	if (!p->next)
+		return 0;
+	p->checkpoint = 0;
+	p->steps = 0;
+	p->stride = 2;
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		bpf_loop(MAX_WALK, walk_frame, w, 0);
+	} else {
+		for (int i = 0; i < OLD_KERNEL_WALK; i++)
+			if (walk_frame(i, w))
+				break;
+	}
+	return 0;
+}
+
+static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u64 now)
+{
+	struct progress *p = progress(s);
+	struct walk w = {.s = s, .now = now, .pid = t->pid};
+	__u32 pid = t->pid;
+
+	p->hash = stir(t->process_start_ns, pid);
+	p->depth = 0;
+	p->next = 0;
+	p->state = PYTHON_NOT_YET;
+	w.l = bpf_map_lookup_elem(&pythons, &pid);
+	if (w.l) {
+		p->state = PYTHON_NONE;
+		if (w.l->code_type)
+			walk_python(&w, arch_thread_pointer(bpf_get_current_task_btf()));
+	}
+	if (p->state == PYTHON_CORRUPT) {
+		lose(LOSS_STACK_CORRUPT, 1);
+		p->depth = 0;
+	} else if (p->state == PYTHON_UNREADABLE) {
+		lose(LOSS_STACK_UNREADABLE, 1);
+	}
+	s->python_depth = p->depth;
+	s->python_count = p->depth < PYTHON_FRAMES ? p->depth : PYTHON_FRAMES;
+	s->python_state = p->state;
+	/* Given up after MAX_WALK, or where memory was not there. */
+	s->cut = p->state == PYTHON_UNREADABLE || (p->state == PYTHON_READ && p->next);
+	return stir(p->hash, (__u64)p->state << 32 | p->depth);
+}
+
+/* A walk: begin_stack, then the native frames by whatever helper the kind of program has,
+ * then finish_stack. Begins with the current thread's Python frames. */
+static __always_inline struct stack *begin_stack(struct thread *t, __u64 now, __u64 *hash)
+{
+	struct stack *s = bpf_ringbuf_reserve(&frames, sizeof(*s), 0);
+
+	if (!s) {
+		lose(LOSS_RING_STACK, 1);
+		return 0;
+	}
+	fill_header(&s->h, REC_STACK, t);
+	s->h.start_ns = t->process_start_ns;
+	*hash = python_part(s, t, now);
+	return s;
+}
+
+/* Its id; sent if it is news. */
+static __always_inline __u64 finish_stack(struct stack *s, __u64 hash, long bytes, __u64 now)
+{
+	__u32 count = bytes > 0 ? (__u64)bytes / 8 : 0;
+	__u64 *sent;
+
+	if (count > NATIVE_FRAMES)
+		count = NATIVE_FRAMES;
+	s->native_count = count;
+	for (__u32 i = 0; i < NATIVE_FRAMES; i++) {
+		if (i >= count)
+			break;
+		hash = stir(hash, s->native[i]);
+	}
+	if (!hash)
+		hash = 1;
+	s->id = hash;
+	sent = bpf_map_lookup_elem(&stacks_sent, &hash);
+	if (sent && now - *sent < RESEND_NS) {
+		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
+		return hash;
+	}
+	bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	return hash;
+}
+
+#endif
