@@ -53,6 +53,7 @@ static __always_inline void arch_args(const struct uregs *r, __u64 *args)
 
 struct thread_struct { unsigned long fsbase; } __attribute__((preserve_access_index));
 #define arch_thread_pointer(task) BPF_CORE_READ(task, thread.fsbase)
+#define arch_user_mode(r) ((r)->cs & 3)
 
 #elif defined(__TARGET_ARCH_arm64)
 
@@ -102,6 +103,7 @@ struct user_words { unsigned long tp_value; } __attribute__((preserve_access_ind
 struct thread_struct { struct user_words uw; } __attribute__((preserve_access_index));
 /* As it was when the thread last left its core: it is set once, before any Python. */
 #define arch_thread_pointer(task) BPF_CORE_READ(task, thread.uw.tp_value)
+#define arch_user_mode(r) (!((r)->pstate & 15))
 
 #else
 #error "add this processor's registers to arch.bpf.h"

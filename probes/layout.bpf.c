@@ -46,6 +46,7 @@ struct wire {
 	struct wait_stack wait_stack;
 	struct name name;
 	struct sample_key sample_key;
+	struct walk_cost walk_cost;
 	struct python_layout python_layout;
 };
 

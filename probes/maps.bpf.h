@@ -69,6 +69,8 @@ struct thread {
 	__u32 waker_tid;
 	__u32 waker_kind;
 	char waker[16];
+	__u32 holder_tid;	/* of the interpreter's lock it waits for */
+	__u32 pad;
 	__u32 depth;
 	__u32 overflow;
 	__u32 sync;		/* > 0: inside a synchronising call */

@@ -4,6 +4,7 @@
  * the last accounting of a thread leaves with it.
  */
 #include "account.bpf.h"
+#include "walk.bpf.h"
 
 static __always_inline void tell(struct task_struct *p, __u32 event, __u32 target, __u32 parent)
 {
@@ -29,6 +30,15 @@ static __always_inline void tell(struct task_struct *p, __u32 event, __u32 targe
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
+/* A fork has the same interpreter at the same addresses. */
+static __always_inline void copy_python(__u32 parent, __u32 child)
+{
+	struct python_layout *l = bpf_map_lookup_elem(&pythons, &parent);
+
+	if (l)
+		bpf_map_update_elem(&pythons, &child, l, BPF_ANY);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -44,6 +54,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		copy.start_ns = BPF_CORE_READ(child, start_boottime);
 		if (bpf_map_update_elem(&procs, &child_pid, &copy, BPF_ANY))
 			lose(LOSS_PROCESS_FULL, 1);
+		copy_python(pid, child_pid);
 		tell(child, PROCESS_FORK, 1, pid);
 	}
 	t = new_thread(child, bpf_ktime_get_ns(), RUNNABLE);
@@ -109,6 +120,7 @@ int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 	struct thread *t = find_thread(p);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
 
+	bpf_map_delete_elem(&pythons, &pid);
 	if (proc) {
 		proc->flags &= ~PROC_RANGES;
 		for (int i = 0; i < CALLER_RANGES; i++) {
@@ -147,6 +159,7 @@ int BPF_PROG(process_exit, struct task_struct *p)
 	if (BPF_CORE_READ(p, signal, live.counter) == 0 && bpf_map_lookup_elem(&procs, &pid)) {
 		tell(p, PROCESS_EXIT, 1, BPF_CORE_READ(p, real_parent, tgid));
 		bpf_map_delete_elem(&procs, &pid);
+		bpf_map_delete_elem(&pythons, &pid);
 	}
 	return 0;
 }

@@ -43,6 +43,13 @@ struct {			/* when a code object was sent */
 	__type(value, __u64);
 } codes_sent SEC(".maps");
 
+struct {			/* what walking costs the traced threads */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_cost);
+} walk_costs SEC(".maps");
+
 /* What a walk has read and how far it is. It lies where the native frames will be: what
  * the verifier knows about memory of a ring is nothing, so every step looks alike to it. */
 struct progress {
@@ -445,6 +452,17 @@ static __always_inline struct stack *begin_stack(struct thread *t, __u64 now, __
 	return s;
 }
 
+static __always_inline void count_walk(__u64 since)
+{
+	__u32 zero = 0;
+	struct walk_cost *cost = bpf_map_lookup_elem(&walk_costs, &zero);
+
+	if (!cost)
+		return;
+	__sync_fetch_and_add(&cost->count, 1);
+	__sync_fetch_and_add(&cost->ns, bpf_ktime_get_ns() - since);
+}
+
 /* Its id; sent if it is news. */
 static __always_inline __u64 finish_stack(struct stack *s, __u64 hash, long bytes, __u64 now)
 {
@@ -465,10 +483,11 @@ static __always_inline __u64 finish_stack(struct stack *s, __u64 hash, long byte
 	sent = bpf_map_lookup_elem(&stacks_sent, &hash);
 	if (sent && now - *sent < RESEND_NS) {
 		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
-		return hash;
+	} else {
+		bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
+		bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 	}
-	bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
-	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	count_walk(now);
 	return hash;
 }
 

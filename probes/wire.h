@@ -341,6 +341,11 @@ struct name {
 	char text[NAME_BYTES];
 };
 
+struct walk_cost {
+	__u64 count;
+	__u64 ns;
+};
+
 /* On a core, seen by the clock: how often, where, in which state. */
 enum sample_flag {
 	SAMPLE_COLLECTING = 1,	/* the garbage collector is at work */
@@ -580,8 +585,8 @@ struct settings {
 	__u32 pad;
 	__u64 sample_every_ns;
 	__u64 wait_record_ns;
-	__u32 stacks;		/* walk the stacks of calls with a record */
-	__u32 wait_stacks;	/* and of long waits */
+	__u32 stacks;		/* walk the stacks of calls with a record, of long waits and samples */
+	__u32 pad2;
 };
 
 #endif

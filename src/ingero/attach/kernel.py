@@ -25,6 +25,8 @@ from ingero.model import layout
 from ingero.native import _shim
 
 DEFAULT_RING_BYTES = 16 * 1024 * 1024
+FRAMES_RING_BYTES = 8 * 1024 * 1024
+SAMPLES_PER_SECOND = 49  # not a divisor of what programs do by the clock
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 
 
@@ -46,7 +48,7 @@ HOST_PLANS: tuple[ObjectPlan, ...] = (
         "sched",
         "sched",
         required=True,
-        alternatives={"sched_switch": "sched_switch_v517"},
+        alternatives={"sched_switch": "sched_switch_v617", "sched_switch_v617": "sched_switch_v517"},
         optional=frozenset({"call_single_entry", "call_single_exit", "irq_work_entry", "irq_work_exit"}),
     ),
     ObjectPlan("process", "sched", required=True),
@@ -92,6 +94,11 @@ class SourceState:
 def possible_cpus() -> int:
     last = Path("/sys/devices/system/cpu/possible").read_text().strip().split(",")[-1]
     return int(last.split("-")[-1]) + 1
+
+
+def online_cpus() -> list[int]:
+    spans = (part.split("-") for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","))
+    return [cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)]
 
 
 def object_path(name: str) -> str:
@@ -156,6 +163,8 @@ class KernelSide:
                 loaded.reuse(name, self.maps[name])
             elif name == "ring":
                 loaded.resize(name, self.settings.ring_bytes)
+            elif name == "frames":
+                loaded.resize(name, FRAMES_RING_BYTES)
             elif name == "cores":
                 loaded.resize(name, self.cpus)
 
@@ -214,6 +223,28 @@ class KernelSide:
                 state.refused.append(
                     plan.absent if error.errno == errno.ENOENT and plan.absent else refusal.message
                 )
+
+    def attach_clock(self) -> None:
+        """Sample what the cores do; without it the time on a core has no lines."""
+        state = self.sources.setdefault("samples", SourceState())
+        if not self.settings.stacks or "samples" in self.settings.without:
+            return
+        try:
+            program = self.load("sample").program_fd("sample")
+            for cpu in online_cpus():
+                self._links.append(_shim.clock_event(program, cpu, SAMPLES_PER_SECOND))
+                state.attached += 1
+        except OSError as error:
+            state.refused.append(explain_refusal(error, "the clock that samples the cores").message)
+
+    def write_python(self, pid: int, python: NDArray[np.void]) -> None:
+        """How to read a process's Python frames; all zeroes: it has none that can be read."""
+        try:
+            _shim.map_update(self.maps["pythons"], pid.to_bytes(4, "little"), python.tobytes())
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            self.processes_refused += 1
 
     def _attach_plan(self, plan: ObjectPlan, state: SourceState) -> None:
         loaded, off = self._load_plan(plan)

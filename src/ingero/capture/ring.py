@@ -6,6 +6,8 @@ Nothing here looks at a single record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ingero.model import layout
@@ -13,8 +15,10 @@ from ingero.model.layout import RecordType
 from ingero.model.window import Records
 from ingero.native import _shim
 
+Room = Mapping[RecordType, tuple[np.dtype[np.void], int]]
+
 # Room per call of drain(): calls flood, the others trickle.
-ROOM: dict[RecordType, tuple[np.dtype[np.void], int]] = {
+ROOM: Room = {
     RecordType.REC_CALL: (layout.CALL, 8192),
     RecordType.REC_WAIT: (layout.WAIT, 4096),
     RecordType.REC_PROCESS: (layout.PROCESS, 2048),
@@ -25,17 +29,27 @@ ROOM: dict[RecordType, tuple[np.dtype[np.void], int]] = {
     RecordType.REC_XID: (layout.XID, 64),
 }
 
+# The ring for what is sent once and is large.
+FRAMES_ROOM: Room = {
+    RecordType.REC_STACK: (layout.STACK, 256),
+    RecordType.REC_CODE: (layout.CODE, 256),
+    RecordType.REC_CODE_LONG: (layout.CODE_LONG, 32),
+    RecordType.REC_WAIT_STACK: (layout.WAIT_STACK, 1024),
+    RecordType.REC_NAME: (layout.NAME, 64),
+}
+
 
 class RingReader:
     """Collects records between windows."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(self, fd: int, size: int, rooms: Room = ROOM) -> None:
         self._ring = _shim.Ring(fd, size)
-        self._arrays = {kind: np.zeros(room, dtype) for kind, (dtype, room) in ROOM.items()}
+        self._rooms = rooms
+        self._arrays = {kind: np.zeros(room, dtype) for kind, (dtype, room) in rooms.items()}
         self._targets = {
             int(kind): (array.view(np.uint8), array.dtype.itemsize) for kind, array in self._arrays.items()
         }
-        self._held: dict[RecordType, list[Records]] = {kind: [] for kind in ROOM}
+        self._held: dict[RecordType, list[Records]] = {kind: [] for kind in rooms}
         self.unknown = 0  # records of a type or size this version does not know
         self.drained = 0
 
@@ -62,5 +76,5 @@ class RingReader:
         batches = self._held[kind]
         self._held[kind] = []
         if not batches:
-            return np.zeros(0, ROOM[kind][0])
+            return np.zeros(0, self._rooms[kind][0])
         return batches[0] if len(batches) == 1 else np.concatenate(batches)

@@ -487,7 +487,7 @@ SETTINGS = _dtype(
         ("sample_every_ns", "<u8", 24),
         ("wait_record_ns", "<u8", 32),
         ("stacks", "<u4", 40),
-        ("wait_stacks", "<u4", 44),
+        ("pad2", "<u4", 44),
     ],
 )
 
@@ -582,6 +582,14 @@ SAMPLE_KEY = _dtype(
         ("bucket", "<u2", 16),
         ("op", "<u2", 18),
         ("flags", "<u4", 20),
+    ],
+)
+
+WALK_COST = _dtype(
+    16,
+    [
+        ("count", "<u8", 0),
+        ("ns", "<u8", 8),
     ],
 )
 

@@ -15,10 +15,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <linux/perf_event.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -527,6 +529,32 @@ static PyObject *test_run(PyObject *module, PyObject *args)
 	return PyLong_FromLong((long)options.retval);
 }
 
+/* clock_event(program fd, cpu, hertz) -> fd: runs the program on what that core does */
+static PyObject *clock_event(PyObject *module, PyObject *args)
+{
+	struct perf_event_attr event;
+	int program, cpu, hertz, fd, error;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "iii", &program, &cpu, &hertz))
+		return NULL;
+	memset(&event, 0, sizeof(event));
+	event.size = sizeof(event);
+	event.type = PERF_TYPE_SOFTWARE;
+	event.config = PERF_COUNT_SW_CPU_CLOCK;
+	event.sample_freq = (uint64_t)hertz;
+	event.freq = 1;
+	fd = (int)syscall(__NR_perf_event_open, &event, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return fail("clock event", errno);
+	if (ioctl(fd, PERF_EVENT_IOC_SET_BPF, program) || ioctl(fd, PERF_EVENT_IOC_ENABLE, 0)) {
+		error = errno;
+		close(fd);
+		return fail("clock event", error);
+	}
+	return PyLong_FromLong(fd);
+}
+
 static PyObject *libbpf_version(PyObject *module, PyObject *unused)
 {
 	(void)module;
@@ -546,6 +574,7 @@ static PyMethodDef methods[] = {
 	{"btf_types", btf_types, METH_VARARGS, "btf_types(path) -> types by id"},
 	{"time_calls", time_calls, METH_VARARGS, "time_calls(n) -> nanoseconds"},
 	{"test_run", test_run, METH_VARARGS, "test_run(program fd, context) -> result"},
+	{"clock_event", clock_event, METH_VARARGS, "clock_event(program fd, cpu, hertz) -> fd"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
 	{NULL, NULL, 0, NULL},
 };
