@@ -16,7 +16,8 @@ from elftools.elf.sections import SymbolTableSection
 LEFT = """
 cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaFree cudaFreeHost
 cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
-cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
+cudaEventRecord cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
+cuStreamSynchronize cuMemcpyHtoD_v2 cuMemcpyDtoH_v2
 """
 FUNCTION, NO_TYPE = 2, 0
 

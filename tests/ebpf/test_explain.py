@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -32,7 +33,9 @@ def test_a_traced_command_ends_with_its_diagnosis_and_its_time_is_accounted(plac
         assert sum(thread["time"].values()) == thread["ns"] <= job["wall_ns"]
     assert answer["system"]["cores"] > 0
     assert answer["overhead"]["hits_per_s"] > 0
-    assert answer["losses"] == []
+    # One probe per end, put on one after the other: a call may be caught in between.
+    torn = {"call_unwound"} if os.environ.get("INGERO_ATTACH") == "perf" else set()
+    assert {loss["reason"] for loss in answer["losses"]} <= torn
 
 
 def test_a_command_without_cuda_has_nothing_to_explain(place: Place) -> None:
