@@ -17,7 +17,7 @@ LEFT = """
 cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaFree cudaFreeHost
 cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
 cudaEventRecord cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
-cuStreamSynchronize cuMemcpyHtoD_v2 cuMemcpyDtoH_v2
+cuStreamSynchronize cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuEventRecord cuEventSynchronize
 """
 FUNCTION, NO_TYPE = 2, 0
 
