@@ -70,6 +70,7 @@ struct walk {
 	struct stack *s;
 	const struct python_layout *l;
 	__u64 now;
+	__u64 process_start_ns;
 	__u32 pid;
 	__u32 pad;
 };
@@ -122,6 +123,7 @@ struct texts {
 	struct code_text file_text;
 	__u32 lines_bytes;
 	__s32 first_line;
+	__u64 process_start_ns;
 };
 
 /* Three reads, one after the other. Together they are shorter than `room`; each alone is
@@ -141,6 +143,7 @@ static __always_inline void fill_code(struct code_head *head, const struct code_
 	__builtin_memset(head, 0, sizeof(*head));
 	head->h.type = type;
 	head->h.pid = key->pid;
+	head->h.start_ns = t->process_start_ns;
 	head->code = key->code;
 	head->sign = key->sign;
 	head->first_line = t->first_line;
@@ -210,29 +213,49 @@ full:
 	return -1;
 }
 
+static __always_inline __u64 stir_words(__u64 hash, const struct progress *p)
+{
+	for (int i = 0; i < 6; i++)
+		hash = stir(hash, p->words[i]);
+	return hash;
+}
+
+/* Length and some characters of a str, from its beginning or its end; what lies in them
+ * does not matter, only that another text has others. */
+static __always_inline void peek_text(__u64 *words, const struct python_layout *l, __u64 object, bool end)
+{
+	__u64 from = object + l->text_ascii;
+
+	words[0] = words[1] = words[2] = 0;
+	read_word(&words[0], object + l->text_length);
+	if (words[0] < 16) {
+		bpf_probe_read_user(&words[1], words[0] & 15, (const void *)from);
+		return;
+	}
+	bpf_probe_read_user(&words[1], 16, (const void *)(end ? from + words[0] - 16 : from));
+}
+
 /* Which code object it is. From 3.12 on each has a number; before, its content tells:
  * an address, even all of them, may be used again by the next one. */
 static __always_inline __u32 sign_of(struct progress *p, const struct python_layout *l)
 {
 	__u64 name = IN_CODE(p, __u64, l->code_name), lines = IN_CODE(p, __u64, l->code_lines);
+	__u64 file = IN_CODE(p, __u64, l->code_file);
 	__u64 h = stir(0, IN_CODE(p, __u32, l->code_first_line));
 
-	h = stir(stir(stir(h, name), IN_CODE(p, __u64, l->code_file)), lines);
+	h = stir(stir(stir(h, name), file), lines);
 	if (l->flags & PYTHON_VERSIONED)
 		return stir(h, IN_CODE(p, __u32, l->code_version));
-	p->words[0] = p->words[1] = 0;
-	p->words[2] = p->words[3] = p->words[4] = p->words[5] = 0;
-	read_word(&p->words[0], name + l->text_hash);
-	read_word(&p->words[1], lines + l->bytes_length);
-	if (p->words[1] < 32)
-		bpf_probe_read_user(&p->words[2], p->words[1] & 31, (const void *)(lines + l->bytes_data));
+	peek_text(&p->words[0], l, name, false);
+	peek_text(&p->words[3], l, file, true);
+	h = stir_words(h, p);
+	__builtin_memset(p->words, 0, sizeof(p->words));
+	read_word(&p->words[0], lines + l->bytes_length);
+	if (p->words[0] < 40)
+		bpf_probe_read_user(&p->words[1], p->words[0] & 63, (const void *)(lines + l->bytes_data));
 	else
-		bpf_probe_read_user(&p->words[2], 32, (const void *)(lines + l->bytes_data));
-	for (int i = 0; i < 6; i++)
-		h = stir(h, p->words[i]);
-	read_word(&p->words[0], IN_CODE(p, __u64, l->code_file) + l->text_hash);
-	read_word(&p->words[1], IN_CODE(p, __u64, l->code_file) + l->text_length);
-	return stir(stir(h, p->words[0]), p->words[1]);
+		bpf_probe_read_user(&p->words[1], 40, (const void *)(lines + l->bytes_data));
+	return stir_words(h, p);
 }
 
 /* Where the instructions of this frame begin. */
@@ -283,6 +306,7 @@ static __always_inline void meet_code(const struct walk *w, struct progress *p, 
 	t.name = IN_CODE(p, __u64, w->l->code_name);
 	t.file = IN_CODE(p, __u64, w->l->code_file);
 	t.lines = IN_CODE(p, __u64, w->l->code_lines);
+	t.process_start_ns = w->process_start_ns;
 	t.first_line = IN_CODE(p, __s32, w->l->code_first_line);
 	if (!send_code(w->l, &key, &t))
 		bpf_map_update_elem(&codes_sent, &key, &now, BPF_ANY);
@@ -409,7 +433,7 @@ static __noinline int walk_python(struct walk *w, __u64 thread_pointer)
 static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u64 now)
 {
 	struct progress *p = progress(s);
-	struct walk w = {.s = s, .now = now, .pid = t->pid};
+	struct walk w = {.s = s, .now = now, .process_start_ns = t->process_start_ns, .pid = t->pid};
 	__u32 pid = t->pid;
 
 	p->hash = stir(t->process_start_ns, pid);
