@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.sites import Sites
 from ingero.model.window import BUCKETS, Records
 
 SLICE_NS = 2_000_000_000
@@ -231,6 +232,7 @@ class Facts:
     blind: list[tuple[int, str, str]] = field(default_factory=list)  # process, source, why it has none
     longest: Callable[[int, str, int, int], list[str]] = no_waits  # ids of a thread's longest waits
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
+    sites: Sites = field(default_factory=Sites)  # where calls, waits and samples come from
 
     def at_ns(self, number: int) -> int:
         """When a slice began."""

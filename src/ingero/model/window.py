@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from ingero.model import layout
 from ingero.model.layout import Bucket
+from ingero.model.stack import ResolvedStack
 
 BUCKETS = int(Bucket.BUCKETS)
 BUCKET_NAMES: tuple[str, ...] = tuple(b.name.lower() for b in Bucket if b is not Bucket.BUCKETS)
 
 Records = NDArray[np.void]
+StackHashes = NDArray[np.int64]  # 0: no stack
 
 # What one process did with one operation within the window.
 OPERATION = np.dtype(
@@ -108,6 +110,20 @@ IO = np.dtype(
 )
 
 
+# How often a thread was seen on a core in one place and state, within the window.
+SAMPLE = np.dtype(
+    [
+        ("pid", "<u4"),
+        ("tid", "<u4"),
+        ("stack_hash", "<i8"),  # 0: not walked
+        ("bucket", "<u2"),
+        ("op", "<u2"),  # the traced call it was in, 0 if none
+        ("flags", "<u4"),  # layout.SampleFlag
+        ("count", "<u8"),
+    ]
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process as users know it. (node, pid, start_ns) is its identity: PIDs are reused."""
@@ -169,6 +185,15 @@ def empty(dtype: np.dtype[np.void]) -> Records:
     return np.zeros(0, dtype)
 
 
+def no_hashes() -> StackHashes:
+    return np.zeros(0, np.int64)
+
+
+def aligned(hashes: StackHashes, count: int) -> StackHashes:
+    """One hash for each of `count` records; 0 for all where none were given."""
+    return hashes if len(hashes) == count else np.zeros(count, np.int64)
+
+
 @dataclass(slots=True)
 class Window:
     """Everything learnt between start_ns and end_ns (monotonic)."""
@@ -189,6 +214,10 @@ class Window:
     wakers: Records = field(default_factory=lambda: empty(WAKER))
     io: Records = field(default_factory=lambda: empty(IO))
     in_flight: Records = field(default_factory=lambda: empty(layout.THREAD_TOTALS))
+    samples: Records = field(default_factory=lambda: empty(SAMPLE))
+    stacks: list[ResolvedStack] = field(default_factory=list)  # not told before, or told again
+    call_stacks: StackHashes = field(default_factory=no_hashes)  # of each of `calls`; empty: of none
+    wait_stacks: StackHashes = field(default_factory=no_hashes)  # of each of `waits`
     losses: dict[str, int] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     bystanders: list[Process] = field(default_factory=list)

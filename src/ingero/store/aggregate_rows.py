@@ -98,6 +98,31 @@ class AggregateRows:
             | {name: lengths(threads["gap"][:, at]) for at, name in enumerate(GAP_COLUMNS)},
         )
 
+    def samples(self, samples: Records) -> None:
+        """Where threads were seen on a core."""
+        samples = samples[(samples["bucket"] < BUCKETS) & (samples["count"] > 0)]
+        if not len(samples):
+            return
+        in_call = self.table.known(samples["op"])
+        op_ids = self.table.ids(self.names)
+        process = self._process_ids(samples["pid"], create=False)
+        insert(
+            self.connection,
+            "thread_sample",
+            {
+                "node_id": repeat(self.node_id),
+                "start_ns": repeat(self.start_ns),
+                "process_id": nullable(process, process > 0),
+                "pid": ints(samples["pid"]),
+                "tid": ints(samples["tid"]),
+                "stack_hash": nullable(samples["stack_hash"], samples["stack_hash"] != 0),
+                "bucket": ints(samples["bucket"]),
+                "op_id": nullable(op_ids[np.where(in_call, samples["op"], 0)], in_call),
+                "flags": ints(samples["flags"]),
+                "count": lengths(samples["count"]),
+            },
+        )
+
     def culprits(self, culprits: Records) -> None:
         culprits = culprits[culprits["bucket"] < BUCKETS]
         if not len(culprits):

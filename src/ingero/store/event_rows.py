@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ingero.clock import Clock
 from ingero.model.layout import CallFlag, GilMark, WakerKind
 from ingero.model.operations import Source
-from ingero.model.window import BUCKET_NAMES, Records
+from ingero.model.window import BUCKET_NAMES, Records, StackHashes
 from ingero.store import collective_rows
 from ingero.store.collective_rows import argument
 from ingero.store.columns import Column, insert, ints, lengths, nullable
@@ -57,15 +57,15 @@ class EventRows:
     ids: Ids
     last_ids: dict[tuple[int, int, int], int]  # of (pid, operation, caller)
 
-    def calls(self, calls: Records) -> int:
+    def calls(self, calls: Records, stacks: StackHashes) -> int:
         """Store calls; returns how many had an operation number nobody knows."""
         known = self.table.known(calls["op"])
         foreign = int(len(calls) - known.sum())
         if foreign:
-            calls = calls[known]
+            calls, stacks = calls[known], stacks[known]
         op_ids = self.table.ids(self.names) if len(calls) else np.zeros(0, np.int64)
         for start in range(0, len(calls), CHUNK):
-            self._calls(calls[start : start + CHUNK], op_ids)
+            self._calls(calls[start : start + CHUNK], stacks[start : start + CHUNK], op_ids)
         return foreign
 
     def unsampled(self, rows: Records) -> None:
@@ -88,7 +88,7 @@ class EventRows:
         for at in (len(key) - 1 - from_end).tolist():
             self.last_ids[int(calls["h"]["pid"][at]), int(calls["op"][at]), int(caller[at])] = ids[at]
 
-    def _calls(self, calls: Records, op_ids: NDArray[np.int64]) -> None:
+    def _calls(self, calls: Records, stacks: StackHashes, op_ids: NDArray[np.int64]) -> None:
         ids = self.ids.take(len(calls))
         self._remember(calls, ids)
         op, flags = calls["op"].astype(np.int64), calls["flags"]
@@ -113,6 +113,7 @@ class EventRows:
                 "stream": nullable(calls["stream"], flags & CallFlag.CALL_NO_STREAM == 0),
                 "out": nullable(calls["out"], flags & CallFlag.CALL_NO_OUT == 0),
                 "direction": nullable(direction, direction >= 0),
+                "stack_hash": nullable(stacks, stacks != 0),
             }
             | {name: lengths(split[:, at]) for at, name in enumerate(BUCKET_COLUMNS)},
         )
@@ -149,8 +150,9 @@ class EventRows:
         told = (direction < 0) & (kind >= 0) & (kind <= 3)  # 4: the driver decides by the pointers
         return np.where(told, kind, direction)
 
-    def waits(self, waits: Records) -> None:
-        waits = waits[waits["bucket"] < len(BUCKET_NAMES)]
+    def waits(self, waits: Records, stacks: StackHashes) -> None:
+        known = waits["bucket"] < len(BUCKET_NAMES)
+        waits, stacks = waits[known], stacks[known]
         if not len(waits):
             return
         ids = self.ids.take(len(waits))
@@ -166,6 +168,7 @@ class EventRows:
                 "duration_ns": lengths(waits["duration_ns"]),
                 "arg0": waker_pid,
                 "arg1": nullable(waits["syscall"], waits["syscall"] >= 0),
+                "stack_hash": nullable(stacks, stacks != 0),
             },
         )
         in_call = self.table.known(waits["op"])
@@ -188,6 +191,7 @@ class EventRows:
                 "sector": nullable(waits["sector"], waits["dev"] > 0),
                 "address": nullable(waits["address"], waits["address"] > 0),
                 "gil": nullable(waits["gil"] == GilMark.GIL_YES, waits["gil"] != GilMark.GIL_UNKNOWN),
+                "holder_tid": nullable(waits["holder_tid"], waits["holder_tid"] > 0),
             },
         )
 

@@ -14,6 +14,7 @@ from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import Why
 from ingero.model.window import BUCKET_NAMES, Records
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
+from ingero.store.sites import SiteReader
 
 MAX_MARKS = 200_000
 SHOWN_WAITS = 3
@@ -59,6 +60,7 @@ class FactReader:
         self._read_details(found)
         found.marks = self._marks
         found.longest = self._longest
+        found.sites = SiteReader(self._connection, self._node)
         return found
 
     def _read_details(self, found: Facts) -> None:

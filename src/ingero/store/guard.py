@@ -100,6 +100,7 @@ def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[sqlite
         name
     ) in _PRAGMAS_ALLOWED:  # its first use declares a table, which the authorizer would take for a change
         connection.execute(f"SELECT 1 FROM pragma_{name} LIMIT 0")
+    connection.execute("SELECT 1 FROM json_each('[]') LIMIT 0")
     connection.set_authorizer(_authorize)
     connection.set_progress_handler(lambda: time.monotonic() >= deadline, PROGRESS_STEPS)
     try:

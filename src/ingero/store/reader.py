@@ -7,6 +7,8 @@ rather than raised, and nothing is ever written, not even beside it.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +49,14 @@ class Reader:
         """All rows of one of our own queries."""
         try:
             return self.connection.execute(sql, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise trouble.opening_error(self.path, error) from error
+
+    @contextmanager
+    def trouble_told(self) -> Iterator[None]:
+        """Whatever is asked in here: a damaged file is an error of its own, not of ours."""
+        try:
+            yield
         except sqlite3.Error as error:
             raise trouble.opening_error(self.path, error) from error
 

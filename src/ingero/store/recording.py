@@ -17,7 +17,7 @@ from ingero import __version__
 from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
-from ingero.model.window import NotWatched, Window
+from ingero.model.window import NotWatched, Window, aligned
 from ingero.store import findings, location, migrations, trouble
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
@@ -27,6 +27,7 @@ from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
 from ingero.store.rollup import roll_up
 from ingero.store.schema import NODE_SHIFT
+from ingero.store.stack_rows import StackRows
 from ingero.units import MINUTE, clean
 
 BUSY_S = 1.0
@@ -76,6 +77,7 @@ class Recording:
         self.connection, self._clock = connection, clock
         self._cores = cores or os.cpu_count()
         self._table, self._names = OperationTable(operations), Names(connection)
+        self._stacks = StackRows(connection)
         self._minute: int | None = None
         self._watching = False
         self._last_ids: dict[tuple[int, int, int], int] = {}
@@ -143,9 +145,14 @@ class Recording:
             self.forget()
             raise
 
+    def forget_stacks(self) -> None:
+        """Some were deleted."""
+        self._stacks.forget()
+
     def forget(self) -> None:
         self._names.forget()
         self._processes.forget()
+        self._stacks.forget()
 
     def _store(
         self, window: Window, losses: Iterable[Loss], steps: Iterable[ClockStep], found: Iterable[FindingRow]
@@ -156,8 +163,10 @@ class Recording:
             "SELECT next_seq FROM node WHERE id = ?", (self.node_id,)
         ).fetchone()[0]
         ids = Ids(self.node_id << NODE_SHIFT, next_seq)
+        self._stacks.save(window.stacks, end_ns)
         foreign = self._events(window, ids)
         self._aggregates(window, start_ns, end_ns)
+        self._stacks.cite((window.call_stacks, window.wait_stacks, window.samples["stack_hash"]), end_ns)
         findings.save(self.connection, self.node_id, ids, found)
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
         self.save_losses([*losses, *seen, (start_ns, end_ns, FOREIGN_LOSS, foreign)])
@@ -199,9 +208,9 @@ class Recording:
         rows.life(lives)
         for bystander in window.bystanders:  # its life is none of this trace's business
             self._processes.announce(bystander)
-        foreign = rows.calls(window.calls)
+        foreign = rows.calls(window.calls, aligned(window.call_stacks, len(window.calls)))
         rows.unsampled(window.unsampled)
-        rows.waits(window.waits)
+        rows.waits(window.waits, aligned(window.wait_stacks, len(window.waits)))
         rows.blocks(window.blocks)
         rows.retransmits(window.tcp)
         rows.oom_kills(window.ooms)
@@ -223,6 +232,7 @@ class Recording:
         rows.containers(window.containers)
         rows.operations(window.operations)
         rows.threads(window.threads)
+        rows.samples(window.samples)
         rows.culprits(window.culprits)
         rows.wakers(window.wakers)
         rows.io(window.blocks)

@@ -8,19 +8,23 @@ by new rows, and given back to the file system only while the file is too large.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ingero.store.schema import NODE_SHIFT
+from ingero.store.stack_rows import drop_uncited, drop_unused_frames
 from ingero.units import HOUR, MINUTE, SECOND
 
 ROWS_PER_CALL = 40_000
 PAGES_PER_CALL = 2_000
+STACKS_PER_CALL = 2_000
 PARTS = 10  # at most a tenth of what there is goes at once: a small database shall not lose all
 _DETAIL = ("wait_detail", "block_detail", "tcp_detail", "xid_detail", "collective")
 _SECONDS = (
     ("operation_second", "start_ns"), ("thread_second", "start_ns"), ("culprit", "start_ns"),
-    ("waker", "start_ns"), ("io_second", "start_ns"), ("system_sample", "at_ns"), ("window", "start_ns"),
+    ("waker", "start_ns"), ("io_second", "start_ns"), ("thread_sample", "start_ns"),
+    ("system_sample", "at_ns"), ("window", "start_ns"),
 )  # fmt: skip
 _MINUTES = (
     ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
@@ -36,6 +40,8 @@ class Retention:
     max_bytes: int
     recording_id: int
     node_id: int
+    forget: Callable[[], None] = lambda: None  # told when rows that somebody may remember are gone
+    _stacks_gone: int = 0  # since frames were last looked through
 
     def set_up(self) -> None:
         """Bound the write-ahead log too: it is part of what the user sees on disk."""
@@ -57,6 +63,8 @@ class Retention:
             if not gone:
                 break
             deleted += gone
+        if deleted:
+            self._delete_stacks()
         if self._pragma("page_count") * self._pragma("page_size") > self.max_bytes * 0.88:
             # It returns an empty row per page: execute() stops after the first, executescript() does not.
             self.connection.executescript(f"PRAGMA incremental_vacuum({PAGES_PER_CALL})")
@@ -75,15 +83,34 @@ class Retention:
             (self._delete_minutes, 0),
             (self._delete_findings, 0),
         )
+        with self._transaction():
+            return next(filter(None, (delete(newest_ns - keep_ns) for delete, keep_ns in steps)), 0)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         self.connection.execute("BEGIN IMMEDIATE")
         try:
-            deleted = next(filter(None, (delete(newest_ns - keep_ns) for delete, keep_ns in steps)), 0)
+            yield
             self.connection.execute("COMMIT")
         except BaseException:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
-        return deleted
+
+    def _delete_stacks(self) -> None:
+        """Stacks nobody cites any more, and their frames once half of the stacks are gone.
+
+        Looking through all frames costs as much as there are stacks, so it is done rarely.
+        """
+        with self._transaction():
+            gone = drop_uncited(self.connection, STACKS_PER_CALL)
+            self._stacks_gone += gone
+            left = self.connection.execute("SELECT COUNT(*) FROM stack").fetchone()[0] if gone else 0
+            if gone and self._stacks_gone >= left:
+                drop_unused_frames(self.connection)
+                self._stacks_gone = 0
+        if gone:
+            self.forget()
 
     def _delete_detail(self, before_ns: int) -> int:
         for node_id, last_id in self._detail_limits(before_ns):

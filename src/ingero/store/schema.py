@@ -3,6 +3,8 @@
 Every kind of event lives in one table, `event`, so that a GROUP BY over all of
 them is one scan and not a union; what only waits, block requests or collectives
 have is in side tables with the same id. An id is node << 48 | number on that node.
+A stack is one row, a JSON array of frames, innermost first; a frame's texts are kept
+once (number 0: none), because thousands of stacks share them.
 These tables are ours to change; what scripts rely on is in views.py.
 """
 
@@ -83,7 +85,8 @@ CREATE TABLE event (
 CREATE TABLE wait_detail (
     event_id INTEGER PRIMARY KEY, bucket INTEGER NOT NULL, runqueue_ns INTEGER NOT NULL,
     waker_kind INTEGER NOT NULL, waker_pid INTEGER, waker_tid INTEGER, waker_id INTEGER, call_op_id INTEGER,
-    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER, gil INTEGER
+    throttled INTEGER NOT NULL, dev INTEGER, sector INTEGER, address INTEGER, gil INTEGER,
+    holder_tid INTEGER
 );
 
 CREATE TABLE block_detail (
@@ -200,10 +203,28 @@ CREATE TABLE finding (
     UNIQUE (node_id, key)
 );
 
-CREATE TABLE stack_frame (
-    stack_hash INTEGER NOT NULL, depth INTEGER NOT NULL, kind TEXT NOT NULL, function TEXT, file TEXT,
-    line INTEGER, module TEXT, PRIMARY KEY (stack_hash, depth)
-) WITHOUT ROWID
+CREATE TABLE thread_sample (
+    id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL, process_id INTEGER,
+    pid INTEGER NOT NULL, tid INTEGER NOT NULL, stack_hash INTEGER, bucket INTEGER NOT NULL, op_id INTEGER,
+    flags INTEGER NOT NULL, count INTEGER NOT NULL
+);
+
+CREATE INDEX thread_sample_start ON thread_sample (start_ns);
+
+CREATE TABLE frame_text (
+    id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE frame (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, function_id INTEGER NOT NULL, file_id INTEGER NOT NULL,
+    line INTEGER NOT NULL, module_id INTEGER NOT NULL, UNIQUE (function_id, file_id, line, module_id, kind)
+);
+
+CREATE TABLE stack (
+    hash INTEGER PRIMARY KEY, frames TEXT NOT NULL, last_ns INTEGER NOT NULL
+);
+
+CREATE INDEX stack_last ON stack (last_ns)
 """
 
 TABLES = tuple(

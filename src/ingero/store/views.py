@@ -20,6 +20,15 @@ _DATATYPES = (
 )  # fmt: skip
 _REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
 _IRQ_CASES = "WHEN 2 THEN 'irq:timer' WHEN 3 THEN 'irq:block' WHEN 4 THEN 'irq:net' WHEN 5 THEN 'irq:other'"
+# What is behind the number of a frame; 0 is no text and no line.
+_FRAME_COLUMNS = "a.text AS function, c.text AS file, NULLIF(f.line, 0) AS line, m.text AS module"
+_FRAME = """
+        LEFT JOIN frame f ON f.id = j.value
+        LEFT JOIN frame_text a ON a.id = f.function_id
+        LEFT JOIN frame_text c ON c.id = f.file_id
+        LEFT JOIN frame_text m ON m.id = f.module_id"""
+# What follows the last slash: trimming everything that is no slash leaves the folder.
+_BASE_NAME = "substr(file, length(rtrim(file, replace(file, '/', ''))) + 1)"
 
 
 def _named(column: str, names: tuple[str, ...]) -> str:
@@ -143,9 +152,30 @@ VIEWS = {
         FROM process p
         LEFT JOIN node n ON n.id = p.node_id
         WHERE NOT p.target""",
-    "stacks": """
-        SELECT stack_hash, depth, kind, function, file, line, module
-        FROM stack_frame""",
+    "samples": """
+        SELECT n.name AS node, t.pid AS pid, t.tid AS tid, t.start_ns AS bucket_start_ns,
+            t.stack_hash AS stack_hash, b.name AS bucket, o.name AS op, t.flags & 1 AS collecting,
+            (t.flags >> 1) & 1 AS gil, (t.flags >> 2) & 1 AS kernel, t.count AS count
+        FROM thread_sample t
+        LEFT JOIN node n ON n.id = t.node_id
+        LEFT JOIN bucket b ON b.id = t.bucket
+        LEFT JOIN op o ON o.id = t.op_id""",
+    "stacks": f"""
+        SELECT k.hash AS stack_hash, j.key AS depth, f.kind AS kind, {_FRAME_COLUMNS}
+        FROM stack k
+        CROSS JOIN json_each(k.frames) j{_FRAME}""",
+    "stack_text": f"""
+        SELECT k.hash AS stack_hash, (
+            SELECT GROUP_CONCAT(CASE WHEN kind = 'python'
+                THEN COALESCE(function, '?') || '()' || COALESCE(' at ' || {_BASE_NAME}, '')
+                    || COALESCE(':' || line, '')
+                ELSE COALESCE(function, '?') || COALESCE(' in ' || module, '') END, ' < ')
+            FROM (
+                SELECT f.kind AS kind, {_FRAME_COLUMNS}
+                FROM json_each(k.frames) j{_FRAME}
+                ORDER BY j.key)
+            ) AS text
+        FROM stack k""",
 }
 
 

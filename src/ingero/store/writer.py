@@ -16,6 +16,7 @@ from pathlib import Path
 from ingero.clock import Clock
 from ingero.model.facts import Facts
 from ingero.model.operations import Operation
+from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window
 from ingero.store import trouble
 from ingero.store.findings import FindingRow
@@ -27,9 +28,10 @@ BUSY_MS = 100
 BACKLOG_WINDOWS = 30
 BACKLOG_BYTES = 64 << 20
 BACKLOG_LOSS = "store_backlog"
+CARRIED_STACKS = 20_000
 _ARRAYS = (
     "calls", "waits", "blocks", "tcp", "ooms", "xids", "execs",
-    "operations", "threads", "culprits", "wakers", "io", "in_flight",
+    "operations", "threads", "culprits", "wakers", "io", "in_flight", "samples",
 )  # fmt: skip
 
 
@@ -54,6 +56,7 @@ class Writer:
         self._clock = clock
         self._backlog: deque[Window] = deque()
         self._losses: list[Loss] = []
+        self._stacks: deque[ResolvedStack] = deque(maxlen=CARRIED_STACKS)  # of windows given up
         self._findings: dict[str, FindingRow] = {}
         self._steps_saved = 0
         self._closed = False
@@ -69,7 +72,11 @@ class Writer:
                 cores,
             )
             self._retention = Retention(
-                self._connection, max_bytes, self._recording.id, self._recording.node_id
+                self._connection,
+                max_bytes,
+                self._recording.id,
+                self._recording.node_id,
+                self._recording.forget_stacks,
             )
             self._retention.set_up()
             # A window that has to wait waits in the backlog, not in the way of the next one.
@@ -131,6 +138,9 @@ class Writer:
     def _drain(self) -> None:
         while self._backlog:
             window = self._backlog[0]
+            if self._stacks:  # later windows cite them, and they are told once
+                window.stacks = [*self._stacks, *window.stacks]
+                self._stacks.clear()
             steps = self._clock.steps
             self._recording.store(window, self._losses, steps[self._steps_saved :], self._findings.values())
             self._backlog.popleft()
@@ -149,6 +159,7 @@ class Writer:
         from_ns, to_ns = self._clock.wall_ns(window.start_ns), self._clock.wall_ns(window.end_ns)
         # Losses the window itself carried must not be lost with it.
         self._losses.extend((from_ns, to_ns, reason, count) for reason, count in window.losses.items())
+        self._stacks.extend(window.stacks)
         last = self._losses[-1] if self._losses else None
         self._losses.append((from_ns, to_ns, BACKLOG_LOSS, rows))
         if last is not None and last[2] == BACKLOG_LOSS and last[1] >= from_ns:

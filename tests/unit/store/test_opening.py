@@ -39,7 +39,9 @@ SPEC_VIEWS = {
     "explained_share source_file source_line source_function json",
     "losses": "node start_ns end_ns reason count",
     "processes": "node pid start_ns end_ns comm cmdline cgroup_id rank local_rank world_size uid",
+    "samples": "node pid tid bucket_start_ns stack_hash bucket op collecting gil kernel count",
     "stacks": "stack_hash depth kind function file line module",
+    "stack_text": "stack_hash text",
 }
 
 

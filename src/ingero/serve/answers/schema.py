@@ -274,16 +274,42 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
     ViewDoc(
+        "samples",
+        "Where threads were on a core, by a clock of 49 a second: the threads that feed a GPU and those"
+        " that wake them. One row per thread, place, state and interval.",
+        {
+            "node": _NODE,
+            "pid": _PID,
+            "tid": _TID,
+            "bucket_start_ns": _BUCKET_START,
+            "stack_hash": "Where it was; joins stacks.stack_hash.",
+            "bucket": "What the time counted as.",
+            "op": "The traced call it was in.",
+            "collecting": "1 when Python's garbage collector was at work.",
+            "gil": "1 when the thread held its interpreter's lock.",
+            "kernel": "1 when it was in the kernel.",
+            "count": "How often; one sample stands for 20.4 ms on a core.",
+        },
+    ),
+    ViewDoc(
         "stacks",
-        "Where calls come from: one row per frame.",
+        "Where calls, waits and samples come from: one row per frame.",
         {
             "stack_hash": "Names the stack.",
             "depth": "0 is the innermost frame.",
-            "kind": "python or native.",
+            "kind": "python, native, or note: words about what could not be read.",
             "function": "The function.",
             "file": "The source file.",
             "line": "The line being executed.",
             "module": "The library or Python module.",
+        },
+    ),
+    ViewDoc(
+        "stack_text",
+        "The same stacks to read: one row each, as in `forward() at train.py:142 < step() at train.py:90`.",
+        {
+            "stack_hash": "Names the stack.",
+            "text": "Its frames, the innermost first.",
         },
     ),
 )

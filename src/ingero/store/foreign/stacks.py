@@ -11,14 +11,15 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ingero.model.stack import Frame, ResolvedStack
 from ingero.store.foreign.work import Work
+from ingero.store.stack_rows import StackRows
 from ingero.units import clean
 
 MAX_FRAMES = 256
 MAX_JSON = 1 << 20
 TEXT = 500
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
-Row = tuple[int, int, str, str | None, str | None, int | None, str | None]
 
 
 def stacks(work: Work) -> None:
@@ -26,34 +27,36 @@ def stacks(work: Work) -> None:
     if not go.has("stack_traces", "hash", "frames"):
         return
     frames = go.text("stack_traces", "frames", MAX_JSON + 1)
+    rows, last_ns = StackRows(work.out), max((each.last_ns for each in work.recordings), default=0)
     sql = f"SELECT {go.whole('stack_traces', 'hash')}, {frames} FROM stack_traces"
     for number, text in go.rows(sql):
         if number is None or text is None:
             continue  # only addresses: nothing to show
-        rows = list(_rows(number, text))
-        if not rows:
+        whole = tuple(_frames(text))
+        if whole:
+            rows.save([ResolvedStack(number, whole)], last_ns)
+        else:
             work.problems["stack_unreadable"] += 1
-        work.out.executemany("INSERT OR IGNORE INTO stack_frame VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def _rows(number: int, text: str) -> Iterator[Row]:
+def _frames(text: str) -> Iterator[Frame]:
     try:
         frames = json.loads(text) if len(text) <= MAX_JSON else None
     except (ValueError, RecursionError):
         return
-    if not isinstance(frames, list):
-        return
-    whole = [frame for frame in frames[:MAX_FRAMES] if isinstance(frame, dict)]
-    for depth, frame in enumerate(whole):
-        yield (number, depth, *_frame(frame))
+    if isinstance(frames, list):
+        yield from (_frame(frame) for frame in frames[:MAX_FRAMES] if isinstance(frame, dict))
 
 
-def _frame(frame: dict[str, Any]) -> tuple[str, str | None, str | None, int | None, str | None]:
-    if _word(frame.get("pf")) or _word(frame.get("pfn")):
-        return "python", _word(frame.get("pfn")), _word(frame.get("pf")), _line(frame.get("pl")), None
+def _frame(frame: dict[str, Any]) -> Frame:
+    name, file = _word(frame.get("pfn")), _word(frame.get("pf"))
+    if file or name:
+        return Frame("python", name or "", file, _line(frame.get("pl")), None)
     symbol, place, line = _word(frame.get("s")), _word(frame.get("f")), _line(frame.get("l"))
-    function = _OFFSET.sub("", symbol) if symbol else None
-    return ("native", function, place, line, None) if line else ("native", function, None, None, place)
+    function = _OFFSET.sub("", symbol) if symbol else ""
+    return (
+        Frame("native", function, place, line, None) if line else Frame("native", function, None, None, place)
+    )
 
 
 def _word(value: Any) -> str | None:
