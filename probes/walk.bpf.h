@@ -224,15 +224,16 @@ static __always_inline __u64 stir_words(__u64 hash, const struct progress *p)
  * does not matter, only that another text has others. */
 static __always_inline void peek_text(__u64 *words, const struct python_layout *l, __u64 object, bool end)
 {
-	__u64 from = object + l->text_ascii;
+	__u64 from = object + l->text_ascii, length = 0;
 
-	words[0] = words[1] = words[2] = 0;
-	read_word(&words[0], object + l->text_length);
-	if (words[0] < 16) {
-		bpf_probe_read_user(&words[1], words[0] & 15, (const void *)from);
-		return;
-	}
-	bpf_probe_read_user(&words[1], 16, (const void *)(end ? from + words[0] - 16 : from));
+	read_word(&length, object + l->text_length);
+	words[0] = length;
+	words[1] = words[2] = 0;
+	if (end && length > 16)
+		from += length - 16;
+	if (length > 16)
+		length = 16;
+	bpf_probe_read_user(&words[1], length, (const void *)from);
 }
 
 /* Which code object it is. From 3.12 on each has a number; before, its content tells:
@@ -241,7 +242,7 @@ static __always_inline __u32 sign_of(struct progress *p, const struct python_lay
 {
 	__u64 name = IN_CODE(p, __u64, l->code_name), lines = IN_CODE(p, __u64, l->code_lines);
 	__u64 file = IN_CODE(p, __u64, l->code_file);
-	__u64 h = stir(0, IN_CODE(p, __u32, l->code_first_line));
+	__u64 h = stir(0, IN_CODE(p, __u32, l->code_first_line)), length = 0;
 
 	h = stir(stir(stir(h, name), file), lines);
 	if (l->flags & PYTHON_VERSIONED)
@@ -250,11 +251,11 @@ static __always_inline __u32 sign_of(struct progress *p, const struct python_lay
 	peek_text(&p->words[3], l, file, true);
 	h = stir_words(h, p);
 	__builtin_memset(p->words, 0, sizeof(p->words));
-	read_word(&p->words[0], lines + l->bytes_length);
-	if (p->words[0] < 40)
-		bpf_probe_read_user(&p->words[1], p->words[0] & 63, (const void *)(lines + l->bytes_data));
-	else
-		bpf_probe_read_user(&p->words[1], 40, (const void *)(lines + l->bytes_data));
+	read_word(&length, lines + l->bytes_length);
+	p->words[0] = length;
+	if (length > 40)
+		length = 40;
+	bpf_probe_read_user(&p->words[1], length, (const void *)(lines + l->bytes_data));
 	return stir_words(h, p);
 }
 
