@@ -334,6 +334,8 @@ static __always_inline __u32 instruction(struct progress *p, const struct python
 		return IN_FRAME(p, __u32, l->frame_at) & ~PYTHON_ENTRY;
 	start = bytecode_of(p, l, code);
 	at = IN_FRAME(p, __u64, l->frame_at) - start;
+	if (at == -2ULL)	/* its call has not begun */
+		return PYTHON_BEFORE;
 	return start && at < 1 << 30 ? at : PYTHON_NOWHERE;
 }
 
@@ -373,6 +375,8 @@ static int walk_frame(__u32 i, void *context)
 	if (IN_CODE(p, __u64, l->object_type) != l->code_type)
 		return 1;
 	at = instruction(p, l, code);
+	if (at == PYTHON_NOWHERE)
+		return 1;
 	if (l->flags & PYTHON_EACH_ENTERS || (l->flags & PYTHON_IS_ENTRY && IN_FRAME(p, __u8, l->frame_mark)))
 		at |= PYTHON_ENTRY;
 	sign = sign_of(p, l);

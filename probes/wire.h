@@ -272,7 +272,8 @@ enum python_state {
 };
 
 #define PYTHON_ENTRY 0x80000000	/* python_frame.at: the interpreter was entered anew from C for this frame */
-#define PYTHON_NOWHERE 0x7ffffffe	/* python_frame.at: not in the code */
+#define PYTHON_BEFORE 0x7ffffffe	/* python_frame.at: the first instruction is still to come */
+#define PYTHON_NOWHERE 0x7ffffffd	/* not in the code */
 
 struct python_frame {
 	__u64 code;		/* address of the code object */

@@ -21,7 +21,9 @@ from ingero.agent.before import BeforeAttach
 from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
+from ingero.agent.frames import Frames
 from ingero.agent.instance import InstanceLock
+from ingero.agent.interpreters import Interpreters
 from ingero.agent.owners import name_owners
 from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
@@ -38,7 +40,7 @@ from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import KernelError, PrivilegeError
-from ingero.model.layout import RecordType
+from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
 from ingero.model.options import TraceOptions
 from ingero.model.window import NotWatched, Window
@@ -114,6 +116,7 @@ class Agent:
                 ring_bytes=options.ring_bytes
                 or (RECORD_ALL_RING_BYTES if options.record_all else DEFAULT_RING_BYTES),
                 without=options.without,
+                stacks=options.stack,
             )
         )
         self._bystanders = Bystanders()
@@ -123,7 +126,7 @@ class Agent:
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
         self._overhead = Overhead(budget_share=options.max_overhead_share)
-        self._cost_so_far = np.zeros(4)  # hits, feeding threads' ns, elapsed ns, our own CPU ns
+        self._cost_so_far = np.zeros(5)  # hits, feeding threads' ns, elapsed ns, our own CPU ns, walks' ns
         self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
 
     def _scope_check(self) -> None:
@@ -166,6 +169,7 @@ class Agent:
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         self._kernel.attach_host()
+        self._kernel.attach_clock()
         if self._writer:
             self._writer.note(self._absent(), self._hit_cost.ns, self._options.max_overhead_share)
         self._session = Session(shape, self._options.without, costly=self._options.costly)
@@ -173,6 +177,8 @@ class Agent:
             lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
         )
         self._targets = Targets(self._kernel, self._session, self._scope)
+        self._interpreters = Interpreters(self._kernel, self._targets.parent_of)
+        self._frames = Frames(self._kernel, self._interpreters.version_of)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
         self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once
@@ -232,12 +238,18 @@ class Agent:
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
         self._reader.ring.drain()
+        self._frames.drain()
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
+            executed = events["event"] == ProcessEvent.PROCESS_EXEC
+            self._interpreters.executed(events["h"]["pid"][executed].tolist())
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._look_at_pythons(mapped)
+            self._frames.look(mapped)
+        if self._options.stack:
+            self._interpreters.look(self._targets.live, time.monotonic_ns())
 
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""
@@ -255,6 +267,8 @@ class Agent:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
         self._pythons.forget(gone)
+        self._interpreters.forget(gone)
+        self._frames.forget(gone)
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
@@ -274,6 +288,7 @@ class Agent:
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
         self._watch_pythons(window)
+        self._frames.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
@@ -285,7 +300,7 @@ class Agent:
         self._look_at_pythons(self._targets.live, executed)
         mark_gil(window, self._pythons.locks())
         self._collectors.release_unused(self._pythons.files(), window.end_ns)
-        window.not_watched = self._pythons.take_news()
+        window.not_watched = self._pythons.take_news() + self._interpreters.take_news()
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
 
@@ -322,16 +337,15 @@ class Agent:
     def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:
         """What the probes cost the traced threads: hits times the calibrated cost of one."""
         feeding = window.threads[window.threads["feeder"]]
-        now = np.array(
-            [window.hits, feeding["ns"].sum(), window.end_ns - window.start_ns, window.agent_cpu_ns]
-        )
+        elapsed_ns = window.end_ns - window.start_ns
+        now = np.array([window.hits, feeding["ns"].sum(), elapsed_ns, window.agent_cpu_ns, window.walk_ns])
         self._cost_so_far += now
-        hits, threads_ns, elapsed_ns, agent_ns = (
+        hits, threads_ns, elapsed_ns, agent_ns, walk_ns = (
             float(each) for each in (self._cost_so_far if whole else now)
         )
         return replace(
             self._overhead,
-            share=hits * self._hit_cost.ns / threads_ns if threads_ns else 0.0,
+            share=(hits * self._hit_cost.ns + walk_ns) / threads_ns if threads_ns else 0.0,
             hits_per_s=hits * 1e9 / elapsed_ns if elapsed_ns else 0.0,
             ns_per_hit=self._hit_cost.ns,
             agent_cpu_share=agent_ns / elapsed_ns if elapsed_ns else 0.0,

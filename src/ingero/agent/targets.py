@@ -286,6 +286,10 @@ class Targets:
         )
         self.note(ended)
 
+    def parent_of(self, pid: int) -> int | None:
+        target = self.live.get(pid)
+        return target.process.parent_pid if target else None
+
     def sweep(self) -> None:
         """News of processes were lost: drop those that are gone."""
         for pid, target in list(self.live.items()):

@@ -17,7 +17,8 @@ from ingero.model.stack import Frame
 from ingero.model.window import Records
 from ingero.units import visible
 
-LineAt = Callable[[str, bytes, int, int], int | None]
+Version = tuple[int, int]  # of Python: (3, 12)
+LineAt = Callable[[Version, bytes, int, int], int | None]
 
 PYTHON_ENTRY = 0x80000000  # as in wire.h: the interpreter was entered from C for the frame
 MAX_BYTES = 64 << 20
@@ -37,7 +38,7 @@ class CodeObject:
     """What a frame needs to be shown."""
 
     process_start_ns: int  # 0: not told
-    version: str | None  # of Python; None: not known, and then no line is
+    version: Version | None  # None: not known, and then no line is
     name: str
     file: str
     first_line: int
@@ -63,7 +64,7 @@ class CodeObject:
 class CodeObjects:
     """Code objects of every process."""
 
-    def __init__(self, version_of: Callable[[int], str | None], max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, version_of: Callable[[int], Version | None], max_bytes: int = MAX_BYTES) -> None:
         self._version_of = version_of
         self._max_bytes = max_bytes
         self._held: dict[CodeKey, CodeObject] = {}

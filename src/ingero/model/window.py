@@ -226,3 +226,5 @@ class Window:
     system: SystemSample | None = None
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0
+    walks: int = 0  # stacks walked in the window
+    walk_ns: int = 0  # what that cost the threads

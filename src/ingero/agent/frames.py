@@ -1,0 +1,101 @@
+"""Stacks and samples: drained often, handed over once a window as lines people can read.
+
+The kernel gives numbers; what they stand for comes through a ring of its own, emptied
+after the ring of calls, so that a call's stack is always there when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ingero.attach.kernel import FRAMES_RING_BYTES, KernelSide
+from ingero.capture.code_objects import Version
+from ingero.capture.line_table import line_at
+from ingero.capture.maps import MapReader
+from ingero.capture.ring import FRAMES_ROOM, RingReader
+from ingero.capture.samples import SampleBook
+from ingero.capture.stacks import StackBook
+from ingero.discover.native_symbols import NativeSymbols
+from ingero.model import layout
+from ingero.model.layout import RecordType
+from ingero.model.window import SAMPLE, Records, Window
+
+# What a window shows under its losses, and what the book counts it as.
+COUNTED = {"stack_lost": "stacks_lost", "stack_unknown_frame": "unknown_frames"}
+
+
+class Frames:
+    """Everything about where calls, waits and samples came from."""
+
+    def __init__(self, kernel: KernelSide, version_of: Callable[[int], Version | None]) -> None:
+        self._ring = RingReader(kernel.maps["frames"], FRAMES_RING_BYTES, FRAMES_ROOM)
+        self._symbols = NativeSymbols()
+        self._book = StackBook(self._symbols.frames_at, line_at, version_of)
+        self._samples = SampleBook(kernel.maps["samples"]) if "samples" in kernel.maps else None
+        costs = np.dtype([("at", "<u4")])
+        self._costs = MapReader(kernel.maps["walk_costs"], costs, layout.WALK_COST, kernel.cpus)
+        self._cost = np.zeros(2, np.int64)  # walks and their ns so far
+        self._told: dict[str, int] = {}
+        self._unmatched = np.zeros(0, layout.WAIT_STACK)
+
+    def drain(self) -> None:
+        """Take in what came; names are looked up while the process is there."""
+        self._ring.drain()
+        stacks = self._ring.take(RecordType.REC_STACK)
+        codes = self._ring.take(RecordType.REC_CODE)
+        long_codes = self._ring.take(RecordType.REC_CODE_LONG)
+        if len(stacks) or len(codes) or len(long_codes):
+            self._book.add(stacks, codes, long_codes)
+
+    def fill(self, window: Window) -> None:
+        """Name the stacks of a window's calls, waits and samples."""
+        self.drain()
+        self._match_waits(window.waits)
+        window.call_stacks = self._book.resolve(window.calls["stack_id"])
+        window.wait_stacks = self._book.resolve(window.waits["stack_id"])
+        if self._samples:
+            window.samples = self._named(self._samples.read())
+        window.stacks = self._book.take_new()
+        window.walks, window.walk_ns = self._walked()
+        for reason, count in self._book.counts.items():
+            self._tell(window, reason, count)
+
+    def _named(self, found: Records) -> Records:
+        samples = np.zeros(len(found), SAMPLE)
+        for name in ("pid", "tid", "bucket", "op", "flags"):
+            samples[name] = found["key"][name]
+        samples["stack_hash"] = self._book.resolve(found["key"]["stack_id"])
+        samples["count"] = found["count"]
+        return samples
+
+    def _match_waits(self, waits: Records) -> None:
+        """A long wait's stack comes a moment after the wait, so perhaps a window later."""
+        walked = np.concatenate([self._unmatched, self._ring.take(RecordType.REC_WAIT_STACK)])
+        keys = zip(walked["h"]["tid"].tolist(), walked["h"]["start_ns"].tolist(), strict=True)
+        stack_of = dict(zip(keys, walked["stack_id"].tolist(), strict=True))
+        mine = zip(waits["h"]["tid"].tolist(), waits["h"]["start_ns"].tolist(), strict=True)
+        waits["stack_id"] = [stack_of.get(key, 0) for key in mine]
+        self._unmatched = walked[:0]
+
+    def _walked(self) -> tuple[int, int]:
+        _, values = self._costs.read()
+        now = np.array([values["count"].sum(), values["ns"].sum()], np.int64)
+        walks, ns = (now - self._cost).tolist()
+        self._cost = now
+        return walks, ns
+
+    def _tell(self, window: Window, reason: str, count: int) -> None:
+        """Stacks that could not be shown count as losses; they cost no time and no call."""
+        shown = next((name for name, counted in COUNTED.items() if counted == reason), None)
+        if shown and count > self._told.get(reason, 0):
+            window.losses[shown] = count - self._told.get(reason, 0)
+            self._told[reason] = count
+
+    def look(self, pids: Iterable[int]) -> None:
+        """These have mapped something new."""
+        self._symbols.look(pids)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        self._symbols.forget(pids)

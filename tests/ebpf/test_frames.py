@@ -1,0 +1,91 @@
+"""The line that made a call, against what the program says of itself, on every CPython here."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingero.model.stack import ResolvedStack
+from ingero.scenarios import cuda
+from tests.ebpf.test_gil import pythons
+from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, workload
+
+pytestmark = pytest.mark.timeout(180)
+PROGRAM = str(WORKLOADS / "where_am_i.py")
+SLOW = {**os.environ, "INGERO_STUB_ALLOC_US": "20000"}
+
+
+def until_readable(tracer: Tracer, pid: int) -> None:
+    tracer.until(lambda: tracer.agent._interpreters.version_of(pid) is not None)
+
+
+def stacks_of(tracer: Tracer, pid: int, op: str) -> list[tuple[Any, ResolvedStack | None]]:
+    """Each call with its stack, in order."""
+    tracer.tick()
+    known = {stack.hash: stack for window in tracer.windows for stack in window.stacks}
+    found = []
+    for window in tracer.windows:
+        mine = (window.calls["h"]["pid"] == pid) & [NAMES[int(number)] == op for number in window.calls["op"]]
+        rows, hashes = window.calls[mine], window.call_stacks[mine]
+        found += [(row, known.get(int(number))) for row, number in zip(rows, hashes, strict=True)]
+    return sorted(found, key=lambda each: int(each[0]["h"]["start_ns"]))
+
+
+def python_part(stack: ResolvedStack | None) -> list[list[Any]]:
+    assert stack is not None, "the call has no stack"
+    return [[f.function, f.file, f.line] for f in stack.frames if f.kind == "python"]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_every_place_is_told_as_the_program_tells_it(tracer: Tracer, python: str) -> None:
+    with workload(python, PROGRAM, str(cuda.stub_dir()), env=SLOW) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        *said, total = job.go()
+        calls = stacks_of(tracer, job.pid, "cudaMalloc")
+    assert len(calls) == total["places"]
+    assert len(said) > 0.9 * total["places"]  # one may be over before the other thread looks
+    found = {int(row["bytes"]): python_part(stack) for row, stack in calls}
+    wrong = {
+        each["bytes"]: (found[each["bytes"]], each["stack"])
+        for each in said
+        if found[each["bytes"]] != each["stack"]
+    }
+    assert not wrong
+
+
+def test_calls_without_a_record_are_not_walked() -> None:
+    """The kernel counts its walks."""
+    from tests.ebpf.tracing import tracing  # an agent of its own: this one records little
+
+    with tracing() as tracer, workload("busy.py", "--steps", "200", "--kernels", "50") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        tracer.tick()
+        first = len(tracer.windows)
+        job.go()
+        tracer.tick()
+        windows = tracer.windows[first:]
+        records = sum(len(window.calls) for window in windows)
+        samples = sum(int(window.samples["count"].sum()) for window in windows)
+        waits = sum(len(window.waits) for window in windows)
+        made = sum(int(window.operations["count"].sum()) for window in windows)
+        assert made > 10_000
+        assert 0 < sum(window.walks for window in windows) <= records + samples + waits
+        assert records < made / 10
+
+
+def test_samples_name_the_line_that_computes(tracer: Tracer) -> None:
+    with workload("busy.py", "--steps", "30", "--host-us", "20000") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        job.go()
+        tracer.tick()
+        known = {stack.hash: stack for window in tracer.windows for stack in window.stacks}
+        mine = np.concatenate([w.samples[w.samples["pid"] == job.pid] for w in tracer.windows])
+    assert mine["count"].sum() > 5
+    named = [known[int(row["stack_hash"])] for row in mine if int(row["stack_hash"]) in known]
+    assert any(frame.file and frame.file.endswith("busy.py") for stack in named for frame in stack.frames)
