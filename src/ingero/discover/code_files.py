@@ -49,12 +49,13 @@ class CodeFiles:
         return sum(table.bytes for table in self._tables.values())
 
     def _read(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
-        why = "the file is gone"
+        why = "the file is nowhere"
         for path in paths:
             try:
                 with ElfFile(path) as elf:
                     if file_key(os.fstat(elf.fd)) == key:
                         return self._keep(key, elf)
+                    why = f"another file is at {path} by now"
             except FileFormatError as error:
                 why = error.message
         return why
