@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ingero.capture.interleave import interleave
 from ingero.discover import native_symbols
 from ingero.discover.code_files import CodeFiles, file_key
 from ingero.discover.libraries import parse_executable, read_maps
 from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.processes import read_stat
-from ingero.model.stack import NativeFrame
+from ingero.model.stack import Frame, NativeFrame, PythonFrame
 from ingero.native import function_table
 from ingero.native.elf import ElfFile, find_symbols
 from ingero.native.function_table import FunctionTable
@@ -333,3 +334,25 @@ def test_a_claimed_build_id_does_not_lend_its_names_to_others(build: Build, tmp_
         assert not isinstance(table, str)
         row = table.find(np.array([find_symbols(path, [name])[name].value], np.uint64))[0]
         assert table.raw_name(int(row)) == name.encode()
+
+
+def test_the_evaluator_of_a_real_interpreter_is_the_place_for_python_frames() -> None:
+    evaluator = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, ctypes.c_void_p).value or 0
+    native = NativeSymbols().resolve(os.getpid(), [evaluator, evaluator + 200])
+    frames = [Frame("python", name, "train.py", 1) for name in ("forward", "main")]
+    assert interleave(native, [PythonFrame(frame, True) for frame in frames]) == frames
+
+
+def test_executable_memory_is_read_whatever_is_behind_it() -> None:
+    raw = (
+        b"00400000-00401000 r--p 00000000 08:01 12 /bin/x\n"
+        b"00401000-00402000 r-xp 00001000 08:01 12 /bin/x y (deleted)\n"
+        b"7f0000000000-7f0000001000 rwxp 00000000 00:00 0 \n"
+        b"7ffe00000000-7ffe00001000 r-xp 00000000 00:00 0 [vdso]\n"
+        b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n"
+        b"nonsense r-xp\n"
+    )
+    found = parse_executable(raw)
+    assert [each.path for each in found] == ["/bin/x y", "", "[vdso]", "[vsyscall]"]
+    assert found[0].deleted
+    assert (found[0].start, found[0].end, found[0].offset) == (0x401000, 0x402000, 0x1000)
