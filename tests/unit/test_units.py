@@ -105,6 +105,15 @@ def test_cleaned_text_is_printable_short_and_stays_clean(text: str, limit: int) 
     once.encode()
 
 
+@given(st.text(st.characters(), max_size=300))
+def test_visible_text_keeps_its_length_and_can_be_written(text: str) -> None:
+    shown = units.visible(text)
+    assert len(shown) == len(text)
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown)
+    assert units.visible("a\x1b\u202e\ud800é") == "a\ufffd\ufffd\ufffdé"
+    shown.encode()
+
+
 @given(st.integers(0, 10**17))
 def test_every_duration_can_be_shown(ns: int) -> None:
     assert units.format_ns(ns)

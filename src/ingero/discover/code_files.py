@@ -33,28 +33,30 @@ class CodeFiles:
 
     def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._contents: OrderedDict[FileKey, bytes] = OrderedDict()
-        self._tables: OrderedDict[bytes, FunctionTable] = OrderedDict()
+        self._numbers: OrderedDict[FileKey, int] = OrderedDict()  # which table a file has
+        self._tables: OrderedDict[int, FunctionTable] = OrderedDict()
+        self._next = 1
         self._refused: OrderedDict[FileKey, str] = OrderedDict()
 
     def table(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
         """The table of this very file, found at one of the paths, or why there is none."""
-        table = self._tables.get(self._contents.get(key, b""))
+        table = self._tables.get(self._numbers.get(key, 0))
         if table is None:
             return self._refused.get(key) or self._read(key, paths)
-        self._tables.move_to_end(self._contents[key])
+        self._tables.move_to_end(self._numbers[key])
         return table
 
     def held_bytes(self) -> int:
         return sum(table.bytes for table in self._tables.values())
 
     def _read(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
-        why = "the file is gone"
+        why = "the file is nowhere"
         for path in paths:
             try:
                 with ElfFile(path) as elf:
                     if file_key(os.fstat(elf.fd)) == key:
                         return self._keep(key, elf)
+                    why = f"another file is at {path} by now"
             except FileFormatError as error:
                 why = error.message
         return why
@@ -65,13 +67,21 @@ class CodeFiles:
         except FileFormatError as error:  # what is wrong inside stays wrong
             _remember(self._refused, key, error.message)
             return error.message
-        content = table.digest()
-        _remember(self._contents, key, content)
-        table = self._tables.setdefault(content, table)
-        self._tables.move_to_end(content)
+        number = self._number(table)
+        table = self._tables.setdefault(number, table)
+        self._tables.move_to_end(number)
+        _remember(self._numbers, key, number)
         while self.held_bytes() > self._max_bytes and len(self._tables) > 1:
             self._tables.popitem(last=False)
         return table
+
+    def _number(self, table: FunctionTable) -> int:
+        """That of an equal table, or a new one."""
+        for number, held in self._tables.items():
+            if held.same_as(table):
+                return number
+        self._next += 1
+        return self._next
 
 
 def _remember(known: OrderedDict[FileKey, Value], key: FileKey, value: Value) -> None:

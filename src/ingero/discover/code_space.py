@@ -19,6 +19,7 @@ from ingero.discover.processes import ProcessHandle, parse_stat, printable
 from ingero.model.stack import NativeFrame
 
 MAX_MAPPINGS = 16384  # executable ones of a process; torch has some 300
+_NO_FILES = ("", "/dev/zero", "/anon_hugepage")  # memory, private or shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class CodeSpace:
     files: dict[Mapping, CodeFile | None]
     frames: dict[int, NativeFrame] = field(default_factory=dict)
     stale: bool = False
-    next_read_ns: int = 0
+    read_ns: int = 0  # when, and how long it took
+    took_ns: int = 0
     starts: NDArray[np.uint64] = field(init=False)
     ends: NDArray[np.uint64] = field(init=False)
 
@@ -73,7 +75,7 @@ def read_space(pid: int, before: CodeSpace | None) -> CodeSpace | None:
 
 
 def _open(pid: int, mapping: Mapping) -> CodeFile | None:
-    if not mapping.path.startswith("/"):
+    if not mapping.path.startswith("/") or mapping.path in _NO_FILES:
         return None
     opened = path_for_kernel(pid, mapping)
     if opened is None:
@@ -84,6 +86,6 @@ def _open(pid: int, mapping: Mapping) -> CodeFile | None:
 
 def module_name(mapping: Mapping) -> str:
     """For people: the path in the process's own mount namespace."""
-    if not mapping.path or mapping.path.startswith("[anon"):
+    if mapping.path in _NO_FILES or mapping.path.startswith("[anon"):
         return "[code made at run time]"
     return printable(os.fsencode(mapping.path))

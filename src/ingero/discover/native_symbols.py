@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.discover.code_files import CodeFiles
-from ingero.discover.code_space import CodeSpace, module_name, read_space
-from ingero.discover.libraries import Mapping
+from ingero.discover.code_space import CodeFile, CodeSpace, module_name, read_space
 from ingero.discover.processes import same_start
 from ingero.model.stack import NativeFrame, lookups
 from ingero.native.demangle import demangle
@@ -26,7 +25,7 @@ from ingero.native.function_table import FunctionTable
 MAX_PROCESSES = 1024
 MAX_FRAMES = 65536  # remembered per process
 MAX_UNREAD = 256
-PAUSE = 20  # reading mappings may take a twentieth of the time
+PAUSE, STALE_PAUSE = 20, 5  # reading mappings may take a twentieth of the time, a fifth when they changed
 TRAMPOLINE = "[uprobes]"  # the kernel's, in place of the return address of a probed function
 
 
@@ -94,15 +93,16 @@ class NativeSymbols:
     def _read(self, pid: int, before: CodeSpace | None) -> CodeSpace | None:
         """The mappings as they are now; as they were, while it is too early or the process is gone."""
         began_ns = self._now_ns()
-        if before and began_ns < before.next_read_ns:
+        pause = STALE_PAUSE if before and before.stale else PAUSE
+        if before and began_ns < before.read_ns + pause * before.took_ns:
             return before
         space = read_space(pid, before)
         if space is None:
             if before:
                 before.stale = False
             return before
-        now_ns = self._now_ns()
-        space.next_read_ns = now_ns + PAUSE * (now_ns - began_ns)
+        space.read_ns = self._now_ns()
+        space.took_ns = space.read_ns - began_ns
         self._spaces[pid] = space
         if len(self._spaces) > MAX_PROCESSES:
             self._spaces.popitem(last=False)
@@ -128,25 +128,22 @@ class NativeSymbols:
         for row in np.unique(rows[rows >= 0]).tolist():
             mapping, here = space.mappings[row], addresses[rows == row]
             offsets = here - np.uint64(mapping.start) + np.uint64(mapping.offset)
-            table = self._table(space, mapping, len(here))
+            module = module_name(mapping)
+            table = None if module.startswith("[") else self._table(space.files[mapping], module, len(here))
             found = np.full(len(here), -1, np.int64)
             if table:
                 offsets = table.addresses(offsets)
                 found = table.find(offsets)
                 self.missed["no symbol"] += int((found < 0).sum())
-            module = module_name(mapping)
             for address, offset, symbol in zip(here.tolist(), offsets.tolist(), found.tolist(), strict=True):
                 yield _Place(address, module, offset, table, symbol)
 
-    def _table(self, space: CodeSpace, mapping: Mapping, count: int) -> FunctionTable | None:
-        if not mapping.path.startswith("/"):
-            return None
-        file = space.files[mapping]
+    def _table(self, file: CodeFile | None, module: str, count: int) -> FunctionTable | None:
         table = self._files.table(file.key, file.paths) if file else "the file cannot be opened"
         if isinstance(table, str):
             self.missed["file not readable"] += count
             if len(self.unread) < MAX_UNREAD:
-                self.unread[module_name(mapping)] = table
+                self.unread[module] = table
             return None
         return table
 
