@@ -43,6 +43,7 @@ from ingero.model.window import (
     BUCKET_NAMES,
     CULPRIT,
     OPERATION,
+    SAMPLE,
     THREAD_TIME,
     WAKER,
     Process,
@@ -161,6 +162,7 @@ def wait(
     op: str | None = None,
     address: int = 0,
     gil: int = 0,
+    holder_tid: int = 0,
 ) -> NDArray[np.void]:
     """One finished off-CPU interval."""
     record = np.zeros(1, layout.WAIT)
@@ -174,7 +176,26 @@ def wait(
         waker_pid,
     )
     row["waker"], row["op"] = waker.encode(), NUMBERS[op] if op else 0
-    row["address"], row["gil"] = address, gil
+    row["address"], row["gil"], row["holder_tid"] = address, gil, holder_tid
+    return record
+
+
+def sample(
+    stack_hash: int,
+    count: int = 1,
+    *,
+    pid: int = 100,
+    tid: int | None = None,
+    bucket: str = "host_cpu",
+    op: str | None = None,
+    flags: int = 0,
+) -> NDArray[np.void]:
+    """How often a thread was seen on a core in one place."""
+    record = np.zeros(1, SAMPLE)
+    row = record[0]
+    row["pid"], row["tid"], row["stack_hash"] = pid, pid if tid is None else tid, stack_hash
+    row["bucket"], row["op"] = BUCKET_NAMES.index(bucket), NUMBERS[op] if op else 0
+    row["flags"], row["count"] = flags, count
     return record
 
 

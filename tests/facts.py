@@ -19,6 +19,7 @@ from ingero.model.facts import Facts, OpFact, ProcessFact
 from ingero.model.finding import Finding, Severity
 from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES, BUCKETS
+from tests.sites import Code
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -61,8 +62,10 @@ class Story:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     facts: Facts = field(default_factory=lambda: Facts("node", 0, 0, SLICES * 2 * SECOND, 8, agent_pid=999))
     names: dict[str, int] = field(default_factory=dict)
+    code: Code = field(default_factory=Code)
 
     def __post_init__(self) -> None:
+        self.facts.sites = self.code
         self.facts.to_ns = self.slices * self.facts.slice_ns
         self.facts.ops = dict(OPS)
 
@@ -164,6 +167,65 @@ class Story:
                 comm=self.name(comm), bucket=int(Bucket[bucket.upper()]), ns=int(ms * MS), count=count,
             )  # fmt: skip
         return self
+
+    def called(
+        self,
+        name: str,
+        line: str,
+        count: int = 1,
+        ms: float = 0.0,
+        size: int = 0,
+        pid: int = JOB,
+        tid: int | None = None,
+        when: range | None = None,
+    ) -> Story:
+        """Calls of an operation come from a line, per slice: `called("cudaMalloc", "grow train.py:7")`."""
+        for number in when or range(self.slices):
+            self.code.call(self._at(number), pid, tid or pid, BY_NAME[name], line, count, ms * MS, size)
+        return self
+
+    def waited(
+        self,
+        bucket: str,
+        line: str,
+        ms: float,
+        pid: int = JOB,
+        tid: int | None = None,
+        gil: bool = False,
+        holder: int = 0,
+        inside: str = "",
+        when: range | None = None,
+    ) -> Story:
+        """A thread waits at a line, milliseconds per slice."""
+        for number in when or range(self.slices):
+            self.code.wait(
+                self._at(number), pid, tid or pid, bucket, line, ms * MS, gil, holder, BY_NAME.get(inside, 0)
+            )
+        return self
+
+    def sampled(
+        self,
+        line: str,
+        count: int,
+        pid: int = JOB,
+        tid: int | None = None,
+        bucket: str = "host_cpu",
+        flags: int = 0,
+        when: range | None = None,
+    ) -> Story:
+        """A thread is seen on its core at a line so often in every slice."""
+        for number in when or range(self.slices):
+            self.code.sample(self._at(number), pid, tid or pid, bucket, line, count, flags)
+        return self
+
+    def _at(self, number: int) -> int:
+        return self.facts.at_ns(number)
+
+    def line(self, kind: str) -> str | None:
+        """The line of the finding of this kind, as `function file:line`; None: it has none."""
+        finding = next(each for each in self.findings() if each.kind == kind)
+        source = finding.source
+        return f"{source.function} {source.file}:{source.line}" if source else None
 
     def timeline(self) -> Timeline:
         self.facts.strings = {number: text for text, number in self.names.items()}

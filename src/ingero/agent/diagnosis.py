@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 
 import msgspec
+from msgspec.structs import replace
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import diagnose
@@ -30,6 +31,7 @@ class LiveDiagnosis:
         self.trouble = ""
         self._writer = writer
         self._due_ns = 0
+        self._lines: dict[str, Finding] = {}  # findings with a line, as last told
 
     def consider(self, now_ns: int) -> None:
         """Look again when it is time to (monotonic)."""
@@ -49,8 +51,17 @@ class LiveDiagnosis:
         except (sqlite3.Error, ValueError, ArithmeticError, LookupError, TypeError) as error:
             self.trouble = f"the diagnosis failed: {type(error).__name__}: {error}"
             return
+        found = [self._with_line(each) for each in found]
         self.findings = tuple(found)
         self._writer.save_findings(row_of(each, self._writer.recording_id) for each in found)
+
+    def _with_line(self, finding: Finding) -> Finding:
+        """Detail goes first when the database grows too large: a line once told stays true."""
+        if finding.source is not None:
+            self._lines[finding.key] = finding
+            return finding
+        told = self._lines.get(finding.key)
+        return finding if told is None else replace(finding, source=told.source, stack=told.stack)
 
 
 def row_of(finding: Finding, recording_id: int) -> FindingRow:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.model.layout import Bucket
 from ingero.units import format_bytes, format_ns
@@ -132,4 +132,5 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.85,
+    lines=(Line("ns", "copies longest", kinds=("copy",)),),
 )

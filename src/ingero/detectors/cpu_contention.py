@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, Part
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 KTHREADD = 2  # parent of all kernel threads
@@ -106,4 +106,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=prove,
     advise=advise,
+    lines=LOST_CORE,
 )

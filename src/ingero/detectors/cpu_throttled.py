@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix
 
 
@@ -45,4 +45,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=proofs.waits,
     advise=advise,
+    lines=LOST_CORE,
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import status_codes
 from ingero.detectors.cuda_error import by_process, failed
-from ingero.detectors.detector import Detector, State
+from ingero.detectors.detector import Detector, Line, State
 from ingero.model.finding import Fix, Severity
 
 
@@ -49,4 +49,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="HIGH",
+    lines=(Line("event", "fails"), Line("bytes", "allocates most", kinds=("alloc",))),
 )

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
@@ -157,4 +157,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=proofs.waits,
     advise=advise,
+    lines=(WAITS_FOR, LOST),
 )

@@ -95,6 +95,47 @@ class Case:
         return f"{self.who[0].comm} (pid {self.who[0].pid})" if self.who else "another process"
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Which evidence decides on which line of the program a finding is.
+
+    by      ns, count, bytes: calls of these kinds, by time, number or size;
+            kept: allocations that were not freed; last: the last call of these kinds;
+            event: the call that the finding's proof names;
+            wait: time waited in these buckets; sample: time seen on a core in them;
+            loss: either, in the bucket where most of the finding's time was lost;
+            spike: what the job did only in its long iterations.
+    of      job: all its threads; feeder: the one that feeds the GPU; end: the threads where
+            the time was really lost; holder: of the interpreter's lock; culprit: the
+            process whose fault it is.
+    says    how the proof begins that names the line; empty: what the thread did when it
+            lost most.
+    """
+
+    by: str
+    says: str = ""
+    of: str = "job"
+    kinds: tuple[str, ...] = ()  # of calls
+    named: str = ""  # only operations with this in their name, a regular expression
+    buckets: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()  # waits inside calls of these kinds count only where there are no others
+    collecting: bool = False  # only samples in which the garbage collector was at work
+    gil: bool = False  # only waits for the interpreter's lock
+    along: bool = False  # only where the feeding thread waited for another one
+
+
+# Where a thread stood when it lost the time, and where the feeding thread waits for that one.
+LOST = Line("loss", of="end")
+WAITS_FOR = Line(
+    "wait", "the feeding thread waits", of="feeder", buckets=("peer_wait", "lock_wait"), along=True
+)
+# Most of what it waits for a core inside a wait for the GPU, the GPU's own work hides.
+LOST_CORE = (
+    Line("wait", "loses its core", of="end", buckets=("runqueue",), outside=("sync",)),
+    Line("sample", "computes", of="end"),
+)
+
+
 def no_evidence(timeline: Timeline) -> Iterator[Evidence | State]:
     yield from ()
 
@@ -122,3 +163,4 @@ class Detector:
     unwatched: str = ""  # why nobody looks for it yet
     severity: str = "by wall time lost"
     least_share: float = 0.03
+    lines: tuple[Line, ...] = ()  # the first that tells a line decides; the others are further proof

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.detectors.memory_pressure import thrashes
 from ingero.model.finding import Fix
 
@@ -64,4 +64,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=proofs.waits,
     advise=advise,
+    lines=(LOST, WAITS_FOR),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Timeline
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -62,4 +62,8 @@ DETECTOR = Detector(
     headline=headline,
     prove=prove,
     advise=advise,
+    lines=(
+        Line("sample", "the collector runs", collecting=True),
+        Line("ns", "the collector is called", kinds=("gc",)),
+    ),
 )

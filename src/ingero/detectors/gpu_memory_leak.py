@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Detector, State
+from ingero.detectors.detector import Detector, Line, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes, format_ns
 
@@ -95,4 +95,8 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="MEDIUM",
+    lines=(
+        Line("kept", "allocates what is not freed"),
+        Line("bytes", "allocates most", kinds=("alloc",)),
+    ),
 )

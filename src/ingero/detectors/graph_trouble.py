@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import status_codes
 from ingero.detectors.cuda_error import proof_of
-from ingero.detectors.detector import Detector, State
+from ingero.detectors.detector import Detector, Line, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity, severity_of
 from ingero.units import format_ns
@@ -136,4 +136,8 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="at least MEDIUM; LOW when never launched",
+    lines=(
+        Line("event", "fails"),
+        Line("ns", "makes graphs", kinds=("graph",), named="Capture|Instantiate"),
+    ),
 )

@@ -15,6 +15,7 @@ from statistics import median
 from ingero.correlate.loss import Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
+from ingero.detectors.lines import subject_of_case, subject_of_state, with_line
 from ingero.model.finding import (
     Cause,
     Effect,
@@ -223,7 +224,7 @@ class Judge:
         headline = claim.detector.headline or (lambda _: claim.detector.title)
         gain_ns = self._gain(claim)
         facts = self._timeline.facts
-        return Finding(
+        finding = Finding(
             id=f"{facts.node}:{claim.detector.name}:{claim.job.pid}",
             kind=claim.detector.name,
             severity=severity,
@@ -249,6 +250,7 @@ class Judge:
                 for e in claim.episodes
             ],
         )
+        return with_line(finding, claim.detector, subject_of_case(case))
 
     def _case(self, claim: Claim, wall_ns: int) -> Case:
         facts = self._timeline.facts
@@ -403,7 +405,7 @@ def state_finding(detector: Detector, state: State, timeline: Timeline) -> Findi
         )
         for part in state.who
     ]
-    return Finding(
+    finding = Finding(
         id=f"{facts.node}:{detector.name}:{state.pid}",
         kind=detector.name,
         severity=state.severity,
@@ -419,3 +421,4 @@ def state_finding(detector: Detector, state: State, timeline: Timeline) -> Findi
         evidence=[] if state.waited_ns else list(state.proofs),
         who=who,
     )
+    return with_line(finding, detector, subject_of_state(state, timeline))

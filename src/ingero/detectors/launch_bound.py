@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -91,4 +91,8 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.75,
+    lines=(
+        Line("count", "launches most", kinds=("launch",)),
+        Line("sample", "computes", of="feeder"),
+    ),
 )

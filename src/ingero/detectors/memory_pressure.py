@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import SliceLedger
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.model.finding import Fix
 
 # Where reclaim takes this part of all waiting for memory and disk, the reads are of pages
@@ -62,4 +62,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=proofs.waits,
     advise=advise,
+    lines=(LOST, WAITS_FOR),
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
-from ingero.detectors.detector import Detector, State
+from ingero.detectors.detector import Detector, Line, State
 from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
@@ -134,4 +134,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls", "nccl"}),
     find=find,
     severity="CRITICAL",
+    lines=(Line("last", "entered it", kinds=("collective",)),),
 )

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, Part
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.collectives import Round, rounds_of
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.facts import Arrival
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
@@ -131,4 +131,8 @@ DETECTOR = Detector(
     headline=headline,
     prove=prove,
     advise=advise,
+    lines=(
+        Line("count", "waits at the collective called", kinds=("collective",)),
+        Line("sample", "the late rank computes", of="culprit"),
+    ),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 LEAST = 2  # retransmits within the slice and its neighbours; a single one happens on any network
@@ -75,4 +75,5 @@ DETECTOR = Detector(
     headline=lambda case: f"{case.job.comm} waits for packets that were lost and sent again",
     prove=prove,
     advise=advise,
+    lines=(LOST, WAITS_FOR),
 )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -88,4 +88,5 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.8,
+    lines=(Line("spike", "only in the long iterations"),),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.detectors.network_retransmits import by_network
 from ingero.model.finding import Fix
 
@@ -67,4 +67,5 @@ DETECTOR = Detector(
     prove=proofs.waits,
     advise=advise,
     confidence=0.8,
+    lines=(WAITS_FOR, LOST),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence
+from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 
 PER_STEP = 5  # a loop reads its loss and checks for overflow; more is a habit
@@ -82,4 +82,8 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.85,
+    lines=(
+        Line("ns", "waits for the GPU longest", kinds=("sync",)),
+        Line("count", "waits for the GPU most often", kinds=("sync",)),
+    ),
 )

@@ -67,6 +67,32 @@ class StepTime(msgspec.Struct, frozen=True):
     now_ns: int
 
 
+class CodeLine(msgspec.Struct, frozen=True):
+    """A line of a process's code, and what it costs.
+
+    `what` says what was counted: `call` calls of `op`; `cpu` samples on a core, by thread;
+    `wait` waits of a millisecond and longer in `bucket`, by thread; `gil` the samples of a
+    thread that others waited for with the interpreter's lock. `ns` is time inside the calls,
+    on the core, waited, or the holder's on the core; `share` is the part of all of that
+    kind: of `op`, of the thread's samples, of the thread's waits in `bucket`.
+    """
+
+    what: str
+    file: str | None  # None: no Python frame; then `function` is the native one
+    line: int | None
+    function: str
+    ns: int
+    count: int  # calls, samples or waits; estimated where rows stand for several
+    share: float
+    op: str | None = None
+    tid: int | None = None
+    bucket: str | None = None
+    bytes: int | None = None
+    collecting_share: float | None = None  # of the samples: in the garbage collector
+    held_ns: int | None = None  # how long others waited for this thread's lock
+    stack_hash: int | None = None  # the stack with most of it
+
+
 class ProcessReport(msgspec.Struct, frozen=True):
     """Where a process's time went. `time` covers feeding threads and sums to `threads_ns`."""
 
@@ -83,6 +109,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     gpu_idle_ns: int | None = None  # of threads_ns: the GPU had been given nothing to do
     worst_stall: Stall | None = None
     cpu_taken_ns: int = 0  # ran while a feeding thread of another process waited for that core
+    lines: list[CodeLine] = []  # the lines that cost most, of each kind; empty without stacks
 
 
 class Loss(msgspec.Struct, frozen=True):

@@ -42,8 +42,8 @@ _CALLS = f"""
     GROUP BY 1, 2, 3, 4"""
 # What was spent waiting for a core at the end of another wait is no part of that one.
 _WAITS = f"""
-    SELECT {_whole("e.pid", "e.tid", "w.bucket", "w.call_op_id", "w.gil", "w.holder_tid", "e.stack_hash")}, COUNT(*),
-        TOTAL(e.duration_ns - CASE WHEN e.duration_ns > w.runqueue_ns THEN w.runqueue_ns ELSE 0 END)
+    SELECT {_whole("e.pid", "e.tid", "w.bucket", "w.call_op_id", "w.gil", "w.holder_tid", "e.stack_hash")},
+        COUNT(*), TOTAL(e.duration_ns - CASE WHEN e.duration_ns > w.runqueue_ns THEN w.runqueue_ns ELSE 0 END)
     FROM wait_detail w
     CROSS JOIN event e ON e.id = w.event_id
     WHERE w.event_id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ?@PID@
