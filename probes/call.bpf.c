@@ -143,15 +143,15 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 /* At the return the caller's frames are still there. Not static, like the next one. */
 __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 {
-	struct stack *s;
+	struct scratch *c;
 	__u64 hash;
 
 	if (!t)
 		return 0;
-	s = begin_stack(t, now, &hash);
-	if (!s)
+	c = begin_stack(t, now, &hash);
+	if (!c)
 		return 0;
-	return finish_stack(s, hash, bpf_get_stack(ctx, s->native, sizeof(s->native), BPF_F_USER_STACK), now);
+	return finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
 }
 
 /* Write the record. Not static: the verifier looks at it by itself instead of once per

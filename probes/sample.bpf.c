@@ -51,16 +51,16 @@ int sample(void *ctx)
 	struct thread *t = find_thread(task);
 	struct settings *set = get_settings();
 	struct sample_key key = {};
-	struct stack *s;
+	struct scratch *c;
 	__u64 now, hash;
 
 	if (!t || !set || !set->stacks)
 		return 0;
 	now = bpf_ktime_get_ns();
-	s = begin_stack(t, now, &hash);
-	if (!s)
+	c = begin_stack(t, now, &hash);
+	if (!c)
 		return 0;
-	key.stack_id = finish_stack(s, hash, bpf_get_stack(ctx, s->native, sizeof(s->native), BPF_F_USER_STACK), now);
+	key.stack_id = finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
 	key.pid = t->pid;
 	key.tid = t->tid;
 	key.bucket = running_bucket(t);

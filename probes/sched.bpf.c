@@ -158,15 +158,15 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 	struct wait_work *work = value;
 	struct thread *t = find_thread(bpf_get_current_task_btf());
 	struct wait_stack *r;
-	struct stack *s;
+	struct scratch *c;
 	__u64 hash, id, now = bpf_ktime_get_ns();
 
 	if (!t)
 		return 0;
-	s = begin_stack(t, now, &hash);
-	if (!s)
+	c = begin_stack(t, now, &hash);
+	if (!c)
 		return 0;
-	id = finish_stack(s, hash, bpf_get_task_stack(bpf_get_current_task_btf(), s->native, sizeof(s->native),
+	id = finish_stack(c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
 						      BPF_F_USER_STACK), now);
 	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
 	if (!r) {

@@ -43,6 +43,23 @@ struct {			/* when a code object was sent */
 	__type(value, __u64);
 } codes_sent SEC(".maps");
 
+/* Where a stack is put together. A program can be preempted amid its walk, or the clock
+ * strike in it, so a core has several, and a walk takes one that is free. */
+#define SCRATCHES 4
+
+struct scratch {
+	__u32 busy;
+	__u32 pad;
+	struct stack s;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCHES);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
 struct {			/* what walking costs the traced threads */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -51,7 +68,7 @@ struct {			/* what walking costs the traced threads */
 } walk_costs SEC(".maps");
 
 /* What a walk has read and how far it is. It lies where the native frames will be: what
- * the verifier knows about memory of a ring is nothing, so every step looks alike to it. */
+ * the verifier knows about memory of a map is nothing, so every step looks alike to it. */
 struct progress {
 	__u64 frame[16];	/* of one frame and its code object, as far as they are needed */
 	__u64 code[32];
@@ -465,20 +482,31 @@ static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u6
 	return stir(p->hash, (__u64)p->state << 32 | p->depth);
 }
 
+static __always_inline struct scratch *take_scratch(void)
+{
+	for (__u32 i = 0; i < SCRATCHES; i++) {
+		__u32 key = i;
+		struct scratch *c = bpf_map_lookup_elem(&scratches, &key);
+
+		if (c && !__sync_val_compare_and_swap(&c->busy, 0, 1))
+			return c;
+	}
+	lose(LOSS_STACK_BUSY, 1);
+	return 0;
+}
+
 /* A walk: begin_stack, then the native frames by whatever helper the kind of program has,
  * then finish_stack. Begins with the current thread's Python frames. */
-static __always_inline struct stack *begin_stack(struct thread *t, __u64 now, __u64 *hash)
+static __always_inline struct scratch *begin_stack(struct thread *t, __u64 now, __u64 *hash)
 {
-	struct stack *s = bpf_ringbuf_reserve(&frames, sizeof(*s), 0);
+	struct scratch *c = take_scratch();
 
-	if (!s) {
-		lose(LOSS_RING_STACK, 1);
+	if (!c)
 		return 0;
-	}
-	fill_header(&s->h, REC_STACK, t);
-	s->h.start_ns = t->process_start_ns;
-	*hash = python_part(s, t, now);
-	return s;
+	fill_header(&c->s.h, REC_STACK, t);
+	c->s.h.start_ns = t->process_start_ns;
+	*hash = python_part(&c->s, t, now);
+	return c;
 }
 
 static __always_inline void count_walk(__u64 since)
@@ -493,8 +521,9 @@ static __always_inline void count_walk(__u64 since)
 }
 
 /* Its id; sent if it is news. */
-static __always_inline __u64 finish_stack(struct stack *s, __u64 hash, long bytes, __u64 now)
+static __always_inline __u64 finish_stack(struct scratch *c, __u64 hash, long bytes, __u64 now)
 {
+	struct stack *s = &c->s;
 	__u32 count = bytes > 0 ? (__u64)bytes / 8 : 0;
 	__u64 *sent;
 
@@ -510,12 +539,13 @@ static __always_inline __u64 finish_stack(struct stack *s, __u64 hash, long byte
 		hash = 1;
 	s->id = hash;
 	sent = bpf_map_lookup_elem(&stacks_sent, &hash);
-	if (sent && now - *sent < RESEND_NS) {
-		bpf_ringbuf_discard(s, BPF_RB_NO_WAKEUP);
-	} else {
-		bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
-		bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	if (!sent || now - *sent >= RESEND_NS) {
+		if (bpf_ringbuf_output(&frames, s, sizeof(*s), BPF_RB_NO_WAKEUP))
+			lose(LOSS_RING_STACK, 1);
+		else
+			bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
 	}
+	__sync_lock_test_and_set(&c->busy, 0);
 	count_walk(now);
 	return hash;
 }

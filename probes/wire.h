@@ -64,6 +64,7 @@ enum loss {
 	LOSS_RING_STACK,	/* ring full: a stack, a code object or a name */
 	LOSS_SAMPLE_FULL,	/* no room: a sample of the time on a core */
 	LOSS_STACK_UNREADABLE,	/* a Python frame or its code was not in memory */
+	LOSS_STACK_BUSY,	/* more walks at once on one core than there is room for */
 	LOSS_STACK_CORRUPT,	/* a chain of Python frames that cannot be one */
 	LOSSES,
 };

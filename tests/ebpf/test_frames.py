@@ -89,3 +89,23 @@ def test_samples_name_the_line_that_computes(tracer: Tracer) -> None:
     assert mine["count"].sum() > 5
     named = [known[int(row["stack_hash"])] for row in mine if int(row["stack_hash"]) in known]
     assert any(frame.file and frame.file.endswith("busy.py") for stack in named for frame in stack.frames)
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_each_call_has_its_own_site_under_load(tracer: Tracer, python: str) -> None:
+    """No stack mixes two moments: threads call from several lines in turn, as fast as they can."""
+    with workload(python, str(WORKLOADS / "many_sites.py"), str(cuda.stub_dir()), "4", "1500") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        before = dict(tracer.losses())
+        [said] = job.go()
+        calls = stacks_of(tracer, job.pid, "cudaMalloc")
+    lost = {reason: count - before.get(reason, 0) for reason, count in tracer.losses().items()}
+    unknown = sum(stack is None or not python_part(stack) for _, stack in calls)
+    assert unknown <= sum(count for reason, count in lost.items() if "stack" in reason)
+    assert len(calls) == said["calls"] - lost.get("ring_call", 0)
+    found: dict[tuple[int, int], int] = {}
+    for row, stack in calls:
+        line = python_part(stack)[0][2] if stack else None
+        found[int(row["bytes"]), line] = found.get((int(row["bytes"]), line), 0) + 1
+    assert set(found) == {(int(size), line) for size, line in said["lines"].items()}

@@ -58,8 +58,9 @@ class Loss(IntEnum):
     LOSS_RING_STACK = 16
     LOSS_SAMPLE_FULL = 17
     LOSS_STACK_UNREADABLE = 18
-    LOSS_STACK_CORRUPT = 19
-    LOSSES = 20
+    LOSS_STACK_BUSY = 19
+    LOSS_STACK_CORRUPT = 20
+    LOSSES = 21
 
 
 class HeaderFlag(IntFlag):
