@@ -372,7 +372,7 @@ enum python_flag {
 
 struct python_layout {
 	__u32 flags;
-	__s32 thread_state;	/* from the thread pointer to the pointer to the thread state */
+	__s32 thread_state;	/* from the thread pointer, or the block, to the pointer to the thread state */
 	__s32 key_block;	/* with PYTHON_KEY_BLOCK: from the thread pointer to the block's pointer */
 	__u16 state_thread_id;	/* in the thread state: pthread_self */
 	__u16 state_native_id;	/* in the thread state: tid; 0 where there is none */
@@ -399,7 +399,7 @@ struct python_layout {
 	__u16 bytes_length;
 	__u16 bytes_data;
 	__u16 text_kind_shift;	/* within the state */
-	__u16 pad;
+	__u16 text_hash;	/* of a name, known from the start: up to 3.10; 0: not to be relied on */
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
 	__u64 collecting;	/* address of an int that is not 0 while the collector runs; 0: not known */
 	__u64 lock;		/* the interpreter lock's addresses; 0: not known */

@@ -616,7 +616,7 @@ PYTHON_LAYOUT = _dtype(
         ("bytes_length", "<u2", 56),
         ("bytes_data", "<u2", 58),
         ("text_kind_shift", "<u2", 60),
-        ("pad", "<u2", 62),
+        ("text_hash", "<u2", 62),
         ("code_type", "<u8", 64),
         ("collecting", "<u8", 72),
         ("lock", "<u8", 80),

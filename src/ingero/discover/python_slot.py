@@ -1,0 +1,105 @@
+"""Where a thread keeps the pointer to its Python thread state, as seen from its thread pointer.
+
+CPython keeps it under a pthread key. The C library's table of keys is not known from
+here, but thread states are, and of each the thread: the place is the one that holds the
+thread's own state in every thread. glibc has the first 32 keys in the thread's own
+descriptor, as pairs of a number and a value, later ones behind a pointer in it; musl has
+all of them behind a pointer. The TLS variable that newer versions have is empty while a
+thread does not hold the lock, and is not meant here.
+
+Only x86-64: there pthread_self() is the thread pointer, whose first word is itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from ingero.discover.python_memory import NotThereError, ProcessMemory, Words, pointers
+from ingero.discover.python_states import State
+
+DESCRIPTOR_BYTES = 0x900  # of glibc's struct pthread, which is the largest
+BLOCK_BYTES = 1024  # 32 pairs in glibc, 128 words in musl
+FIRST_KEY = 0x318  # value of key 0 in every glibc for x86-64 so far; only decides between several fits
+MAX_THREADS_COMPARED = 64
+
+Place = tuple[int, int]  # in the descriptor the pointer to a block, or -1; from the descriptor or the block
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """state = *(thread pointer + at), with a block *(*(thread pointer + block) + at)."""
+
+    at: int
+    block: int | None = None
+
+    def __str__(self) -> str:
+        if self.block is None:
+            return f"thread state by pthread key at {self.at:#x}"
+        return f"thread state by pthread key at {self.at:#x} behind {self.block:#x}"
+
+
+def find_slot(
+    memory: ProcessMemory, states: Iterable[State], alive: Collection[int], key: int | None
+) -> Slot | None:
+    """The place that fits every living thread; `alive` are its native ids, `key` which one it should be."""
+    bound = [state for state in states if state.thread_id]
+    living = [state for state in bound if state.native_id in alive] or bound
+    by_thread: dict[int, set[int]] = {}
+    for state in living:
+        by_thread.setdefault(state.thread_id, set()).add(state.address)
+    threads = dict(list(by_thread.items())[-MAX_THREADS_COMPARED:])  # the main thread is the last
+    certain = living is not bound
+    for places in (_direct, _behind):
+        fits = _common(memory, threads, places, certain)
+        if fits:
+            block, at = min(fits, key=lambda fit: (fit != (-1, FIRST_KEY + 16 * (key or 0)), fit))
+            return Slot(at, None if block < 0 else block)
+    return None
+
+
+def _common(
+    memory: ProcessMemory,
+    threads: dict[int, set[int]],
+    places: Callable[[ProcessMemory, Words, set[int]], Iterator[Place]],
+    certain: bool,
+) -> set[Place]:
+    """Places that hold one of the thread's states, in every thread; one that may have ended has none."""
+    common: set[Place] | None = None
+    for thread_id, addresses in threads.items():
+        with suppress(NotThereError):
+            words = memory.words_up_to(thread_id, DESCRIPTOR_BYTES // 8)
+            if int(words[0]) != thread_id:
+                continue  # ended: its memory is something else now
+            found = set(places(memory, words, addresses))
+            if not found and not certain:
+                continue
+            common = found if common is None else common & found
+    return common or set()
+
+
+def _direct(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[Place]:
+    """In the descriptor itself, as a pair with the key's number of uses, which is odd while in use."""
+    del memory
+    for index in _holding(words, states):
+        if index and int(words[index - 1]) & 1 and int(words[index - 1]) < 1 << 32:
+            yield -1, index * 8
+
+
+def _behind(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[Place]:
+    own = int(words[0])
+    for index in pointers(words):
+        address = int(words[index])
+        if own <= address < own + DESCRIPTOR_BYTES:
+            continue
+        with suppress(NotThereError):
+            block = memory.words_up_to(address, BLOCK_BYTES // 8)
+            yield from ((int(index) * 8, at * 8) for at in _holding(block, states))
+
+
+def _holding(words: Words, states: set[int]) -> list[int]:
+    wanted = np.fromiter(states, np.uint64, len(states))
+    return [int(index) for index in np.flatnonzero(np.isin(words, wanted))]

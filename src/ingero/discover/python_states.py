@@ -1,0 +1,137 @@
+"""The interpreters of a process and their thread states: where they are, found or searched for.
+
+Distributions patch CPython, and a few bytes more in a structure move what comes after.
+Where the known offsets lead nowhere, the words of `_PyRuntime` and of the interpreter are
+tried: a pointer to an interpreter that has a pointer to a thread state that points back
+is not met by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ingero.discover.python_memory import NotThereError, pointers
+from ingero.discover.python_objects import MisfitError, Reader
+
+MAX_INTERPRETERS = 256
+MAX_THREADS = 8192
+SEARCHED_RUNTIME_BYTES = 4096  # the list of interpreters is among the first fields, 3.9 to 3.14
+SEARCHED_INTERPRETER_BYTES = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A thread state."""
+
+    address: int
+    thread_id: int  # pthread_self; 0: not bound to a thread yet
+    native_id: int  # 0: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreters:
+    """What the runtime lists; the main interpreter is the oldest, hence the last."""
+
+    reader: Reader  # with the offsets that fit
+    main: int
+    states: tuple[State, ...]
+    searched: bool = False
+
+
+def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | None:
+    """None: there is none yet."""
+    head = reader.memory.word(start + reader.at["runtime_interpreters"])
+    try:
+        if head:
+            return _listed(reader, head)
+    except (MisfitError, NotThereError):
+        pass
+    found = next(_searched(reader, start, end), None)
+    if found is None and head:
+        raise MisfitError("the list of interpreters is not where this version has it, nor near")
+    return found
+
+
+def _listed(reader: Reader, head: int) -> Interpreters:
+    chain, interpreter = [head], head
+    while interpreter := reader.memory.word(interpreter + reader.at["interpreter_next"]):
+        if interpreter in chain or len(chain) >= MAX_INTERPRETERS:
+            raise MisfitError("a list of interpreters that does not end")
+        chain.append(interpreter)
+    states = [state for each in chain for state in _states(reader, each)]
+    return Interpreters(reader, chain[-1], tuple(states))
+
+
+def _states(reader: Reader, interpreter: int) -> Iterator[State]:
+    """The thread states of an interpreter: at least one."""
+    memory, at = reader.memory, reader.at
+    address = memory.word(interpreter + at["interpreter_threads"])
+    if not address:
+        raise MisfitError(f"no thread states at {interpreter:#x}")
+    seen: set[int] = set()
+    while address:
+        looped = address in seen or len(seen) >= MAX_THREADS
+        if looped or address % 8 or memory.word(address + at["state_interpreter"]) != interpreter:
+            raise MisfitError(f"no thread state at {address:#x}")
+        seen.add(address)
+        native_id = memory.word(address + at["state_native_id"]) if "state_native_id" in at else 0
+        yield State(address, memory.word(address + at["state_thread_id"]), native_id)
+        address = memory.word(address + at["state_next"])
+
+
+def _searched(reader: Reader, start: int, end: int) -> Iterator[Interpreters]:
+    """Every pointer of the runtime, taken for an interpreter; first with the known place of its threads."""
+    words = reader.memory.words_up_to(start, min(end - start, SEARCHED_RUNTIME_BYTES) // 8)
+    places = {int(words[index]): int(index) * 8 for index in reversed(pointers(words))}
+    for address, place in sorted(places.items(), key=lambda item: item[1]):
+        found = _tried(reader, address, place, reader.at["interpreter_threads"])
+        if found:
+            yield found
+    for address, place in sorted(places.items(), key=lambda item: (not start <= item[0] < end, item[1])):
+        for threads in _thread_places(reader, address):
+            found = _tried(reader, address, place, threads)
+            if found:
+                yield found
+
+
+def _thread_places(reader: Reader, interpreter: int) -> Iterator[int]:
+    """Where in what may be an interpreter a pointer to something stands that points back."""
+    try:
+        words = reader.memory.words_up_to(interpreter, SEARCHED_INTERPRETER_BYTES // 8)
+    except NotThereError:
+        return
+    for index in pointers(words):
+        try:
+            back = reader.memory.word(int(words[index]) + reader.at["state_interpreter"])
+        except NotThereError:
+            continue
+        if back == interpreter:
+            yield int(index) * 8
+
+
+def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interpreters | None:
+    shift = threads - reader.at["interpreter_threads"]
+    nexts = dict.fromkeys((reader.at["interpreter_next"], max(reader.at["interpreter_next"] + shift, 0)))
+    for next_at in nexts:
+        moved = {
+            "runtime_interpreters": place,
+            "interpreter_threads": threads,
+            "interpreter_next": next_at,
+        }
+        fitting = Reader(reader.memory, {**reader.at, **moved})
+        try:
+            found = replace(_listed(fitting, interpreter), searched=True)
+            if any(_is_plausible(fitting, state) for state in found.states):
+                return found
+        except (MisfitError, NotThereError):
+            continue
+    return None
+
+
+def _is_plausible(reader: Reader, state: State) -> bool:
+    """A thread id is the address of the thread's own data, which begins with its address."""
+    try:
+        return bool(state.thread_id) and reader.memory.word(state.thread_id) == state.thread_id
+    except NotThereError:
+        return False
