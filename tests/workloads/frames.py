@@ -22,16 +22,13 @@ class Ünïcode:
         if stay:
             time.sleep(FOREVER_S)
 
-    def 名前(self, stay=True):
+    def ĝi(self, stay=True):
         return Ünïcode(stay)
 
 
 def generator():
     yield 1
-    yield from (
-        time.sleep(FOREVER_S)
-        for _ in range(1)
-    )
+    yield from (time.sleep(FOREVER_S) for _ in range(1))
 
 
 def in_generator():
@@ -55,20 +52,21 @@ def in_coroutine():
 def in_callback():
     def key(_):
         def plain():
-            (lambda: time.sleep(
-                FOREVER_S
-            ))()
+            (lambda: time.sleep(FOREVER_S))()
+
         plain()
+
     sorted([1, 2], key=key)
 
 
 def in_init():
     for _ in range(200):
         Ünïcode(False)
-    Ünïcode(False).名前()
+    Ünïcode(False).ĝi()
 
 
-def for_lock(lock=threading.Lock()):
+def for_lock():
+    lock = threading.Lock()
     lock.acquire()
     with lock:
         pass
@@ -85,7 +83,8 @@ def partial():
 
 
 def spinning():
-    while True: pass
+    while True:
+        pass
 
 
 def where(frame):
@@ -101,7 +100,12 @@ def report():
     time.sleep(0.5)
     frames = sys._current_frames()
     threads = [
-        {"ident": each.ident, "native": each.native_id, "name": each.name, "frames": where(frames[each.ident])}
+        {
+            "ident": each.ident,
+            "native": each.native_id,
+            "name": each.name,
+            "frames": where(frames[each.ident]),
+        }
         for each in threading.enumerate()
         if each is not threading.current_thread()
     ]
