@@ -380,7 +380,7 @@ enum python_flag {
 
 struct python_layout {
 	__u32 flags;
-	__s32 thread_state;	/* from the thread pointer to the pointer to the thread state */
+	__s32 thread_state;	/* from the thread pointer, or the block, to the pointer to the thread state */
 	__s32 key_block;	/* with PYTHON_KEY_BLOCK: from the thread pointer to the block's pointer */
 	__u16 state_thread_id;	/* in the thread state: pthread_self */
 	__u16 state_native_id;	/* in the thread state: tid; 0 where there is none */

@@ -18,4 +18,5 @@ def _minor(python: Path) -> int:
 
 
 MORE = [Path(each) for each in os.environ.get("INGERO_PYTHONS", "").split(":") if each]
-SUPPORTED = [str(each) for each in [*ALL, *MORE] if each.exists() and FIRST <= _minor(each) <= LAST]
+HERE = [str(each) for each in ALL if each.exists() and FIRST <= _minor(each) <= LAST]
+SUPPORTED = HERE + [str(each) for each in MORE if each.exists()]

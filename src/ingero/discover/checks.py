@@ -19,6 +19,8 @@ from ingero.discover import gpus, host, interpreters, processes
 from ingero.discover.gil import GilFinder
 from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import cached_paths
+from ingero.discover.python_layout import layout_of
+from ingero.discover.python_runtime import RuntimeFinder
 from ingero.model.checks import Check
 
 OLDEST_TRIED_KERNEL = (5, 15)
@@ -203,18 +205,30 @@ def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
     found = interpreters.find_interpreters(sorted(set(users)) or processes.list_pids())
     if not found:
         yield Check("Python", "ok", "no interpreter runs now")
-    locks = GilFinder()
+    runtimes = RuntimeFinder()
     for each in found[:20]:
-        gil = None
         with suppress(ProcessLookupError):
-            gil = locks.gil_of(each.pid)
-        version = each.version or "of unknown version"
-        threading = ", free-threaded" if each.free_threaded else ""
-        unseen = f"; waits for its lock are not told apart: {gil.why}" if gil and gil.why else ""
-        value = f"process {each.pid}: {version}, {each.linkage}{threading}, {each.path}{unseen}"
-        yield Check("Python", "ok", value)
+            yield _interpreter(each, runtimes)
     if len(found) > 20:
         yield Check("Python", "ok", f"and {len(found) - 20} more")
+
+
+def _interpreter(found: interpreters.Interpreter, runtimes: RuntimeFinder) -> Check:
+    gil = GilFinder(runtimes).gil_of(found.pid)
+    version = found.version or "of unknown version"
+    threading = ", free-threaded" if found.free_threaded else ""
+    unseen = f"; waits for its lock are not told apart: {gil.why}" if gil and gil.why else ""
+    value = f"process {found.pid}: {version}, {found.linkage}{threading}, {found.path}{unseen}"
+    if found.pid == os.getpid():  # its own frames move while it looks at them
+        return Check("Python", "ok", value)
+    frames = layout_of(found.pid, runtimes)
+    if frames is None or frames.layout is not None:
+        route = f"; frames can be read, {frames.route}" if frames else ""
+        return Check("Python", "ok", value + route)
+    if frames.later:
+        return Check("Python", "ok", f"{value}; frames cannot be read yet: {frames.why}")
+    advice = "Its stacks are shown without Python lines; everything else is traced."
+    return Check("Python", "warning", f"{value}; frames cannot be read: {frames.why}", advice)
 
 
 def container_runtimes() -> Check:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.discover.python_lock import Lock, find_collecting, find_lock
 from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
@@ -25,7 +26,7 @@ from ingero.discover.python_objects import Code, MisfitError, Offsets, Reader
 from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.python_slot import Slot, find_slot
-from ingero.discover.python_states import Interpreters, State, find_interpreters
+from ingero.discover.python_states import State, find_interpreters
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
 COOKIE = b"xdebugpy"
@@ -93,7 +94,8 @@ def _unknown(runtime: Runtime) -> str:
     if platform.machine() != "x86_64":
         return f"thread states are not found on {platform.machine()}"
     if not runtime.why and runtime.minor not in FLAGS:
-        return f"Python {runtime.version or 'of unknown version'}: only 3.{min(FLAGS)} to 3.{max(FLAGS)} are known"
+        version = runtime.version or "of unknown version"
+        return f"Python {version}: only 3.{min(FLAGS)} to 3.{max(FLAGS)} are known"
     return runtime.why
 
 
@@ -116,12 +118,14 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
     if not free_threaded:
         _add_lock(record, find_lock(found, runtime.start), runtime)
     route = f"{slot}, its interpreters searched for" if found.searched else str(slot)
-    return PythonFrames(record[()], runtime.version, free_threaded, route)
+    return PythonFrames(record[0], runtime.version, free_threaded, route)
 
 
 def _offsets(memory: ProcessMemory, runtime: Runtime, minor: int) -> tuple[Offsets, bool]:
     """The version's offsets, those the runtime states before those of the table; whether free-threaded."""
-    raw = memory.read(runtime.start, min(STATED_BYTES, runtime.end - runtime.start)).ljust(STATED_BYTES, b"\0")
+    raw = memory.read(runtime.start, min(STATED_BYTES, runtime.end - runtime.start)).ljust(
+        STATED_BYTES, b"\0"
+    )
     cookie, version = struct.unpack_from("<8sQ", raw)
     positions = STATED.get(minor, {})
     if not positions or cookie != COOKIE or version >> 16 != 3 << 8 | minor:
@@ -178,7 +182,8 @@ def _codes(reader: Reader, state: State) -> tuple[list[Code], bool]:
 
     And whether they show how frames are linked: one frame alone may as well be a link not found.
     """
-    found, frames = [], 0
+    found: list[Code] = []
+    frames = 0
     for frame, address in reader.frames(reader.frame_of(state.address)):
         frames += 1
         if address and len(found) < MAX_CHECKED_FRAMES:
@@ -190,8 +195,8 @@ def _codes(reader: Reader, state: State) -> tuple[list[Code], bool]:
     return found, bool(found) and (frames > 1 or found[0].name == "<module>")
 
 
-def _record(at: Offsets, minor: int, slot: Slot) -> np.ndarray[tuple[()], np.dtype[np.void]]:
-    record = np.zeros((), PYTHON_LAYOUT)
+def _record(at: Offsets, minor: int, slot: Slot) -> NDArray[np.void]:
+    record = np.zeros(1, PYTHON_LAYOUT)
     for name in set(PYTHON_LAYOUT.names or ()) & set(at) - {"lock_holder", "lock_held"}:
         record[name] = at[name]
     flags = FLAGS[minor]
@@ -204,9 +209,7 @@ def _record(at: Offsets, minor: int, slot: Slot) -> np.ndarray[tuple[()], np.dty
     return record
 
 
-def _add_lock(record: np.ndarray[tuple[()], np.dtype[np.void]], lock: Lock, runtime: Runtime) -> None:
+def _add_lock(record: NDArray[np.void], lock: Lock, runtime: Runtime) -> None:
     """The lock itself where it was found, else all that it may lie in."""
     record["lock"], record["lock_end"] = lock.start or runtime.start, lock.end or runtime.end
     record["lock_holder"], record["lock_held"] = lock.holder, lock.held
-
-

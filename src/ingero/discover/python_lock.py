@@ -60,7 +60,9 @@ def find_collecting(found: Interpreters) -> int:
     """
     reader = found.reader
     known = found.main + reader.at["interpreter_collecting"]
-    if _is_collecting(reader, known) or (_has_generations(reader, known) and _is_collecting(reader, known, 1)):
+    if _is_collecting(reader, known) or (
+        _has_generations(reader, known) and _is_collecting(reader, known, 1)
+    ):
         return known
     words = reader.memory.words_up_to(found.main, SEARCHED_BYTES // 8)
     lists = set(pointers(words).tolist())

@@ -6,6 +6,7 @@ Run by the interpreters whose tables are tested, 3.9 and later, so it keeps to w
 import dis
 import json
 import sys
+from pathlib import Path
 from types import CodeType
 
 
@@ -20,18 +21,17 @@ def lines(code):
     """The line of each byte of the bytecode, as the interpreter itself has it."""
     size = len(code.co_code)
     found = [None] * size
-    if sys.version_info >= (3, 10):
+    if hasattr(code, "co_lines"):
         for start, end, line in code.co_lines():
             found[start:end] = [line] * (min(end, size) - start)
         return found
-    starts = list(dis.findlinestarts(code))
-    for (start, line), (end, _) in zip(starts, [*starts[1:], (size, None)]):
-        found[start:end] = [line] * (end - start)
+    for start, line in dis.findlinestarts(code):
+        found[start:] = [line] * (size - start)
     return found
 
 
 def described(code):
-    table = code.co_linetable if sys.version_info >= (3, 10) else code.co_lnotab
+    table = code.co_linetable if hasattr(code, "co_linetable") else code.co_lnotab
     return {
         "name": code.co_name,
         "first_line": code.co_firstlineno,
@@ -44,8 +44,7 @@ def source():
     """Standard input, or the named module of this interpreter's own library."""
     if len(sys.argv) < 2:
         return sys.stdin.read()
-    with open(__import__(sys.argv[1]).__file__, encoding="utf-8") as file:
-        return file.read()
+    return Path(__import__(sys.argv[1]).__file__).read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

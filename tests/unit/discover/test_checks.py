@@ -98,3 +98,24 @@ def test_an_old_kernel_no_btf_and_a_full_disk_are_said(
     assert checks.kernel().status == "warning"
     assert checks.btf().status == "failed"
     assert checks.free_space(tmp_path).status == "warning"
+
+
+def test_an_interpreter_says_whether_its_frames_can_be_read(
+    start: Start, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+#include <stdio.h>
+long _PyRuntime[512] = {%s};
+const unsigned long Py_Version = 0x030c01f0;
+int main(void) { puts("1"); fflush(stdout); return getchar(); }
+"""
+    good = start()
+    empty = start(str(build(tmp_path / "empty", source % "0", "-no-shared")))
+    bad = start(str(build(tmp_path / "bad", source % ("123456789, " * 512), "-no-shared")))
+    pids = [good.pid, empty.pid, bad.pid]
+    monkeypatch.setattr(checks.processes, "list_pids", lambda: pids)
+    lines = list(checks.python_interpreters(LibraryFinder()))
+    assert [each.status for each in lines] == ["ok", "ok", "warning"]
+    assert "frames can be read, thread state by pthread key" in lines[0].value
+    assert "frames cannot be read yet" in lines[1].value
+    assert "frames cannot be read: " in lines[2].value

@@ -1,0 +1,123 @@
+"""Threads that stay in known places, and a report of where: the interpreter's own view of its frames.
+
+Prints one line of JSON: per thread its ident, native id and frames (name, file, line),
+innermost first. Then waits for standard input to end. Runs on 3.9 and later.
+"""
+
+import asyncio
+import functools
+import json
+import os
+import sys
+import threading
+import time
+
+FOREVER_S = 1000
+
+
+class Ünïcode:
+    """A class whose name is not ASCII, with an __init__ that is called often before it stays."""
+
+    def __init__(self, stay):
+        if stay:
+            time.sleep(FOREVER_S)
+
+    def ĝi(self, stay=True):
+        return Ünïcode(stay)
+
+
+def generator():
+    yield 1
+    yield from (time.sleep(FOREVER_S) for _ in range(1))
+
+
+def in_generator():
+    for _ in generator():
+        pass
+
+
+async def inner():
+    await asyncio.sleep(0)
+    time.sleep(FOREVER_S)
+
+
+async def outer():
+    await asyncio.gather(inner())
+
+
+def in_coroutine():
+    asyncio.run(outer())
+
+
+def in_callback():
+    def key(_):
+        def plain():
+            (lambda: time.sleep(FOREVER_S))()
+
+        plain()
+
+    sorted([1, 2], key=key)
+
+
+def in_init():
+    for _ in range(200):
+        Ünïcode(False)
+    Ünïcode(False).ĝi()
+
+
+def for_lock():
+    lock = threading.Lock()
+    lock.acquire()
+    with lock:
+        pass
+
+
+def deep(levels):
+    if levels:
+        return deep(levels - 1)
+    return time.sleep(FOREVER_S)
+
+
+def partial():
+    functools.partial(deep, 150)()
+
+
+def spinning():
+    while True:
+        pass
+
+
+def where(frame):
+    found = []
+    while frame:
+        code = frame.f_code
+        found.append((getattr(code, "co_qualname", code.co_name), code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def report():
+    time.sleep(0.5)
+    frames = sys._current_frames()
+    threads = [
+        {
+            "ident": each.ident,
+            "native": each.native_id,
+            "name": each.name,
+            "frames": where(frames[each.ident]),
+        }
+        for each in threading.enumerate()
+        if each is not threading.current_thread()
+    ]
+    print(json.dumps({"threads": threads, "version": sys.version.split()[0], "pid": os.getpid()}), flush=True)
+    sys.stdin.read()
+
+
+def main(names):
+    threading.Thread(target=report, name="report", daemon=True).start()
+    for name in names:
+        threading.Thread(target=globals()[name], name=name, daemon=True).start()
+    time.sleep(FOREVER_S)
+
+
+main(sys.argv[1:])
