@@ -22,6 +22,7 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.instance import InstanceLock
+from ingero.agent.kernels import Kernels
 from ingero.agent.owners import name_owners
 from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
@@ -107,6 +108,7 @@ class Agent:
             Command(options.command, options.command_stdout_to_stderr) if options.command else None
         )
         self._session: Session | None = None
+        self._kernels: Kernels | None = None
         self._kernel = KernelSide(
             Settings(
                 trace_all=self._scope.everything,
@@ -173,6 +175,7 @@ class Agent:
             lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
         )
         self._targets = Targets(self._kernel, self._session, self._scope)
+        self._kernels = Kernels(self._kernel, shape, self._session, self._targets, self._operations)
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
         self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once
@@ -231,7 +234,7 @@ class Agent:
         """Empty the ring and follow what processes did."""
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
-        self._reader.ring.drain()
+        self._reader.drain()
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
@@ -255,6 +258,8 @@ class Agent:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
         self._pythons.forget(gone)
+        if self._kernels:
+            self._kernels.look(window, gone)
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
@@ -267,6 +272,8 @@ class Agent:
     def _enrich(self, window: Window) -> None:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
         number_cards(window.calls, self._targets.cards())
+        assert self._kernels is not None
+        self._kernels.name(window, self._reader.frames.take(RecordType.REC_NAME))
         window.tcp = name_owners(window.tcp, self._targets)
         self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
@@ -389,6 +396,8 @@ class Agent:
         if self._command:
             self._command.close()
         if self._session:
+            if self._kernels:
+                self._kernels.close()
             self._session.close()
             self._collectors.close()
         self._kernel.close()

@@ -130,6 +130,7 @@ class KernelSide:
         self._links: list[int] = []
         self._tasks_link = -1
         self._generation = 1
+        self._learning = 0
         self.processes_refused = 0  # more targets than the kernel side has room for
 
     def load(
@@ -174,7 +175,13 @@ class KernelSide:
         settings["sample_every_ns"] = self.settings.sample_every_ns
         settings["wait_record_ns"] = self.settings.wait_record_ns
         settings["generation"] = self._generation
+        settings["learning"] = self._learning
         self._fill("settings", settings)
+
+    def look_for_names(self, number: int) -> None:
+        """Kernel names are looked for, for the nth time; 0: no longer."""
+        self._learning = number
+        self._write_settings()
 
     def forget_proc(self, pid: int) -> None:
         """The process has ended."""

@@ -6,6 +6,8 @@ Nothing here looks at a single record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ingero.model import layout
@@ -24,18 +26,25 @@ ROOM: dict[RecordType, tuple[np.dtype[np.void], int]] = {
     RecordType.REC_OOM: (layout.OOM, 64),
     RecordType.REC_XID: (layout.XID, 64),
 }
+# In the ring of its own (probes/frames.bpf.h).
+FRAMES_RING_BYTES = 4 << 20
+FRAMES_ROOM: dict[RecordType, tuple[np.dtype[np.void], int]] = {
+    RecordType.REC_NAME: (layout.NAME, 256),
+}
 
 
 class RingReader:
     """Collects records between windows."""
 
-    def __init__(self, fd: int, size: int) -> None:
+    def __init__(
+        self, fd: int, size: int, room: Mapping[RecordType, tuple[np.dtype[np.void], int]] = ROOM
+    ) -> None:
         self._ring = _shim.Ring(fd, size)
-        self._arrays = {kind: np.zeros(room, dtype) for kind, (dtype, room) in ROOM.items()}
+        self._arrays = {kind: np.zeros(count, dtype) for kind, (dtype, count) in room.items()}
         self._targets = {
             int(kind): (array.view(np.uint8), array.dtype.itemsize) for kind, array in self._arrays.items()
         }
-        self._held: dict[RecordType, list[Records]] = {kind: [] for kind in ROOM}
+        self._held: dict[RecordType, list[Records]] = {kind: [] for kind in room}
         self.unknown = 0  # records of a type or size this version does not know
         self.drained = 0
 
@@ -62,5 +71,5 @@ class RingReader:
         batches = self._held[kind]
         self._held[kind] = []
         if not batches:
-            return np.zeros(0, ROOM[kind][0])
+            return np.zeros(0, self._arrays[kind].dtype)
         return batches[0] if len(batches) == 1 else np.concatenate(batches)
