@@ -16,7 +16,8 @@ from elftools.elf.sections import SymbolTableSection
 LEFT = """
 cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaFree cudaFreeHost
 cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
-cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
+cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent cuLibraryGetKernel
+cuLaunchKernelEx cudaLaunchKernelExC
 """
 FUNCTION, NO_TYPE = 2, 0
 
