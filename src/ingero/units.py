@@ -28,6 +28,7 @@ _CONTROLS = re.compile(
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible and direction-changing
     "\ud800-\udfff]+"  # halves of a pair: not writable as UTF-8
 )
+_TERMINAL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MAX_NS = 2**63 - 1
 
 
@@ -110,3 +111,8 @@ def clean(text: str | bytes, limit: int = 200) -> str:
         text = text.split(b"\0", 1)[0].decode("utf-8", "replace")
     text = _CONTROLS.sub(" ", _ESCAPES.sub("", text[: limit * 8 + 64])).strip()
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def visible(text: str) -> str:
+    """The same text, whole, with characters that drive a terminal or are none replaced."""
+    return _TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -81,16 +81,24 @@ class Library:
 
 def parse_maps(raw: bytes) -> list[Mapping]:
     """Mappings of files; the kernel writes a newline within a path as \\012."""
-    found = []
-    for line in raw.split(b"\n"):
-        match = _LINE.fullmatch(line)
-        if match and match[8] and match[8].startswith(b"/"):
-            path = os.fsdecode(match[8].replace(b"\\012", b"\n"))
-            deleted = path.endswith(_DELETED)
-            start, end, offset = (int(match[group], 16) for group in (1, 2, 4))
-            plain = path.removesuffix(_DELETED)
-            found.append(Mapping(start, end, b"x" in match[3], offset, int(match[7]), plain, deleted))
-    return found
+    return [each for each in map(_mapping, raw.split(b"\n")) if each and each.path.startswith("/")]
+
+
+def parse_executable(raw: bytes) -> list[Mapping]:
+    """Executable memory, whatever is behind it: without a file the path is empty or like [vdso]."""
+    lines = (line for line in raw.split(b"\n") if line.partition(b" ")[2][2:3] == b"x")
+    return [each for each in map(_mapping, lines) if each]
+
+
+def _mapping(line: bytes) -> Mapping | None:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    path = os.fsdecode((match[8] or b"").replace(b"\\012", b"\n"))
+    deleted = path.endswith(_DELETED)
+    start, end, offset = (int(match[group], 16) for group in (1, 2, 4))
+    plain = path.removesuffix(_DELETED)
+    return Mapping(start, end, b"x" in match[3], offset, int(match[7]), plain, deleted)
 
 
 def kind_of(path: str) -> Kind | None:
@@ -110,11 +118,11 @@ def read_maps(pid: int) -> list[Mapping]:
 
 def path_for_kernel(pid: int, mapping: Mapping) -> tuple[str, os.stat_result] | None:
     """A path that leads to exactly the mapped file, and its identity."""
-    link = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
-    for path, opened in ((link, _identity(link)), _below_root(pid, mapping)):
-        if opened is not None and stat.S_ISREG(opened.st_mode):
-            return path, opened
-    return None
+    path = f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+    opened = _identity(path)
+    if opened is None or not stat.S_ISREG(opened.st_mode):
+        path, opened = _below_root(pid, mapping)
+    return (path, opened) if opened is not None and stat.S_ISREG(opened.st_mode) else None
 
 
 def _identity(path: str) -> os.stat_result | None:

@@ -20,6 +20,7 @@ from types import TracebackType
 from ingero.discover import containers
 from ingero.errors import TargetError
 from ingero.model.window import Container, Process
+from ingero.units import visible
 
 TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 PF_KTHREAD = 0x00200000
@@ -31,8 +32,6 @@ LOCAL_RANK_NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID
 WORLD_SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 DEVICE_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 KEPT_NAMES = frozenset((*RANK_NAMES, *LOCAL_RANK_NAMES, *WORLD_SIZE_NAMES, *DEVICE_NAMES))
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class ProcessHandle:
 
 def printable(raw: bytes) -> str:
     """Text of a traced process without characters that drive a terminal."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", raw.decode("utf-8", "replace"))
+    return visible(raw.decode("utf-8", "replace"))
 
 
 def parse_stat(raw: bytes) -> Stat:

@@ -30,6 +30,7 @@ EM_AARCH64 = 183
 MAX_TABLE_BYTES = 256 << 20
 MAX_HEADER_TABLE_BYTES = 16 << 20
 MAX_NAME_BYTES = 4096
+MAX_SYMBOL_TABLES = 4
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
@@ -107,8 +108,11 @@ class Symbols:
     def __len__(self) -> int:
         return len(self.values)
 
+    def raw_name(self, index: int) -> bytes:
+        return _string_at(self.strings, int(self.names[index])).partition(b"@")[0]
+
     def name(self, index: int) -> str:
-        return _string_at(self.strings, int(self.names[index])).decode("utf-8", "replace").partition("@")[0]
+        return self.raw_name(index).decode("utf-8", "replace")
 
     def symbol(self, index: int) -> Symbol:
         size, offset = int(self.sizes[index]), int(self.offsets[index])
@@ -271,6 +275,25 @@ class ElfFile:
                 return _string_at(name, 0).decode("utf-8", "replace")
         return None
 
+    @property
+    def symbol_bytes(self) -> int:
+        """What reading every symbol and its name takes, before any of it is read."""
+        headers = self._section_headers
+        tables = headers[np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))][:MAX_SYMBOL_TABLES]
+        links = tables["link"][tables["link"] < len(headers)]
+        return int(sum(tables["size"].tolist()) + sum(headers["size"][links].tolist()))
+
+    def section_ends(self, values: Integers) -> Integers:
+        """Where the section ends that holds each virtual address; the address itself where none does."""
+        headers = self._section_headers
+        held = headers[(headers["addr"] != 0) & (headers["addr"] < 1 << 62) & (headers["size"] < 1 << 62)]
+        held = held[np.argsort(held["addr"], kind="stable")]
+        if not len(held):
+            return values
+        at = np.searchsorted(held["addr"], values, side="right") - 1
+        ends = (held["addr"] + held["size"])[np.maximum(at, 0)]
+        return np.where((at >= 0) & (ends > values), ends, values)
+
     @cached_property
     def functions(self) -> Symbols:
         """Defined functions of .dynsym and .symtab that lie in an executable segment."""
@@ -289,7 +312,12 @@ class ElfFile:
     def _symbols(self, kind: int, in_file: bool = True) -> Symbols:
         headers = self._section_headers
         wanted = np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))
-        return _merged([self._symbols_of(int(index), kind, in_file) for index in np.flatnonzero(wanted)[:4]])
+        return _merged(
+            [
+                self._symbols_of(int(index), kind, in_file)
+                for index in np.flatnonzero(wanted)[:MAX_SYMBOL_TABLES]
+            ]
+        )
 
     def _symbols_of(self, index: int, kind: int, in_file: bool) -> Symbols:
         header = self._section_headers[index]
@@ -386,7 +414,8 @@ def _merged(parts: list[Symbols]) -> Symbols:
     )
     hidden = np.concatenate([np.zeros(0, bool), *(part.hidden for part in parts)])
     order = np.argsort(joined["values"], kind="stable")
-    strings = b"".join(part.strings + b"\0" for part in parts)
+    # names of a large library are a hundred megabytes: not copied without need
+    strings = parts[0].strings if len(parts) == 1 else b"".join(part.strings + b"\0" for part in parts)
     values, sizes, offsets = (joined[field][order] for field in ("values", "sizes", "offsets"))
     return Symbols(values, sizes, offsets, names[order], hidden[order], strings)
 

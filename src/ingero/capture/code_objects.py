@@ -1,0 +1,130 @@
+"""The code objects of traced Python processes, as the kernel copied them when it met each.
+
+Texts are what the process had in its memory: of any length, in any of the three widths
+that Python stores text in, and not to be trusted. Kept up to a limit, oldest first out;
+the kernel sends an object again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ingero.model.stack import Frame
+from ingero.model.window import Records
+from ingero.units import visible
+
+LineAt = Callable[[str, bytes, int, int], int | None]
+
+PYTHON_ENTRY = 0x80000000  # as in wire.h: the interpreter was entered from C for the frame
+MAX_BYTES = 64 << 20
+MAX_PLACES = 4096  # instructions of one code object remembered as frames
+_OBJECT_BYTES = 600  # what one takes besides its texts
+_CODECS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+
+
+class CodeKey(NamedTuple):
+    pid: int
+    code: int
+    sign: int
+
+
+@dataclass(slots=True)
+class CodeObject:
+    """What a frame needs to be shown."""
+
+    process_start_ns: int  # 0: not told
+    version: str | None  # of Python; None: not known, and then no line is
+    name: str
+    file: str
+    first_line: int
+    table: bytes
+    frames: dict[int, Frame] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return _OBJECT_BYTES + 2 * len(self.name) + 2 * len(self.file) + len(self.table)
+
+    def frame_at(self, at: int, line_at: LineAt) -> Frame:
+        at &= ~PYTHON_ENTRY
+        frame = self.frames.get(at)
+        if frame is None:
+            line = line_at(self.version, self.table, self.first_line, at) if self.version else None
+            frame = Frame("python", self.name, self.file, line)
+            if len(self.frames) >= MAX_PLACES:
+                self.frames.clear()
+            self.frames[at] = frame
+        return frame
+
+
+class CodeObjects:
+    """Code objects of every process."""
+
+    def __init__(self, version_of: Callable[[int], str | None], max_bytes: int = MAX_BYTES) -> None:
+        self._version_of = version_of
+        self._max_bytes = max_bytes
+        self._held: dict[CodeKey, CodeObject] = {}
+        self._bytes = 0
+        self._missing: dict[CodeKey, int] = {}  # too long for a record: when its process began
+
+    def get(self, key: CodeKey, process_start_ns: int) -> CodeObject | None:
+        """The object, unless it is known to be another process's."""
+        found = self._held.get(key)
+        if found and found.process_start_ns and process_start_ns != found.process_start_ns:
+            return None
+        return found
+
+    def add(self, records: Records) -> int:
+        """Records of either length; how many were news."""
+        known = len(self._held)
+        heads = records["head"]
+        columns = (heads["h"]["pid"], heads["code"], heads["sign"], heads["h"]["start_ns"], heads["missing"])
+        for row, (pid, code, sign, start_ns, missing) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            key = CodeKey(pid, code, sign)
+            if missing:
+                self._missing.setdefault(key, start_ns)
+            elif self.get(key, start_ns) is None:
+                self._decode(key, start_ns, records[row])
+        return len(self._held) - known
+
+    def _decode(self, key: CodeKey, start_ns: int, record: np.void) -> None:
+        head = record["head"]
+        data = record["data"].tobytes()
+        name_end = int(head["name"]["bytes"])
+        file_end = name_end + int(head["file"]["bytes"])
+        table_end = file_end + int(head["lines_bytes"])
+        texts = _text(data[:name_end], head["name"]), _text(data[name_end:file_end], head["file"])
+        if table_end <= len(data) and texts[0] is not None and texts[1] is not None:
+            self.learn(key, start_ns, texts[0], texts[1], int(head["first_line"]), data[file_end:table_end])
+
+    def learn(self, key: CodeKey, start_ns: int, name: str, file: str, first_line: int, table: bytes) -> None:
+        """An object that came whole, or that was read out of the process because it is too long."""
+        version = self._version_of(key.pid)
+        made = CodeObject(start_ns, version, visible(name), visible(file), first_line, table)
+        self._drop(key)
+        self._held[key] = made
+        self._bytes += made.bytes
+        while self._bytes > self._max_bytes and len(self._held) > 1:
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, key: CodeKey) -> None:
+        gone = self._held.pop(key, None)
+        self._bytes -= gone.bytes if gone else 0
+
+    def take_missing(self) -> Iterator[tuple[CodeKey, int]]:
+        """Objects too long for a record, and when their process began; each is told once."""
+        missing, self._missing = self._missing, {}
+        yield from missing.items()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def _text(raw: bytes, text: np.void) -> str | None:
+    codec = _CODECS.get(int(text["unit"]))
+    return raw.decode(codec, "replace") if codec else None

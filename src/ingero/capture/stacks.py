@@ -1,0 +1,187 @@
+"""Stack ids of the kernel become stacks that can be read, each of them once.
+
+Native addresses are named when the record comes, while the process is most likely still
+there; the Python part when the id is first asked for, because the code objects may come
+behind the stack. A code object that is missing shows as [unknown] and is counted, and
+the stack is made anew once more code objects have come. Nothing here is per event: calls
+carry ids, and a window has few different ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.capture.code_objects import PYTHON_ENTRY, CodeKey, CodeObjects, LineAt
+from ingero.capture.interleave import interleave
+from ingero.model import layout
+from ingero.model.layout import PythonState
+from ingero.model.stack import Frame, NativeFrame, PythonFrame, ResolvedStack, lookups, note, resolved
+from ingero.model.window import Records
+
+# Frames for addresses of a process (pid, its start), None where there is no code.
+FramesAt = Callable[[int, NDArray[np.uint64], int], Sequence[NativeFrame | None]]
+
+PYTHON_INNER = 96  # as in wire.h: behind these the outermost frames turn round in their place
+PYTHON_FRAMES = int(layout.STACK["python"].shape[0])
+NATIVE_FRAMES = int(layout.STACK["native"].shape[0])
+MAX_WAITING = 16384  # stacks not yet asked for: some 3 KB each
+MAX_KNOWN = 1 << 18
+UNKNOWN = Frame("python", "[unknown]")
+
+Value = TypeVar("Value")
+
+_STATE_NAMES = {int(state): state.name.removeprefix("PYTHON_").lower() for state in PythonState}
+_STATE_NOTES = {
+    "unreadable": note("Python frames not readable from here on"),
+    "corrupt": note("Python frames not readable: no chain of frames"),
+    "not_yet": note("Python frames not readable yet: the process was just found"),
+}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A stack as it came, its native part named."""
+
+    record: np.void
+    native: list[NativeFrame]
+
+
+class StackBook:
+    """Every stack met; asked once a window."""
+
+    def __init__(self, frames_at: FramesAt, line_at: LineAt, version_of: Callable[[int], str | None]) -> None:
+        self.code = CodeObjects(version_of)
+        self.counts: Counter[str] = Counter()  # unknown_frames, stacks_cut, stacks_lost, python_read, ...
+        self._frames_at = frames_at
+        self._line_at = line_at
+        self._waiting: dict[int, _Waiting] = {}
+        self._hashes: dict[int, int] = {}
+        self._incomplete: set[int] = set()  # of those waiting: made with [unknown] in them
+        self._shown: dict[int, None] = {}  # hashes already handed out
+        self._new: list[ResolvedStack] = []
+
+    def add(self, stacks: Records, codes: Records, long_codes: Records) -> None:
+        """What was drained, in any order; the arrays are not kept."""
+        news = self.code.add(codes) + self.code.add(long_codes)
+        if news:
+            self.retry()
+        ids = stacks["id"].tolist()
+        fresh = [row for row, number in enumerate(ids) if number and number not in self._hashes]
+        self._name_native(stacks[fresh])
+
+    def retry(self) -> None:
+        """Code objects have come: stacks that lacked some are made again when asked for."""
+        for number in self._incomplete:
+            self._hashes.pop(number, None)
+        self._incomplete.clear()
+
+    def _name_native(self, stacks: Records) -> None:
+        """All stacks of a process at once."""
+        header = stacks["h"]
+        processes = np.unique(np.stack([header["pid"].astype(np.uint64), header["start_ns"]], 1), axis=0)
+        for pid, start_ns in processes.tolist():
+            mine = stacks[(header["pid"] == pid) & (header["start_ns"] == start_ns)]
+            counts = np.minimum(mine["native_count"], NATIVE_FRAMES)
+            inside = np.arange(NATIVE_FRAMES) < counts[:, None]
+            wanted = lookups(mine["native"])
+            addresses = np.unique(wanted[inside])
+            named = dict(zip(addresses.tolist(), self._frames_at(pid, addresses, start_ns), strict=True))
+            for record, looked, count in zip(mine, wanted.tolist(), counts.tolist(), strict=True):
+                self._wait(record, list(_until_none(named[address] for address in looked[:count])))
+
+    def _wait(self, record: np.void, native: list[NativeFrame]) -> None:
+        self._waiting[int(record["id"])] = _Waiting(record.copy(), native)
+        if len(self._waiting) > MAX_WAITING:
+            number = next(iter(self._waiting))
+            del self._waiting[number]
+            self._incomplete.discard(number)
+            self.counts["stacks_not_asked_for"] += 1
+
+    def resolve(self, ids: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The hash of each id's stack; 0: none, or its record was lost."""
+        unique, where = np.unique(ids, return_inverse=True)
+        hashes = np.array([self._hash_of(number) for number in unique.tolist()], np.int64)
+        return hashes[where] if len(hashes) else hashes
+
+    def _hash_of(self, number: int) -> int:
+        known = self._hashes.get(number)
+        if known is not None or not number:
+            return known or 0
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            self.counts["stacks_lost"] += 1
+            return 0
+        stack, unknown = self._make(waiting)
+        if unknown:
+            self._incomplete.add(number)
+        else:
+            del self._waiting[number]
+        _bounded(self._hashes, number, stack.hash)
+        if stack.hash not in self._shown:
+            _bounded(self._shown, stack.hash, None)
+            self._new.append(stack)
+        return stack.hash
+
+    def take_new(self) -> list[ResolvedStack]:
+        """Stacks made since the last call, to be stored."""
+        new, self._new = self._new, []
+        return new
+
+    def _make(self, waiting: _Waiting) -> tuple[ResolvedStack, int]:
+        python = list(self._python(waiting.record))
+        unknown = sum(each.frame is UNKNOWN for each in python)
+        self.counts["stacks"] += 1
+        self.counts["unknown_frames"] += unknown
+        return resolved(interleave(waiting.native, python)), unknown
+
+    def _python(self, record: np.void) -> Iterator[PythonFrame]:
+        depth, count = int(record["python_depth"]), min(int(record["python_count"]), PYTHON_FRAMES)
+        state = _STATE_NAMES.get(int(record["python_state"]), "other")
+        self.counts[f"python_{state}"] += 1
+        frames = record["python"][_order(depth, count)]
+        inner = PYTHON_INNER if depth > count else count
+        yield from self._frames(record, frames[:inner])
+        if depth > count:
+            self.counts["stacks_cut"] += 1
+            yield PythonFrame(note(f"{depth - count} frames cut"), False)
+        yield from self._frames(record, frames[inner:])
+        if state in _STATE_NOTES:
+            yield PythonFrame(_STATE_NOTES[state], False)
+        elif record["cut"]:
+            self.counts["stacks_cut"] += 1
+            yield PythonFrame(note("more frames than are walked"), False)
+
+    def _frames(self, record: np.void, frames: Records) -> Iterator[PythonFrame]:
+        pid, start_ns = int(record["h"]["pid"]), int(record["h"]["start_ns"])
+        for code, at, sign in frames.tolist():
+            known = self.code.get(CodeKey(pid, code, sign), start_ns)
+            frame = known.frame_at(at, self._line_at) if known else UNKNOWN
+            yield PythonFrame(frame, bool(at & PYTHON_ENTRY))
+
+
+def _order(depth: int, count: int) -> NDArray[np.int64]:
+    """Entries innermost first: the outer ones were written round and round."""
+    rows = np.arange(count)
+    outer = count - PYTHON_INNER
+    if depth > count and outer > 0:
+        rows[PYTHON_INNER:] = PYTHON_INNER + (np.arange(outer) + depth - PYTHON_INNER) % outer
+    return rows
+
+
+def _until_none(frames: Iterator[NativeFrame | None]) -> Iterator[NativeFrame]:
+    for frame in frames:
+        if frame is None:
+            return
+        yield frame
+
+
+def _bounded(known: dict[int, Value], key: int, value: Value) -> None:
+    known[key] = value
+    if len(known) > MAX_KNOWN:
+        del known[next(iter(known))]

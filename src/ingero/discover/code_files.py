@@ -1,0 +1,80 @@
+"""The function tables of the files that traced processes run, each read once.
+
+A file is known by device, inode, time and size of what was really opened. Tables are
+shared between files of equal content, as in many containers of one image; not by build
+id, which any file can claim. The least recently used go when they take too much memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ingero.errors import FileFormatError
+from ingero.native.elf import ElfFile
+from ingero.native.function_table import FunctionTable, functions_of
+
+FileKey = tuple[int, int, int, int]
+
+MAX_TABLE_BYTES = 192 << 20
+MAX_FILES = 8192
+
+Value = TypeVar("Value")
+
+
+def file_key(status: os.stat_result) -> FileKey:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class CodeFiles:
+    """Tables by file."""
+
+    def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._contents: OrderedDict[FileKey, bytes] = OrderedDict()
+        self._tables: OrderedDict[bytes, FunctionTable] = OrderedDict()
+        self._refused: OrderedDict[FileKey, str] = OrderedDict()
+
+    def table(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
+        """The table of this very file, found at one of the paths, or why there is none."""
+        table = self._tables.get(self._contents.get(key, b""))
+        if table is None:
+            return self._refused.get(key) or self._read(key, paths)
+        self._tables.move_to_end(self._contents[key])
+        return table
+
+    def held_bytes(self) -> int:
+        return sum(table.bytes for table in self._tables.values())
+
+    def _read(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
+        why = "the file is gone"
+        for path in paths:
+            try:
+                with ElfFile(path) as elf:
+                    if file_key(os.fstat(elf.fd)) == key:
+                        return self._keep(key, elf)
+            except FileFormatError as error:
+                why = error.message
+        return why
+
+    def _keep(self, key: FileKey, elf: ElfFile) -> FunctionTable | str:
+        try:
+            table = functions_of(elf)
+        except FileFormatError as error:  # what is wrong inside stays wrong
+            _remember(self._refused, key, error.message)
+            return error.message
+        content = table.digest()
+        _remember(self._contents, key, content)
+        table = self._tables.setdefault(content, table)
+        self._tables.move_to_end(content)
+        while self.held_bytes() > self._max_bytes and len(self._tables) > 1:
+            self._tables.popitem(last=False)
+        return table
+
+
+def _remember(known: OrderedDict[FileKey, Value], key: FileKey, value: Value) -> None:
+    known[key] = value
+    if len(known) > MAX_FILES:
+        known.popitem(last=False)

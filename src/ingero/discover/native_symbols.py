@@ -1,0 +1,174 @@
+"""What the instruction addresses of a process are called.
+
+Addresses become the function that holds them, or module+0xaddress where the file has no
+symbol there; an address outside executable memory becomes nothing, and whoever unwound
+it was wrong. Names are looked up for many addresses at once and remembered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.discover.code_files import CodeFiles
+from ingero.discover.code_space import CodeSpace, module_name, read_space
+from ingero.discover.libraries import Mapping
+from ingero.discover.processes import same_start
+from ingero.model.stack import NativeFrame, lookups
+from ingero.native.demangle import demangle
+from ingero.native.function_table import FunctionTable
+
+MAX_PROCESSES = 1024
+MAX_FRAMES = 65536  # remembered per process
+MAX_UNREAD = 256
+PAUSE = 20  # reading mappings may take a twentieth of the time
+TRAMPOLINE = "[uprobes]"  # the kernel's, in place of the return address of a probed function
+
+
+class _Place(NamedTuple):
+    """An address looked up, its name not yet readable."""
+
+    address: int
+    module: str
+    offset: int
+    table: FunctionTable | None
+    row: int
+
+
+class NativeSymbols:
+    """Names for addresses of many processes."""
+
+    def __init__(self, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
+        self._files = CodeFiles()
+        self._spaces: OrderedDict[int, CodeSpace] = OrderedDict()
+        self.missed: Counter[str] = Counter()  # addresses without a name, by reason
+        self.unread: dict[str, str] = {}  # files whose functions cannot be named, and why
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Processes that mapped something or became another program: read them now, or soon."""
+        for pid in pids:
+            space = self._spaces.get(pid)
+            if space:
+                space.stale = True
+            self._current(pid, 0)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            self._spaces.pop(pid, None)
+
+    def resolve(self, pid: int, addresses: Sequence[int], start_ns: int = 0) -> list[NativeFrame]:
+        """One stack, innermost first, up to the first address that is no code."""
+        raw = np.array(addresses, np.uint64)
+        frames = self.frames_at(pid, lookups(raw), start_ns)
+        return frames[: frames.index(None)] if None in frames else frames  # type: ignore[return-value]
+
+    def frames_at(
+        self, pid: int, addresses: NDArray[np.uint64], start_ns: int = 0
+    ) -> list[NativeFrame | None]:
+        """A frame for each address (as lookups() gives it), None where there is no executable memory."""
+        asked = addresses.tolist()
+        space = self._current(pid, start_ns)
+        if space is None:
+            self.missed["process gone"] += len(asked)
+            return [None] * len(asked)
+        wanted = np.array(sorted(set(asked) - space.frames.keys()), np.uint64)
+        if len(wanted):
+            space = self._learn(pid, space, wanted)
+        return [space.frames.get(address) for address in asked]
+
+    def _current(self, pid: int, start_ns: int) -> CodeSpace | None:
+        space = self._spaces.get(pid)
+        if space is None or space.stale or (start_ns and not same_start(space.start_ns, start_ns)):
+            space = self._read(pid, space)
+        if space is None or (start_ns and not same_start(space.start_ns, start_ns)):
+            return None  # the number belongs to another process by now
+        self._spaces.move_to_end(pid)
+        return space
+
+    def _read(self, pid: int, before: CodeSpace | None) -> CodeSpace | None:
+        """The mappings as they are now; as they were, while it is too early or the process is gone."""
+        began_ns = self._now_ns()
+        if before and began_ns < before.next_read_ns:
+            return before
+        space = read_space(pid, before)
+        if space is None:
+            if before:
+                before.stale = False
+            return before
+        now_ns = self._now_ns()
+        space.next_read_ns = now_ns + PAUSE * (now_ns - began_ns)
+        self._spaces[pid] = space
+        if len(self._spaces) > MAX_PROCESSES:
+            self._spaces.popitem(last=False)
+        return space
+
+    def _learn(self, pid: int, space: CodeSpace, addresses: NDArray[np.uint64]) -> CodeSpace:
+        rows = space.find(addresses)
+        if (rows < 0).any():
+            space = self._read(pid, space) or space
+            rows = space.find(addresses)
+        self.missed["no code there"] += int((rows < 0).sum())
+        if len(space.frames) > MAX_FRAMES:
+            space.frames.clear()
+        places = list(self._places(space, addresses, rows))
+        _name(places)
+        for place in places:
+            space.frames[place.address] = NativeFrame(_function(place), place.module, place.offset)
+        return space
+
+    def _places(
+        self, space: CodeSpace, addresses: NDArray[np.uint64], rows: NDArray[np.int64]
+    ) -> Iterator[_Place]:
+        for row in np.unique(rows[rows >= 0]).tolist():
+            mapping, here = space.mappings[row], addresses[rows == row]
+            offsets = here - np.uint64(mapping.start) + np.uint64(mapping.offset)
+            table = self._table(space, mapping, len(here))
+            found = np.full(len(here), -1, np.int64)
+            if table:
+                offsets = table.addresses(offsets)
+                found = table.find(offsets)
+                self.missed["no symbol"] += int((found < 0).sum())
+            module = module_name(mapping)
+            for address, offset, symbol in zip(here.tolist(), offsets.tolist(), found.tolist(), strict=True):
+                yield _Place(address, module, offset, table, symbol)
+
+    def _table(self, space: CodeSpace, mapping: Mapping, count: int) -> FunctionTable | None:
+        if not mapping.path.startswith("/"):
+            return None
+        file = space.files[mapping]
+        table = self._files.table(file.key, file.paths) if file else "the file cannot be opened"
+        if isinstance(table, str):
+            self.missed["file not readable"] += count
+            if len(self.unread) < MAX_UNREAD:
+                self.unread[module_name(mapping)] = table
+            return None
+        return table
+
+
+def _name(places: list[_Place]) -> None:
+    """Readable names for the rows that have none yet, all in one go."""
+    rows = {(id(place.table), place.row): place for place in places if _is_unnamed(place)}
+    raw = [place.table.raw_name(place.row) for place in rows.values() if place.table]
+    for place, text in zip(rows.values(), demangle(raw), strict=True):
+        if place.table:
+            place.table.names[place.row] = text
+
+
+def _is_unnamed(place: _Place) -> bool:
+    return place.table is not None and place.row >= 0 and place.row not in place.table.names
+
+
+def _function(place: _Place) -> str:
+    if place.table and place.row >= 0:
+        return place.table.names[place.row]
+    if place.module == TRAMPOLINE:
+        return "[caller hidden by a probe]"
+    if place.module.startswith("["):  # code made at run time is elsewhere in every run
+        return place.module
+    return f"{place.module.rpartition('/')[2]}+0x{place.offset:x}"

@@ -1,0 +1,111 @@
+"""The functions of one ELF file by address: which one holds a place in it.
+
+A function is named only for addresses within its size; one without a size (assembler)
+reaches to the next symbol or the end of its section. Of several names for one place the
+one that people know is taken: with a size, few underscores in front, the default version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.errors import FileFormatError
+from ingero.native.elf import ElfFile, Integers, Symbols
+
+MAX_SYMBOL_BYTES = 160 << 20  # the largest libraries of torch have some 100 MiB
+_MAX_FUNCTION_BYTES = 1 << 40
+_STEPS_BACK = 32  # symbols that begin within a longer one, between it and an address
+
+
+class FunctionTable:
+    """Arrays sorted by address; names stay bytes until asked for."""
+
+    def __init__(
+        self, symbols: Symbols, section_ends: Integers, segments: list[tuple[int, int, int]]
+    ) -> None:
+        self._segments = segments  # executable: offset in the file, end there, address minus offset
+        ends = _ends(symbols, section_ends)
+        order = _order(symbols)
+        self._symbols = replace(symbols, **{field: getattr(symbols, field)[order] for field in _FIELDS})
+        self._ends = ends[order]
+        self._reach = np.maximum.accumulate(self._ends) if len(order) else self._ends
+        self.bytes = len(symbols.strings) + len(order) * 64
+        self.names: dict[int, str] = {}  # by row, as shown; filled by whoever asks
+
+    def __len__(self) -> int:
+        return len(self._symbols)
+
+    def addresses(self, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Virtual addresses of places in the file; the same number where no segment holds it."""
+        found = offsets.copy()
+        for start, end, shift in self._segments:
+            within = (offsets >= np.uint64(start)) & (offsets < np.uint64(end))
+            found[within] = offsets[within] + np.uint64(shift % (1 << 64))
+        return found
+
+    def find(self, addresses: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The row of the function that holds each address, -1 where none does."""
+        if not len(self):
+            return np.full(len(addresses), -1, np.int64)
+        rows = np.searchsorted(self._symbols.values, addresses, side="right") - 1
+        found = np.where((rows >= 0) & (addresses < self._ends[rows]), rows, -1)
+        for at in np.flatnonzero((found < 0) & (rows >= 0) & (addresses < self._reach[rows])).tolist():
+            found[at] = self._enclosing(int(rows[at]), int(addresses[at]))
+        return found
+
+    def _enclosing(self, row: int, address: int) -> int:
+        for each in range(row - 1, max(row - _STEPS_BACK, 0) - 1, -1):
+            if address < int(self._ends[each]):
+                return each
+        return -1
+
+    def raw_name(self, row: int) -> bytes:
+        return self._symbols.raw_name(row)
+
+    def digest(self) -> bytes:
+        """The same for equal tables only: a build id can be claimed by any file."""
+        content = hashlib.blake2b(self._symbols.strings, digest_size=16)
+        for array in (self._symbols.values, self._ends, self._symbols.names):
+            content.update(array.tobytes())
+        content.update(repr(self._segments).encode())
+        return content.digest()
+
+
+_FIELDS = ("values", "sizes", "offsets", "names", "hidden")
+
+
+def functions_of(elf: ElfFile) -> FunctionTable:
+    """The table of a file, or FileFormatError."""
+    size = elf.symbol_bytes
+    if size > MAX_SYMBOL_BYTES:
+        raise FileFormatError(f"its symbols take {size >> 20} MiB, more than {MAX_SYMBOL_BYTES >> 20}")
+    symbols = elf.functions
+    segments = [
+        (each.offset, each.offset + min(each.file_bytes, elf.file_bytes), each.vaddr - each.offset)
+        for each in elf.segments[:64]
+        if each.executable and each.offset < 1 << 62
+    ]
+    return FunctionTable(symbols, elf.section_ends(symbols.values), segments)
+
+
+def _ends(symbols: Symbols, section_ends: Integers) -> Integers:
+    """Where each function stops."""
+    values = symbols.values
+    following = np.searchsorted(values, values, side="right")
+    following_values = np.append(values, np.uint64(1 << 63))[following]
+    guessed = np.minimum(following_values, section_ends)
+    stated = values + np.minimum(symbols.sizes, np.uint64(_MAX_FUNCTION_BYTES))
+    return np.asarray(np.where(symbols.sizes > 0, stated, guessed), np.uint64)
+
+
+def _order(symbols: Symbols) -> NDArray[np.int64]:
+    """By address, and the better name last: that is the one a search meets."""
+    text: NDArray[np.uint8] = np.frombuffer(symbols.strings, np.uint8)
+    first = text[symbols.names] == ord("_")
+    second = text[np.minimum(symbols.names + 1, len(text) - 1)] == ord("_")
+    underscores = first.astype(np.int8) + (first & second)
+    return np.lexsort((~symbols.hidden, -underscores, symbols.sizes > 0, symbols.values))
