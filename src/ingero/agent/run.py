@@ -37,6 +37,7 @@ from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
+from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model.layout import RecordType
@@ -175,7 +176,9 @@ class Agent:
             lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
         )
         self._targets = Targets(self._kernel, self._session, self._scope)
-        self._kernels = Kernels(self._kernel, shape, self._session, self._targets, self._operations)
+        self._kernels = Kernels(
+            self._kernel, shape, self._session, self._targets, self._operations, NativeSymbols()
+        )
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
         self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once

@@ -41,7 +41,8 @@ class KernelTable:
         if len(self._of_text) > 2 * MAX_NAMES:  # spellings of the same names
             self._of_text = {b"": 0}
         new = [text for text in dict.fromkeys(texts) if text not in self._of_text]
-        for text, name in zip(new, self._demangle([each.removeprefix(STUB) for each in new]), strict=True):
+        spelt = [clean(each.removeprefix(STUB), MAX_CHARACTERS).encode() for each in new]
+        for text, name in zip(new, self._demangle(spelt), strict=True):
             number = self._number(KernelName(clean(name, MAX_CHARACTERS)))
             if number:
                 self._of_text[text] = number
