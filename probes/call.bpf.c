@@ -43,7 +43,34 @@ static __always_inline __u64 out_of(const struct op_info *info, const struct fra
 	return value;
 }
 
-#define LEARNS (OP_SET_DEVICE | OP_SET_CONTEXT | OP_NEW_CONTEXT | OP_NEW_COMM | OP_FREE_COMM)
+#define LEARNS (OP_SET_DEVICE | OP_SET_CONTEXT | OP_NEW_CONTEXT | OP_NEW_COMM | OP_FREE_COMM | OP_NAMES)
+
+/* What a handle stands for, told while the text is still there. A name that cannot be read
+ * is told too, as none: the handle no longer means what it did. */
+static __noinline int send_name(const struct thread *t, const struct frame *f, const struct op_info *info,
+				__u64 handle)
+{
+	struct name *r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
+	long length = 0;
+
+	if (!r) {
+		lose(LOSS_RING_STACK, 1);
+		return 0;
+	}
+	fill_header(&r->h, REC_NAME, t);
+	r->h.start_ns = bpf_ktime_get_ns();
+	bpf_get_current_comm(r->h.comm, sizeof(r->h.comm));
+	r->handle = handle;
+	r->from = nth(f, info->from_arg);
+	r->op = f->op;
+	if (info->name_arg != NO_ARG)
+		length = bpf_probe_read_user_str(r->text, NAME_BYTES, (const void *)nth(f, info->name_arg));
+	if (length < 0)
+		lose(LOSS_USER_READ, 1);
+	r->length = length >= NAME_BYTES ? NAME_BYTES : length > 0 ? length - 1 : 0;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
 
 /* Communicators, contexts and devices: what later calls of the process refer to. */
 static __noinline int learn_comms(const struct frame *f, const struct op_info *info, __u32 pid, __u64 out)
@@ -97,6 +124,8 @@ static __always_inline void learn(struct thread *t, const struct frame *f, const
 	}
 	if (info->flags & OP_NEW_COMM)
 		learn_comms(f, info, t->pid, out);
+	if (info->flags & OP_NAMES && out)
+		send_name(t, f, info, out);
 	if (info->flags & OP_FREE_COMM) {
 		key.handle = nth(f, info->comm_arg);
 		bpf_map_delete_elem(&comms, &key);
@@ -154,6 +183,31 @@ __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 	return finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
 }
 
+/* A launch gets from the runtime to the driver at once and on the same stack. What was noted
+ * longer ago or further away belongs to another one, which failed before it got here. */
+#define PAIR_NS 1000000
+#define PAIR_STACK 65536
+
+/* Joins the driver's handle with what the runtime was given. Whether the call deserves a
+ * record for it: the first of its kernel does. */
+static __noinline __u32 pair_launch(struct thread *t, struct frame *f, __u64 kernel, __u32 learning)
+{
+	struct handle_key key = {.pid = t->pid, .handle = kernel};
+	__u64 host_function = t->host_function;
+	__u32 *seen;
+
+	t->host_function = 0;
+	if (!learning || f->start_ns - t->host_ns > PAIR_NS || t->host_sp - f->sp > PAIR_STACK)
+		return 0;
+	f->host_function = host_function;
+	f->flags |= FRAME_PAIRED;
+	seen = bpf_map_lookup_elem(&launched, &key);
+	if (seen && *seen == learning)
+		return 0;
+	bpf_map_update_elem(&launched, &key, &learning, BPF_ANY);
+	return WHY_NAME;
+}
+
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
  * path that leads here, which took half a second. Returns 0 when it is in the ring. */
 __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
@@ -208,7 +262,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	for (int i = 0; i < BUCKETS; i++)
 		r->split[i] = t->acc[i] - f->acc[i];
 	r->stack_id = stack_id;
-	r->host_function = 0;
+	r->host_function = f->flags & FRAME_PAIRED ? f->host_function : 0;
 	r->comm_hash = 0;
 	r->seq = f->seq;
 	r->rank = -1;
@@ -361,7 +415,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	struct op_stats *s;
 	struct frame *f;
 	__u64 now, ns, weight = 1;
-	__u32 bucket, op, why;
+	__u32 bucket, op, why = 0;
 	__u16 flags;
 	bool failed;
 	int index;
@@ -414,6 +468,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 			flags |= CALL_NESTED;
 	}
 	f->flags = flags;
+	if (t->host_function && info->flags & OP_LAUNCH && key.caller != 2)
+		why = pair_launch(t, f, nth(f, info->kernel_arg), set->learning);
 	s = stats_of(&key);
 	if (s && info->flags & OP_SYNC && !t->sync)
 		note_late(t, f, s, ns, now);
@@ -423,7 +479,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 			lose(LOSS_HISTOGRAM_FULL, 1);
 		return 0;
 	}
-	why = deserves(s, set, info->flags, failed, ns, now);
+	why = deserves(s, set, info->flags, failed, ns, now, why);
 	count_call(s, t, f, ns, bucket, failed, now);
 	if (!why) {
 		__sync_fetch_and_add(&s->unsampled, 1);

@@ -61,6 +61,13 @@ struct {
 	__type(value, __s32);
 } contexts SEC(".maps");
 
+struct {			/* kernels seen launched, and in which settings.learning */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct handle_key);
+	__type(value, __u32);
+} launched SEC(".maps");
+
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	return (hash ^ word) * 0x100000001b3ULL;
@@ -326,13 +333,12 @@ static __always_inline void note_extremes(struct op_stats *s, __u64 window, __u6
 /* Calls that deserve a record: failed, rare, or slow against their own recent norm,
  * within a budget per second; and one weighted sample per interval of the rest. */
 static __always_inline __u32 deserves(struct op_stats *s, const struct settings *set, __u32 flags,
-				      bool failed, __u64 ns, __u64 now)
+				      bool failed, __u64 ns, __u64 now, __u32 why)
 {
 	__u64 window = now >> WINDOW_BITS;
-	__u32 why = 0;
 
 	if (set->record_all)
-		return WHY_ALL | (failed ? WHY_ERROR : 0);
+		return why | WHY_ALL | (failed ? WHY_ERROR : 0);
 	if (failed)
 		why |= WHY_ERROR;
 	if (flags & OP_RARE)

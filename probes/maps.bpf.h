@@ -9,6 +9,7 @@
 #include "kernel_compat.bpf.h"
 #include "wire.h"
 
+#define FRAME_PAIRED 0x10000	/* frame.flags beyond those of a call: host_function is known */
 #define FRAMES 6	/* nested traced calls of a thread: graph > runtime > driver, NCCL > driver */
 
 /* One call in flight. */
@@ -20,6 +21,7 @@ struct frame {
 	__u64 out;		/* known at the return, like the four below */
 	__u64 bytes;
 	__u64 seq;
+	__u64 host_function;	/* with FRAME_PAIRED */
 	__s64 ret;
 	__u32 flags;
 	__u32 pad;
@@ -56,6 +58,7 @@ struct thread {
 	__u64 sector;
 	__u64 process_start_ns;
 	__u64 cgroup_id;
+	__u64 host_function;	/* of the runtime's launch it is in; only while names are looked for */
 	__u32 pid;
 	__u32 tid;
 	__u32 state;
@@ -84,6 +87,8 @@ struct thread {
 	__u32 generation;	/* of the runtime ranges below */
 	__u32 proc_flags;
 	__u32 slot;
+	__u64 host_sp;		/* when host_function was noted: the stack pointer and the time */
+	__u64 host_ns;
 	struct range range[CALLER_RANGES];
 	struct frame frames[FRAMES];
 };

@@ -94,6 +94,7 @@ enum why {
 	WHY_ERROR = 8,
 	WHY_SAMPLE = 16,
 	WHY_UNCOUNTED = 32,	/* its counters could not be made yet: the record is the count */
+	WHY_NAME = 64,		/* the first launch of its kernel since names are looked for */
 };
 
 /* call.flags */
@@ -125,6 +126,7 @@ struct call {
 	__u64 split[BUCKETS];	/* how duration_ns divides */
 	__u64 stack_id;		/* 0: not walked */
 	__u64 host_function;	/* launches: what the runtime was given, 0 if not seen */
+	__u64 kernel;		/* launches: number of the kernel's name, 0 if unknown; filled by the agent */
 	__u64 comm_hash;	/* NCCL: hash of the 128-byte id */
 	__u64 seq;		/* NCCL: number of the collective on its communicator */
 	__s32 rank;
@@ -521,6 +523,8 @@ enum op_flag {
 	OP_RECORD_EVENT = 8388608,	/* args[0] is an event at the end of what was given so far */
 	OP_EVENT_SYNC = 16777216,	/* drains if the event args[0] is that one */
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
+	OP_NAMES = 33554432,	/* out is a handle for what args[name_arg] or args[from_arg] is */
+	OP_LAUNCH = 67108864,	/* args[kernel_arg] is the kernel launched */
 };
 
 #define NO_ARG 0xff
@@ -539,6 +543,10 @@ struct op_info {
 	__u8 device_arg;
 	__u8 id_arg;		/* NCCL id: pointer argument, where it is not by value */
 	__u8 arguments;		/* how many the function takes, where more than six */
+	__u8 name_arg;		/* text */
+	__u8 from_arg;		/* handle or host function that another handle is made from */
+	__u8 kernel_arg;
+	__u8 pad;
 };
 
 /* What a thread waits for inside a system call, by number; Python fills it. */
@@ -583,7 +591,7 @@ struct settings {
 	__u32 record_all;
 	__u32 rare_per_second;	/* per process, operation and core, before sampling sets in */
 	__u32 generation;	/* counts changes of procs */
-	__u32 pad;
+	__u32 learning;		/* which time that kernel names are looked for this is, 0: they are not */
 	__u64 sample_every_ns;
 	__u64 wait_record_ns;
 	__u32 stacks;		/* walk the stacks of calls with a record, of long waits and samples */

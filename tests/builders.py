@@ -54,12 +54,12 @@ SECOND = 1_000_000_000
 EPOCH_NS = 1_700_000_000 * SECOND  # the wall clock of tests when monotonic time is 0
 
 OPERATIONS = (
-    Operation(1, "cudaLaunchKernel", "runtime", "launch"),
+    Operation(1, "cudaLaunchKernel", "runtime", "launch", kernel_arg=0),
     Operation(2, "cudaMemcpy", "runtime", "copy", kind_arg=3, bytes_known=True),
     Operation(3, "cudaMalloc", "runtime", "alloc", bytes_known=True),
     Operation(4, "cudaFree", "runtime", "free"),
     Operation(5, "cudaStreamSynchronize", "runtime", "sync"),
-    Operation(10, "cuLaunchKernel", "driver", "launch"),
+    Operation(10, "cuLaunchKernel", "driver", "launch", kernel_arg=0),
     Operation(11, "cuMemcpyHtoDAsync_v2", "driver", "copy", direction="HtoD", bytes_known=True),
     Operation(20, "cudaGraphLaunch", "graph", "graph"),
     Operation(30, "ncclAllReduce", "nccl", "collective", bytes_known=True, dtype_arg=3, reduce_arg=4),

@@ -23,7 +23,6 @@ class Walked(NamedTuple):
     at: int
     entered: bool
     version: int  # of the code object
-    name_hash: int
 
 
 class Walk:
@@ -96,7 +95,6 @@ class Walk:
             self.instruction(frame, code),
             entered,
             version,
-            self.number(name + self.at("text_hash"), signed=True),
         )
 
     def instruction(self, frame: int, code: int) -> int:

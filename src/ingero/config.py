@@ -57,7 +57,12 @@ class Agent(_Section, frozen=True):
     max_db: Annotated[
         str | int, _key("Size the database is kept under; `0` is no limit.", "INGERO_MAX_DB", "size")
     ] = "10g"
-    stack: Annotated[bool, _key("Record where calls, waits and samples come from: Python lines, native functions.", "INGERO_STACK")] = True
+    stack: Annotated[
+        bool,
+        _key(
+            "Record where calls, waits and samples come from: Python lines, native functions.", "INGERO_STACK"
+        ),
+    ] = True
 
 
 class Trace(_Section, frozen=True):

@@ -17,7 +17,10 @@ from ingero.model.operations import LAYER_SOURCE
 from ingero.native.elf import find_symbols
 from tests.contracts.tree import ROOT
 
-ARGUMENT_FIELDS = ("bytes", "rows", "dtype", "stream", "out", "comm", "rank", "nranks", "device", "id")
+ARGUMENT_FIELDS = (
+    "bytes", "rows", "dtype", "stream", "out", "comm", "rank", "nranks", "device", "id",
+    "text", "origin", "kernel",
+)  # fmt: skip
 RECORDED_FIELDS = ("kind_arg", "peer", "reduce")
 REGISTERS = 6  # on x86-64, the processor with fewer
 KEPT = 8  # arguments a record and the kernel side keep
@@ -85,6 +88,8 @@ def contradictions(row: Row) -> Iterator[str]:
         (not row.flags & OpFlag.OP_TYPED_COUNT or NO_ARG not in (row.bytes, row.dtype), "count and type"),
         (not row.flags & OF_A_COMMUNICATOR or row.comm != NO_ARG, "a communicator"),
         (not row.flags & MAKES_A_HANDLE or row.out != NO_ARG, "somewhere the handle is written"),
+        (row.text == row.origin == NO_ARG or row.out != NO_ARG, "somewhere the named handle is written"),
+        (row.kernel in (0, 1, NO_ARG), "its kernel among the first two arguments"),
         (not row.flags & OF_A_DEVICE or row.device != NO_ARG, "a device"),
     )
     yield from (f"needs {what}" for holds, what in needs if not holds)

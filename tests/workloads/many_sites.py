@@ -49,7 +49,12 @@ def work(allocate, rounds: int) -> None:
 def lines() -> "dict[int, int]":
     """Where the sizes are used, by the program's own text."""
     text = open(__file__, encoding="utf-8").read().splitlines()
-    marks = {0: "allocate(p, BYTES[0])", 1: "allocate(p, BYTES[1])", 2: "allocate(", 3: "        allocate(p, size)"}
+    marks = {
+        0: "allocate(p, BYTES[0])",
+        1: "allocate(p, BYTES[1])",
+        2: "allocate(",
+        3: "        allocate(p, size)",
+    }
     marks.update({4: "    list(map(lambda", 5: "    next(allocate"})
     found = {}
     for site, mark in marks.items():

@@ -17,6 +17,7 @@ import ctypes
 import functools
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import threading
@@ -242,9 +243,9 @@ def while_an_exception_is_handled():
 
 @place
 def a_zipped_module():
-    folder = tempfile.mkdtemp(prefix="größe ")
-    path = os.path.join(folder, "a" * 100, "archive.zip")
-    os.makedirs(os.path.dirname(path))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="größe "), "a" * 100)
+    folder.mkdir()
+    path = str(folder / "archive.zip")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("zipped.py", "\n\n\ndef work(allocate, P, spot):\n    allocate(P, spot())\n")
     sys.path.insert(0, path)
@@ -260,6 +261,7 @@ def long_function():
         value += 1
         value += 2
     # a jump in the line numbers that needs more than a byte
+    text = """
 
 
 
@@ -409,9 +411,9 @@ def long_function():
 
 
 
-
+"""
     allocate(P, spot())
-    return value
+    return value, text
 
 
 @place

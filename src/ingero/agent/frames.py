@@ -6,15 +6,15 @@ after the ring of calls, so that a call's stack is always there when it is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 
-from ingero.attach.kernel import FRAMES_RING_BYTES, KernelSide
+from ingero.attach.kernel import KernelSide
 from ingero.capture.code_objects import Version
 from ingero.capture.line_table import line_at
 from ingero.capture.maps import MapReader
-from ingero.capture.ring import FRAMES_ROOM, RingReader
+from ingero.capture.ring import RingReader
 from ingero.capture.samples import SampleBook
 from ingero.capture.stacks import StackBook
 from ingero.discover.native_symbols import NativeSymbols
@@ -29,10 +29,15 @@ COUNTED = {"stack_lost": "stacks_lost", "stack_unknown_frame": "unknown_frames"}
 class Frames:
     """Everything about where calls, waits and samples came from."""
 
-    def __init__(self, kernel: KernelSide, version_of: Callable[[int], Version | None]) -> None:
-        self._ring = RingReader(kernel.maps["frames"], FRAMES_RING_BYTES, FRAMES_ROOM)
-        self._symbols = NativeSymbols()
-        self._book = StackBook(self._symbols.frames_at, line_at, version_of)
+    def __init__(
+        self,
+        kernel: KernelSide,
+        ring: RingReader,
+        symbols: NativeSymbols,
+        version_of: Callable[[int], Version | None],
+    ) -> None:
+        self._ring = ring
+        self._book = StackBook(symbols.frames_at, line_at, version_of)
         self._samples = SampleBook(kernel.maps["samples"]) if "samples" in kernel.maps else None
         costs = np.dtype([("at", "<u4")])
         self._costs = MapReader(kernel.maps["walk_costs"], costs, layout.WALK_COST, kernel.cpus)
@@ -40,9 +45,8 @@ class Frames:
         self._told: dict[str, int] = {}
         self._unmatched = np.zeros(0, layout.WAIT_STACK)
 
-    def drain(self) -> None:
-        """Take in what came; names are looked up while the process is there."""
-        self._ring.drain()
+    def take_in(self) -> None:
+        """Take in what was drained; names are looked up while the process is there."""
         stacks = self._ring.take(RecordType.REC_STACK)
         codes = self._ring.take(RecordType.REC_CODE)
         long_codes = self._ring.take(RecordType.REC_CODE_LONG)
@@ -51,7 +55,7 @@ class Frames:
 
     def fill(self, window: Window) -> None:
         """Name the stacks of a window's calls, waits and samples."""
-        self.drain()
+        self.take_in()
         self._match_waits(window.waits)
         window.call_stacks = self._book.resolve(window.calls["stack_id"])
         window.wait_stacks = self._book.resolve(window.waits["stack_id"])
@@ -92,10 +96,3 @@ class Frames:
         if shown and count > self._told.get(reason, 0):
             window.losses[shown] = count - self._told.get(reason, 0)
             self._told[reason] = count
-
-    def look(self, pids: Iterable[int]) -> None:
-        """These have mapped something new."""
-        self._symbols.look(pids)
-
-    def forget(self, pids: Iterable[int]) -> None:
-        self._symbols.forget(pids)

@@ -24,6 +24,7 @@ from ingero.agent.command import Command
 from ingero.agent.frames import Frames
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
+from ingero.agent.kernels import Kernels
 from ingero.agent.owners import name_owners
 from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
@@ -38,6 +39,7 @@ from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
+from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model.layout import ProcessEvent, RecordType
@@ -109,6 +111,7 @@ class Agent:
             Command(options.command, options.command_stdout_to_stderr) if options.command else None
         )
         self._session: Session | None = None
+        self._kernels: Kernels | None = None
         self._kernel = KernelSide(
             Settings(
                 trace_all=self._scope.everything,
@@ -178,7 +181,10 @@ class Agent:
         )
         self._targets = Targets(self._kernel, self._session, self._scope)
         self._interpreters = Interpreters(self._kernel, self._targets.parent_of)
-        self._frames = Frames(self._kernel, self._interpreters.version_of)
+        self._symbols = NativeSymbols()
+        self._kernels = Kernels(
+            self._kernel, shape, self._session, self._targets, self._operations, self._symbols
+        )
         self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
         self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once
@@ -186,6 +192,7 @@ class Agent:
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets)
         self._reader = WindowReader(self._kernel, before.find)
+        self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters.version_of)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
             self._command.start()
@@ -237,8 +244,8 @@ class Agent:
         """Empty the ring and follow what processes did."""
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
-        self._reader.ring.drain()
-        self._frames.drain()
+        self._reader.drain()
+        self._frames.take_in()
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         if len(events):
             self._targets.on_events(events)
@@ -247,7 +254,7 @@ class Agent:
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._look_at_pythons(mapped)
-            self._frames.look(mapped)
+            self._symbols.look(mapped)
         if self._options.stack:
             self._interpreters.look(self._targets.live, time.monotonic_ns())
 
@@ -268,7 +275,8 @@ class Agent:
         gone = self._targets.take_gone()
         self._pythons.forget(gone)
         self._interpreters.forget(gone)
-        self._frames.forget(gone)
+        if self._kernels:
+            self._kernels.look(window, gone)
         window.unsampled = self._reader.operations.unsampled(gone)
         if self._writer:
             self._writer.write(window)
@@ -281,6 +289,8 @@ class Agent:
     def _enrich(self, window: Window) -> None:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
         number_cards(window.calls, self._targets.cards())
+        assert self._kernels is not None
+        self._kernels.name(window, self._reader.frames.take(RecordType.REC_NAME))
         window.tcp = name_owners(window.tcp, self._targets)
         self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
@@ -337,8 +347,8 @@ class Agent:
     def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:
         """What the probes cost the traced threads: hits times the calibrated cost of one."""
         feeding = window.threads[window.threads["feeder"]]
-        elapsed_ns = window.end_ns - window.start_ns
-        now = np.array([window.hits, feeding["ns"].sum(), elapsed_ns, window.agent_cpu_ns, window.walk_ns])
+        length_ns = window.end_ns - window.start_ns
+        now = np.array([window.hits, feeding["ns"].sum(), length_ns, window.agent_cpu_ns, window.walk_ns])
         self._cost_so_far += now
         hits, threads_ns, elapsed_ns, agent_ns, walk_ns = (
             float(each) for each in (self._cost_so_far if whole else now)
@@ -403,6 +413,8 @@ class Agent:
         if self._command:
             self._command.close()
         if self._session:
+            if self._kernels:
+                self._kernels.close()
             self._session.close()
             self._collectors.close()
         self._kernel.close()

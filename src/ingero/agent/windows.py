@@ -13,7 +13,7 @@ from ingero.capture import people
 from ingero.capture.io import IoBook
 from ingero.capture.losses import LossBook
 from ingero.capture.operations import OperationBook
-from ingero.capture.ring import RingReader
+from ingero.capture.ring import FRAMES_RING_BYTES, FRAMES_ROOM, RingReader
 from ingero.capture.threads import ThreadBook
 from ingero.capture.uncounted import with_uncounted
 from ingero.discover.host import SystemSampler
@@ -32,6 +32,7 @@ class WindowReader:
         self._before = before
         self._kernel = kernel
         self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
+        self.frames = RingReader(kernel.maps["frames"], FRAMES_RING_BYTES, FRAMES_ROOM)
         self.operations = OperationBook(kernel.maps["op_stats"], kernel.cpus)
         self._threads = ThreadBook()
         self._culprits = people.culprits(kernel.maps["culprits"])
@@ -44,13 +45,18 @@ class WindowReader:
         self._cpu_ns = time.process_time_ns()
         self._unknown = 0
 
+    def drain(self) -> None:
+        """Names last: those of the calls that were drained must be among them."""
+        self.ring.drain()
+        self.frames.drain()
+
     def read(self) -> Window:
         """Everything since the last call."""
         start_ns = self._start_ns
         # The window ends where the threads are read: their time must fill it. The rest follows.
         end_ns = time.monotonic_ns()
         totals = self._kernel.read_threads()
-        self.ring.drain()
+        self.drain()
         dead = self.ring.take(RecordType.REC_THREAD)
         calls = self.ring.take(RecordType.REC_CALL)
         operations = with_uncounted(self.operations.read(start_ns), calls)
@@ -85,10 +91,10 @@ class WindowReader:
 
     def _take_losses(self) -> dict[str, int]:
         losses = self._losses.read()
-        unknown = self.ring.unknown - self._unknown
+        unknown = self.ring.unknown + self.frames.unknown - self._unknown
         if unknown:
             losses[UNKNOWN_RECORD] = unknown
-            self._unknown = self.ring.unknown
+            self._unknown += unknown
         return losses
 
 

@@ -25,7 +25,6 @@ from ingero.model import layout
 from ingero.native import _shim
 
 DEFAULT_RING_BYTES = 16 * 1024 * 1024
-FRAMES_RING_BYTES = 8 * 1024 * 1024
 SAMPLES_PER_SECOND = 49  # not a divisor of what programs do by the clock
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 
@@ -97,7 +96,9 @@ def possible_cpus() -> int:
 
 
 def online_cpus() -> list[int]:
-    spans = (part.split("-") for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(","))
+    spans = (
+        part.split("-") for part in Path("/sys/devices/system/cpu/online").read_text().strip().split(",")
+    )
     return [cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)]
 
 
@@ -138,6 +139,7 @@ class KernelSide:
         self._links: list[int] = []
         self._tasks_link = -1
         self._generation = 1
+        self._learning = 0
         self.processes_refused = 0  # more targets than the kernel side has room for
 
     def load(
@@ -163,8 +165,6 @@ class KernelSide:
                 loaded.reuse(name, self.maps[name])
             elif name == "ring":
                 loaded.resize(name, self.settings.ring_bytes)
-            elif name == "frames":
-                loaded.resize(name, FRAMES_RING_BYTES)
             elif name == "cores":
                 loaded.resize(name, self.cpus)
 
@@ -185,7 +185,13 @@ class KernelSide:
         settings["wait_record_ns"] = self.settings.wait_record_ns
         settings["stacks"] = self.settings.stacks
         settings["generation"] = self._generation
+        settings["learning"] = self._learning
         self._fill("settings", settings)
+
+    def look_for_names(self, number: int) -> None:
+        """Kernel names are looked for, for the nth time; 0: no longer."""
+        self._learning = number
+        self._write_settings()
 
     def forget_proc(self, pid: int) -> None:
         """The process has ended."""

@@ -46,6 +46,9 @@ class Row:
     nranks: int = NO_ARG
     device: int = NO_ARG
     id: int = NO_ARG
+    text: int = NO_ARG  # what the handle written to `out` is called
+    origin: int = NO_ARG  # what that handle is made from: another handle, or a host function
+    kernel: int = NO_ARG  # what is launched: a host function, or the driver's handle
     direction: str | None = None
     kind_arg: int | None = None
     peer: int | None = None
@@ -81,10 +84,12 @@ POLLING = OpFlag.OP_NOT_READY_OK
 
 RUNTIME: tuple[Row, ...] = (
     # cudaLaunchKernel(func, dim3 grid, dim3 block, args, shared, stream): a dim3 takes two places
-    runtime("cudaLaunchKernel", "launch", hot=True, stream=7, arguments=8),
-    runtime("__cudaLaunchKernel", "launch", hot=True, stream=7, arguments=8),  # what <<<>>> calls since 13
-    runtime("cudaLaunchKernelExC", "launch", hot=True, stream=0, stream_at=32),
-    runtime("cudaLaunchCooperativeKernel", "launch", hot=True, stream=7, arguments=8),
+    runtime("cudaLaunchKernel", "launch", hot=True, kernel=0, stream=7, arguments=8),
+    runtime(
+        "__cudaLaunchKernel", "launch", hot=True, kernel=0, stream=7, arguments=8
+    ),  # what <<<>>> calls since 13
+    runtime("cudaLaunchKernelExC", "launch", hot=True, kernel=1, stream=0, stream_at=32),
+    runtime("cudaLaunchCooperativeKernel", "launch", hot=True, kernel=0, stream=7, arguments=8),
     runtime("cudaLaunchHostFunc", "launch", hot=True, stream=0),
     runtime("cudaLaunchHostFunc_v2", "launch", hot=True, stream=0),
     runtime("cudaMemcpy", "copy", bytes=2, kind_arg=3),
@@ -147,6 +152,11 @@ RUNTIME: tuple[Row, ...] = (
     runtime("cudaSetDevice", "context", quiet=True, device=0, flags=OpFlag.OP_SET_DEVICE),
     runtime("cudaDeviceReset", "context", rare=True),
     runtime("cudaInitDevice", "context", rare=True),
+    # what <<<>>> calls once for each place it stands at, since 13
+    runtime("__cudaGetKernel", "module", rare=True, out=0, origin=1),
+    runtime("cudaGetKernel", "module", rare=True, out=0, origin=1),
+    runtime("cudaGetFuncBySymbol", "module", rare=True, out=0, origin=1),
+    runtime("cudaLibraryGetKernel", "module", rare=True, out=0, text=2),
     graph("cudaStreamBeginCapture", stream=0),
     graph("cudaStreamBeginCaptureToGraph", stream=0),
     graph("cudaStreamEndCapture", stream=0, out=1),
@@ -162,9 +172,9 @@ RUNTIME: tuple[Row, ...] = (
 )
 
 DRIVER: tuple[Row, ...] = (
-    driver("cuLaunchKernel", "launch", hot=True, stream=8),
-    driver("cuLaunchKernelEx", "launch", hot=True, stream=0, stream_at=32),
-    driver("cuLaunchCooperativeKernel", "launch", hot=True, stream=8),
+    driver("cuLaunchKernel", "launch", hot=True, kernel=0, stream=8),
+    driver("cuLaunchKernelEx", "launch", hot=True, kernel=1, stream=0, stream_at=32),
+    driver("cuLaunchCooperativeKernel", "launch", hot=True, kernel=0, stream=8),
     driver("cuLaunchHostFunc", "launch", hot=True, stream=0),
     driver("cuMemcpy", "copy", hot=True, bytes=2),
     driver("cuMemcpyAsync", "copy", hot=True, bytes=2, stream=3),
@@ -247,13 +257,13 @@ DRIVER: tuple[Row, ...] = (
     driver("cuModuleLoadDataEx", "module", rare=True, out=0),
     driver("cuModuleLoadFatBinary", "module", rare=True, out=0),
     driver("cuModuleUnload", "module", rare=True),
-    driver("cuModuleGetFunction", "module", rare=True, out=0),
+    driver("cuModuleGetFunction", "module", rare=True, out=0, text=2),
     driver("cuLibraryLoadData", "module", rare=True, out=0),
     driver("cuLibraryLoadFromFile", "module", rare=True, out=0),
     driver("cuLibraryUnload", "module", rare=True),
-    driver("cuLibraryGetKernel", "module", rare=True, out=0),
+    driver("cuLibraryGetKernel", "module", rare=True, out=0, text=2),
     driver("cuLibraryGetModule", "module", rare=True, out=0),
-    driver("cuKernelGetFunction", "module", rare=True, out=0),
+    driver("cuKernelGetFunction", "module", rare=True, out=0, origin=1),
     driver("cuLinkComplete", "module", rare=True),
     graph("cuStreamBeginCapture_v2", stream=0),
     graph("cuStreamBeginCaptureToGraph", stream=0),
@@ -356,6 +366,7 @@ def operations() -> list[Operation]:
             peer_arg=row.peer,
             reduce_arg=row.reduce,
             dtype_arg=row.dtype if row.dtype != NO_ARG else None,
+            kernel_arg=row.kernel if row.kernel != NO_ARG else None,
             arity=0 if row.layer == "python" else ARITY.get(plain_name(row), 2),
         )
         for number, row in enumerate(ROWS, start=1)
@@ -392,6 +403,8 @@ def _flags(row: Row) -> OpFlag:
     flags = row.flags
     for wanted, flag in (
         (row.sync, OpFlag.OP_SYNC),
+        (row.kernel != NO_ARG, OpFlag.OP_LAUNCH),
+        (row.text != NO_ARG or row.origin != NO_ARG, OpFlag.OP_NAMES),
         (row.rare, OpFlag.OP_RARE),
         (gives_work(row), OpFlag.OP_WORK),
         (drains(row), OpFlag.OP_DRAIN),
@@ -436,6 +449,10 @@ def kernel_table(machine: str) -> np.ndarray[tuple[int], np.dtype[np.void]]:
             row.device,
             row.id,
             row.arguments,
+            row.text,
+            row.origin,
+            row.kernel,
+            0,
         )
     table["flags"][0] &= 0xFFFFFFFF ^ int(OpFlag.OP_STATUS)  # what it returns is no status
     return table

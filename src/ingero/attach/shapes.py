@@ -25,6 +25,7 @@ from ingero.native.instructions import probe_site
 TRACE_UPROBE_MULTI = 48
 TRACE_UPROBE_SESSION = 57
 MULTI_RETURN = 1
+PERF_DEVICE = Path("/sys/bus/event_source/devices/uprobe")
 ENDS = ("session", "multi_enter", "multi_return", "perf_enter", "perf_return")
 
 
@@ -85,9 +86,8 @@ class PerfShape:
 
     def __init__(self, kernel: KernelSide, name: str = "call") -> None:
         loaded = kernel.load(name, _but(name, "perf_enter", "perf_return"))
-        device = Path("/sys/bus/event_source/devices/uprobe")
-        self._type = int((device / "type").read_text())
-        at_return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
+        self._type = _perf_type()
+        at_return = 1 << int((PERF_DEVICE / "format/retprobe").read_text().split(":")[1])
         self._ends = [
             (loaded.program_fd(f"{name}_perf_enter"), 0),
             (loaded.program_fd(f"{name}_perf_return"), at_return),
@@ -95,6 +95,25 @@ class PerfShape:
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
         return keep(self._ends, self._type, path, _pairs(points), perf=True)
+
+
+class EntryShape:
+    """For an object whose programs look at the entry alone; where sessions are offered, multi is too."""
+
+    def __init__(self, kernel: KernelSide, name: str, perf: bool) -> None:
+        self.name = "perf" if perf else "multi"
+        program = f"{name}_{self.name}_enter"
+        types = {} if perf else {program: TRACE_UPROBE_MULTI}
+        loaded = kernel.load(name, frozenset({f"{name}_{'multi' if perf else 'perf'}_enter"}), types)
+        self._ends = [(loaded.program_fd(program), 0)]
+        self._type = _perf_type() if perf else TRACE_UPROBE_MULTI
+
+    def attach(self, path: str, points: Sequence[Point]) -> Links:
+        return keep(self._ends, self._type, path, _pairs(points), perf=self.name == "perf")
+
+
+def _perf_type() -> int:
+    return int((PERF_DEVICE / "type").read_text())
 
 
 def _pairs(points: Sequence[Point]) -> list[tuple[int, int]]:
@@ -111,6 +130,11 @@ SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
 def same_for(shape: Shape, kernel: KernelSide, name: str) -> Shape:
     """The shape that was chosen, for the programs of another object; OSError where it is refused."""
     return next(kind for kind in SHAPES if kind.name == shape.name)(kernel, name)
+
+
+def entry_only(shape: Shape, kernel: KernelSide, name: str) -> Shape:
+    """What goes with the shape that was chosen, for programs at the entry alone."""
+    return EntryShape(kernel, name, perf=shape.name == "perf")
 
 
 def calibration_point() -> tuple[str, Point]:

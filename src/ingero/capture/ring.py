@@ -29,13 +29,14 @@ ROOM: Room = {
     RecordType.REC_XID: (layout.XID, 64),
 }
 
-# The ring for what is sent once and is large.
+# The ring for what is sent once and is large (probes/frames.bpf.h).
+FRAMES_RING_BYTES = 8 << 20
 FRAMES_ROOM: Room = {
     RecordType.REC_STACK: (layout.STACK, 256),
     RecordType.REC_CODE: (layout.CODE, 256),
     RecordType.REC_CODE_LONG: (layout.CODE_LONG, 32),
     RecordType.REC_WAIT_STACK: (layout.WAIT_STACK, 1024),
-    RecordType.REC_NAME: (layout.NAME, 64),
+    RecordType.REC_NAME: (layout.NAME, 256),
 }
 
 

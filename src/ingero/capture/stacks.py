@@ -55,7 +55,9 @@ class _Waiting:
 class StackBook:
     """Every stack met; asked once a window."""
 
-    def __init__(self, frames_at: FramesAt, line_at: LineAt, version_of: Callable[[int], Version | None]) -> None:
+    def __init__(
+        self, frames_at: FramesAt, line_at: LineAt, version_of: Callable[[int], Version | None]
+    ) -> None:
         self.code = CodeObjects(version_of)
         self.counts: Counter[str] = Counter()  # unknown_frames, stacks_cut, stacks_lost, python_read, ...
         self._frames_at = frames_at

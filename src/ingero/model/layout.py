@@ -75,6 +75,7 @@ class Why(IntFlag):
     WHY_ERROR = 8
     WHY_SAMPLE = 16
     WHY_UNCOUNTED = 32
+    WHY_NAME = 64
 
 
 class CallFlag(IntFlag):
@@ -135,6 +136,8 @@ class OpFlag(IntFlag):
     OP_RECORD_EVENT = 8388608
     OP_EVENT_SYNC = 16777216
     OP_SPLIT_COMM = 65536
+    OP_NAMES = 33554432
+    OP_LAUNCH = 67108864
 
 
 class WaitClass(IntEnum):
@@ -203,7 +206,7 @@ HEADER = _dtype(
 )
 
 CALL = _dtype(
-    304,
+    312,
     [
         ("h", HEADER, 0),
         ("duration_ns", "<u8", 48),
@@ -222,10 +225,11 @@ CALL = _dtype(
         ("split", ("<u8", (11,)), 176),
         ("stack_id", "<u8", 264),
         ("host_function", "<u8", 272),
-        ("comm_hash", "<u8", 280),
-        ("seq", "<u8", 288),
-        ("rank", "<i4", 296),
-        ("nranks", "<i4", 300),
+        ("kernel", "<u8", 280),
+        ("comm_hash", "<u8", 288),
+        ("seq", "<u8", 296),
+        ("rank", "<i4", 304),
+        ("nranks", "<i4", 308),
     ],
 )
 
@@ -439,7 +443,7 @@ IO_VALUE = _dtype(
 )
 
 OP_INFO = _dtype(
-    16,
+    20,
     [
         ("flags", "<u4", 0),
         ("bytes_arg", "<u1", 4),
@@ -454,6 +458,10 @@ OP_INFO = _dtype(
         ("device_arg", "<u1", 13),
         ("id_arg", "<u1", 14),
         ("arguments", "<u1", 15),
+        ("name_arg", "<u1", 16),
+        ("from_arg", "<u1", 17),
+        ("kernel_arg", "<u1", 18),
+        ("pad", "<u1", 19),
     ],
 )
 
@@ -484,7 +492,7 @@ SETTINGS = _dtype(
         ("record_all", "<u4", 8),
         ("rare_per_second", "<u4", 12),
         ("generation", "<u4", 16),
-        ("pad", "<u4", 20),
+        ("learning", "<u4", 20),
         ("sample_every_ns", "<u8", 24),
         ("wait_record_ns", "<u8", 32),
         ("stacks", "<u4", 40),

@@ -47,6 +47,7 @@ class Operation:
     peer_arg: int | None = None
     reduce_arg: int | None = None
     dtype_arg: int | None = None
+    kernel_arg: int | None = None  # launches: a host function at the runtime, a handle at the driver
     arity: int = 2  # arguments it takes, as far as two are shown
 
     @property

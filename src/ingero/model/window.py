@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import layout
+from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import Bucket
 from ingero.model.stack import ResolvedStack
 
@@ -201,6 +202,8 @@ class Window:
     start_ns: int
     end_ns: int
     calls: Records = field(default_factory=lambda: empty(layout.CALL))
+    kernels: dict[int, KernelName] = field(default_factory=dict)  # behind the numbers in `calls`
+    kernels_learnt: list[LearntKernel] = field(default_factory=list)
     waits: Records = field(default_factory=lambda: empty(layout.WAIT))
     blocks: Records = field(default_factory=lambda: empty(layout.BLOCK))
     tcp: Records = field(default_factory=lambda: empty(layout.TCP))

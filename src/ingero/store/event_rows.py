@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ipaddress
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingero.clock import Clock
+from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, GilMark, WakerKind
 from ingero.model.operations import Source
 from ingero.model.window import BUCKET_NAMES, Records, StackHashes
@@ -28,6 +30,7 @@ from ingero.store.processes import LifeEvent, Processes
 from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import clean
 
+NO_KERNELS: Mapping[int, KernelName] = MappingProxyType({})
 CHUNK = 10_000  # rows converted at a time: larger costs memory and is no faster
 
 
@@ -57,7 +60,9 @@ class EventRows:
     ids: Ids
     last_ids: dict[tuple[int, int, int], int]  # of (pid, operation, caller)
 
-    def calls(self, calls: Records, stacks: StackHashes) -> int:
+    def calls(
+        self, calls: Records, stacks: StackHashes, kernels: Mapping[int, KernelName] = NO_KERNELS
+    ) -> int:
         """Store calls; returns how many had an operation number nobody knows."""
         known = self.table.known(calls["op"])
         foreign = int(len(calls) - known.sum())
@@ -65,7 +70,8 @@ class EventRows:
             calls, stacks = calls[known], stacks[known]
         op_ids = self.table.ids(self.names) if len(calls) else np.zeros(0, np.int64)
         for start in range(0, len(calls), CHUNK):
-            self._calls(calls[start : start + CHUNK], stacks[start : start + CHUNK], op_ids)
+            some = slice(start, start + CHUNK)
+            self._calls(calls[some], stacks[some], op_ids, kernels)
         return foreign
 
     def unsampled(self, rows: Records) -> None:
@@ -88,13 +94,20 @@ class EventRows:
         for at in (len(key) - 1 - from_end).tolist():
             self.last_ids[int(calls["h"]["pid"][at]), int(calls["op"][at]), int(caller[at])] = ids[at]
 
-    def _calls(self, calls: Records, stacks: StackHashes, op_ids: NDArray[np.int64]) -> None:
+    def _calls(
+        self,
+        calls: Records,
+        stacks: StackHashes,
+        op_ids: NDArray[np.int64],
+        kernels: Mapping[int, KernelName],
+    ) -> None:
         ids = self.ids.take(len(calls))
         self._remember(calls, ids)
         op, flags = calls["op"].astype(np.int64), calls["flags"]
         head = self._head(calls, ids, self.table.source[op], op_ids[op], create=True)
         gpu, split = calls["gpu_id"], calls["split"]
         direction = self._direction(calls, op)
+        kernel = self.names.kernels(calls["kernel"], kernels)
         insert(
             self.connection,
             "event",
@@ -114,6 +127,7 @@ class EventRows:
                 "out": nullable(calls["out"], flags & CallFlag.CALL_NO_OUT == 0),
                 "direction": nullable(direction, direction >= 0),
                 "stack_hash": nullable(stacks, stacks != 0),
+                "kernel_id": nullable(kernel, kernel > 0),
             }
             | {name: lengths(split[:, at]) for at, name in enumerate(BUCKET_COLUMNS)},
         )

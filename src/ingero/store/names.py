@@ -7,11 +7,13 @@ numbers that were never stored.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.kernels import KernelName
 from ingero.model.operations import Operation, Source
 from ingero.units import clean
 
@@ -27,12 +29,14 @@ class Names:
         self._strings: dict[str, int] = {}
         self._comms: dict[bytes, int] = {}
         self._ops: dict[tuple[str, str], int] = {}
+        self._kernels: dict[KernelName, int] = {}
 
     def forget(self) -> None:
         """After a rollback: look everything up again."""
         self._strings.clear()
         self._comms.clear()
         self._ops.clear()
+        self._kernels.clear()
 
     def string(self, text: str) -> int:
         known = self._strings.get(text)
@@ -53,6 +57,23 @@ class Names:
         distinct, inverse = np.unique(raw, return_inverse=True)
         numbers = np.fromiter(map(self.comm, distinct.tolist()), np.int64, len(distinct))
         return numbers[inverse]
+
+    def kernel(self, name: KernelName) -> int:
+        known = self._kernels.get(name)
+        if known is None:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO kernel (name, short, known) VALUES (?, ?, ?)",
+                (name.text, name.short, name.known),
+            )
+            found = self._connection.execute("SELECT id FROM kernel WHERE name = ?", (name.text,)).fetchone()
+            known = self._kernels[name] = int(found[0])
+        return known
+
+    def kernels(self, numbers: NDArray[Any], names: Mapping[int, KernelName]) -> NDArray[np.int64]:
+        """The database's number of each kernel; 0 where it has no name."""
+        distinct, inverse = np.unique(numbers, return_inverse=True)
+        found = [self.kernel(names[each]) if each in names else 0 for each in distinct.tolist()]
+        return np.array(found, np.int64)[inverse]
 
     def op(
         self, source: Source, layer: str, name: str, kind: str = "other", bytes_known: bool = False
@@ -95,6 +116,7 @@ class OperationTable:
         self.numbered = np.zeros(size, np.bool_)
         self.bytes_known = np.zeros(size, np.bool_)
         self.arity = np.full(size, 2, np.int64)
+        self.kernel_arg = np.full(size, -1, np.int64)
         for operation in operations:
             self._fill(operation)
 
@@ -106,7 +128,7 @@ class OperationTable:
         self.arity[at] = operation.arity
         if operation.direction is not None:
             self.direction[at] = ("HtoH", "HtoD", "DtoH", "DtoD").index(operation.direction)
-        for name in ("kind_arg", "peer_arg", "reduce_arg", "dtype_arg"):
+        for name in ("kind_arg", "peer_arg", "reduce_arg", "dtype_arg", "kernel_arg"):
             argument = getattr(operation, name)
             if argument is not None and argument < RECORDED_ARGUMENTS:
                 getattr(self, name)[at] = argument

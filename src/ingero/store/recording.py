@@ -23,6 +23,7 @@ from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
 from ingero.store.findings import FindingRow
+from ingero.store.kernel_rows import fill_in
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
 from ingero.store.rollup import roll_up
@@ -208,7 +209,9 @@ class Recording:
         rows.life(lives)
         for bystander in window.bystanders:  # its life is none of this trace's business
             self._processes.announce(bystander)
-        foreign = rows.calls(window.calls, aligned(window.call_stacks, len(window.calls)))
+        foreign = rows.calls(window.calls, aligned(window.call_stacks, len(window.calls)), window.kernels)
+        if window.kernels_learnt:
+            fill_in(self.connection, self._names, self._table, window, self._events_of_this_run(ids))
         rows.unsampled(window.unsampled)
         rows.waits(window.waits, aligned(window.wait_stacks, len(window.waits)))
         rows.blocks(window.blocks)
@@ -217,6 +220,13 @@ class Recording:
         rows.xids(window.xids)
         rows.execs(window.execs)
         return foreign
+
+    def _events_of_this_run(self, ids: Ids) -> tuple[int, int]:
+        first = self.connection.execute(
+            "SELECT MIN(first_id) FROM window WHERE recording_id = ?", (self.id,)
+        ).fetchone()[0]
+        end = ids.base + ids.next
+        return first or end, end
 
     def _aggregates(self, window: Window, start_ns: int, end_ns: int) -> None:
         rows = AggregateRows(

@@ -43,13 +43,13 @@ def _bucket_ns(table: str) -> str:
 
 _CALL_COLUMNS = f"""
     {_ID} AS id, n.name AS node, e.ts_ns AS timestamp_ns, e.pid AS pid, e.tid AS tid, e.gpu_id AS gpu_id,
-    o.layer AS layer, o.name AS op, {_CALLER} AS caller, k.text AS kernel_name,
+    o.layer AS layer, o.name AS op, {_CALLER} AS caller, k.name AS kernel_name,
     e.duration_ns AS duration_ns, e.bytes AS bytes, {_DIRECTION} AS direction, e.stream AS stream,
     e.ret AS ret, e.cgroup_id AS cgroup_id, e.stack_hash AS stack_hash, e.weight AS weight
     FROM event e
     LEFT JOIN node n ON n.id = e.node_id
     LEFT JOIN op o ON o.id = e.op_id
-    LEFT JOIN string k ON k.id = e.kernel_id"""
+    LEFT JOIN kernel k ON k.id = e.kernel_id"""
 
 VIEWS = {
     "events": f"""

@@ -89,7 +89,7 @@ def stats_by_process(
 def _found(
     reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool, recorded: int
 ) -> list[tuple[tuple[Any, ...], OperationStats]]:
-    where, parameters = _conditions(reader, filters)
+    where, parameters = conditions(reader, filters)
     rows = _rows(reader, wanted, where, parameters)
     names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
     return _merged(rows, names, per_process, recorded, reader)
@@ -123,7 +123,8 @@ def _rows(
     ]
 
 
-def _conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
+def conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
+    """SQL that follows a WHERE, for tables with pid, op_id and process_id."""
     parts: list[str] = []
     parameters: list[Any] = []
     if filters.pid is not None:

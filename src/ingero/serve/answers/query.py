@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ingero.model.report import Loss
+from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
 from ingero.serve.answers.sql import Limits, answer_sql
@@ -67,6 +68,13 @@ def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int)
             found.operations[:limit],
             losses_within(reader, found.from_ns, found.to_ns),
         )
+
+
+def ask_kernels(db: Path | None, wanted: Range, filters: Filters, limit: int) -> KernelsAnswer:
+    """Statistics by process and kernel; at most `limit` kernels."""
+    with Reader(db or default_path()) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        return kernel_stats(reader, when, filters, limit)
 
 
 def ask_sql(db: Path | None, sql: str, limits: Limits) -> SqlAnswer:

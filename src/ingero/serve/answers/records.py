@@ -2,19 +2,20 @@
 
 Every line has the columns of `events`; calls also have those of `cuda_events`,
 collectives those of `nccl_events`. What is only known once it is stored (id) or
-later (wait_ns, stack_hash, kernel_name) is null. A Python object per event is
+later (wait_ns, stack_hash) is null. A Python object per event is
 made here, and only here, because somebody asked for each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ingero import units
 from ingero.clock import Clock
+from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, WakerKind
 from ingero.model.operations import Operation, Source
 from ingero.model.window import BUCKET_NAMES, Process, Window
@@ -45,7 +46,7 @@ class RecordStream:
     def lines(self, window: Window) -> Iterator[Line]:
         """Every record of the window, kind by kind in order of time."""
         self._processes.update((process.pid, process) for process in window.processes)
-        yield from (self._call(row) for row in window.calls)
+        yield from (self._call(row, window.kernels) for row in window.calls)
         yield from (self._wait(row) for row in window.waits if row["bucket"] < len(BUCKET_NAMES))
         yield from (self._block(row) for row in window.blocks)
         yield from (
@@ -80,7 +81,7 @@ class RecordStream:
             line |= {"rank": process.rank, "local_rank": process.local_rank, "world_size": process.world_size}
         return line | more
 
-    def _call(self, row: np.void) -> Line:
+    def _call(self, row: np.void, kernels: Mapping[int, KernelName]) -> Line:
         number, flags = int(row["op"]), int(row["flags"])
         operation = self._operations.get(number) or Operation(
             number, f"operation {number}", "driver", "other"
@@ -100,9 +101,10 @@ class RecordStream:
         }
         if operation.layer == "python":  # the host's work, no call of CUDA
             return line
-        return line | (
-            _nccl(row, operation, flags) if operation.layer == "nccl" else _cuda(row, operation, flags)
-        )
+        if operation.layer == "nccl":
+            return line | _nccl(row, operation, flags)
+        kernel = kernels.get(int(row["kernel"]))
+        return line | _cuda(row, operation, flags) | {"kernel_name": kernel.text if kernel else None}
 
     def _wait(self, row: np.void) -> Line:
         waker = int(row["waker_pid"]) if row["waker_kind"] == WakerKind.WAKER_TASK else None
@@ -132,7 +134,6 @@ def _cuda(row: np.void, operation: Operation, flags: int) -> Line:
     return {
         "layer": operation.layer,
         "caller": "runtime" if flags & CallFlag.CALL_FROM_RUNTIME else direct,
-        "kernel_name": None,
         "direction": direction,
         "stream": None if flags & CallFlag.CALL_NO_STREAM else _signed(row["stream"]),
         "ret": int(row["ret"]),

@@ -45,7 +45,8 @@ _CALL = {
     "layer": "runtime, driver or graph (in calls also nccl): where the probe sat.",
     "op": "The function called, as the library spells it.",
     "caller": "runtime when a CUDA runtime made this driver call, direct when the program did.",
-    "kernel_name": "The kernel launched.",
+    "kernel_name": "The kernel launched, or the place in a file (libx.so+0x1f40) where one without a name"
+    " is, or is launched.",
     "duration_ns": "From entry to return.",
     "bytes": "Bytes copied, set or allocated.",
     "direction": "HtoD, DtoH, DtoD or HtoH, for copies that tell.",

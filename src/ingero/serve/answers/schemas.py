@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer
 from ingero.serve.answers.compare import Comparison
+from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
 from ingero.serve.answers.version import Version
@@ -72,6 +73,7 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "explain": ("ingero explain --json", Report),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "query": ("ingero query --json", StatisticsAnswer),
+    "query-kernels": ("ingero query --kernels --json", KernelsAnswer),
     "query-sql": ("ingero query --json 'SELECT ...'", SqlAnswer),
     "query-schema": ("ingero query --schema --json", ViewsAnswer),
     "trace": ("ingero trace --json, each line", TraceLine),

@@ -11,14 +11,19 @@ from ingero.errors import UsageError
 from ingero.serve.cli.options import as_json, configured, database, given
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ingero.config import Config
-    from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
+    from ingero.serve.answers.kernels import KernelsAnswer
+    from ingero.serve.answers.operations import Filters
+    from ingero.serve.answers.query import Range, SqlAnswer, StatisticsAnswer
     from ingero.serve.answers.schemas import ViewsAnswer
 
 EPILOG = """\b
 Examples:
   ingero query                                the last recording, by operation
   ingero query --since 5m --pid 4821
+  ingero query --kernels                      the same by kernel launched
   ingero query "SELECT op, count(*), avg(duration) FROM events GROUP BY op"
   ingero query --format csv "SELECT * FROM culprits" > culprits.csv
   ingero query --schema                       tables and columns
@@ -36,6 +41,7 @@ FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace"
 @click.option("--container", metavar="ID", help="Only this container.")
 @click.option("--pod", metavar="NAME", help="Only this pod.")
 @click.option("--namespace", metavar="NAME", help="Only this namespace.")
+@click.option("--kernels", is_flag=True, help="By kernel launched instead of by operation.")
 @click.option("--limit", type=click.IntRange(1), help="Most rows to print.  [10000]")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"
@@ -57,6 +63,8 @@ def query(
     form = "json" if as_json else form or "table"
     if schema:
         _print_schema(form)
+    elif sql is None and flags["kernels"]:
+        _print_kernels(_kernels(config, flags), form)
     elif sql is None:
         _print_statistics(_statistics(config, flags), form)
     else:
@@ -65,12 +73,24 @@ def query(
 
 
 def _statistics(config: Config, flags: dict[str, Any]) -> StatisticsAnswer:
+    from ingero.serve.answers.query import ask_statistics
+
+    return ask_statistics(*_asked(config, flags))
+
+
+def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
+    from ingero.serve.answers.query import ask_kernels
+
+    return ask_kernels(*_asked(config, flags))
+
+
+def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int]:
     from ingero.serve.answers.operations import Filters
-    from ingero.serve.answers.query import Range, ask_statistics
+    from ingero.serve.answers.query import Range
 
     filters = Filters(flags["pid"], flags["op"], flags["container"], flags["pod"], flags["namespace"])
     wanted = Range(flags["since"], flags["start"], flags["end"])
-    return ask_statistics(flags["db"], wanted, filters, given(flags["limit"], config.query.limit))
+    return flags["db"], wanted, filters, given(flags["limit"], config.query.limit)
 
 
 def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
@@ -79,6 +99,7 @@ def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
     from ingero.serve.answers.sql import Limits
 
     chosen = next((name for name in FILTERS if flags[name] is not None), None)
+    chosen = chosen or ("kernels" if flags["kernels"] else None)
     if chosen is not None:
         flag = {"start": "from", "end": "to"}.get(chosen, chosen)
         raise UsageError(f"--{flag} is for statistics, not for SQL", hint="Write it as WHERE.")
@@ -120,6 +141,27 @@ def _print_statistics(answer: StatisticsAnswer, form: str) -> None:
         output.write_csv(_columns(), rows, sys.stdout)
     else:
         output.write_parquet(_columns(), rows)
+
+
+def _print_kernels(answer: KernelsAnswer, form: str) -> None:
+    from dataclasses import asdict, fields
+
+    from ingero.serve.answers.kernels import KernelStats
+    from ingero.serve.cli import output
+
+    columns = [field.name for field in fields(KernelStats)]
+    if form == "json":
+        click.echo(output.to_json(answer))
+    elif form == "csv":
+        output.write_csv(columns, map(asdict, answer.kernels), sys.stdout)
+    elif form == "parquet":
+        output.write_parquet(columns, list(map(asdict, answer.kernels)))
+    else:
+        from ingero.serve.cli import kernels, tables
+
+        console = tables.console(sys.stdout)
+        for part in kernels.parts(answer):
+            console.print(part)
 
 
 def _columns() -> list[str]:

@@ -55,7 +55,11 @@ Examples:
 @click.option("--record-all", is_flag=True, default=None, help="Record every call.")
 @database
 @click.option("--max-db", metavar="SIZE", help="Keep the database below this size; 0 is no limit. [10g]")
-@click.option("--stack/--no-stack", default=None, help="Record where calls, waits and samples come from: Python lines, native functions.")
+@click.option(
+    "--stack/--no-stack",
+    default=None,
+    help="Record where calls, waits and samples come from: Python lines, native functions.",
+)
 @click.option(
     "--max-overhead",
     metavar="PERCENT",

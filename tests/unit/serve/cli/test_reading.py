@@ -182,6 +182,7 @@ def test_every_schema_holds_for_real_output(capsys: pytest.CaptureFixture[str], 
         "explain": said(capsys, "explain", *db, "--json"),
         "explain-compare": said(capsys, "explain", "--compare", *[str(recording)] * 2, "--json"),
         "query": said(capsys, "query", *db, "--json"),
+        "query-kernels": said(capsys, "query", *db, "--kernels", "--json"),
         "query-sql": said(capsys, "query", *db, "--json", "SELECT * FROM events LIMIT 3"),
         "query-schema": said(capsys, "query", "--schema", "--json"),
         "version": said(capsys, "version", "--json"),
@@ -251,3 +252,23 @@ def test_json_of_a_hostile_string_is_escaped_and_true() -> None:
     text = output.to_json({"a": "\x1b\x9b\u202e\u2028é"})
     assert text.isprintable()
     assert json.loads(text) == {"a": "\x1b\x9b\u202e\u2028é"}
+
+
+def test_kernels_are_listed_with_how_many_launches_have_a_name(
+    capsys: pytest.CaptureFixture[str], recording: Path
+) -> None:
+    answer = json.loads(said(capsys, "query", "-d", str(recording), "--kernels", "--json"))
+    msgspec.convert(answer, schemas.KernelsAnswer)
+    assert answer["launches"] > 0
+    assert sum(row["launches"] for row in answer["kernels"]) == answer["launches"]
+    text = said(capsys, "query", "-d", str(recording), "--kernels")
+    assert "of the launches have a name" in text
+    rows = list(
+        csv.DictReader(
+            io.StringIO(said(capsys, "query", "-d", str(recording), "--kernels", "--format", "csv"))
+        )
+    )
+    assert [row["launches"] for row in rows] == [str(row["launches"]) for row in answer["kernels"]]
+    nothing = said(capsys, "query", "-d", str(recording), "--kernels", "--pid", "1")
+    assert "No launch was recorded" in nothing
+    assert main(["query", "-d", str(recording), "--kernels", "SELECT 1"]) != 0

@@ -1,0 +1,140 @@
+"""When names of kernels are looked for: two seconds of probes on the runtime's launches.
+
+Only where a runtime launches what has no name, which is so when a trace begins amid a
+job. A process gets its next round later and later, and one that learnt nothing in its
+last round much later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ingero.agent.targets import Targets
+from ingero.attach.kernel import KernelSide
+from ingero.attach.links import Links
+from ingero.attach.probes import NO_ARG
+from ingero.attach.session import File, Session
+from ingero.attach.shapes import Point, Shape
+
+SECOND_NS = 1_000_000_000
+ROUND_NS = 2 * SECOND_NS
+WAITS_NS = (10 * SECOND_NS, 30 * SECOND_NS, 60 * SECOND_NS)
+FUTILE_WAIT_NS = 600 * SECOND_NS
+
+
+@dataclass(slots=True)
+class Pupil:
+    """A process that has had rounds."""
+
+    rounds: int = 0
+    taught: int = 0  # handles learnt before this round
+    next_ns: int = 0
+
+
+@dataclass(slots=True)
+class Round:
+    """One that is going on."""
+
+    until_ns: int
+    pids: set[int]
+    links: list[Links] = field(default_factory=list)
+
+
+class NameRounds:
+    """Puts the probes on and takes them off again."""
+
+    def __init__(
+        self, kernel: KernelSide, session: Session, targets: Targets, make_shape: Callable[[], Shape]
+    ) -> None:
+        self._kernel, self._session, self._targets = kernel, session, targets
+        self._make_shape = make_shape
+        self._shape: Shape | None = None
+        self._refused = False
+        self._pupils: dict[int, Pupil] = {}
+        self._round: Round | None = None
+        self._leaving: list[Links] = []
+        self.number = 0
+
+    @property
+    def on(self) -> bool:
+        return self._round is not None
+
+    def step(self, now_ns: int, wanting: Iterable[int], taught: Mapping[int, int]) -> None:
+        """Begin a round or end one; taught: handles learnt so far, by process."""
+        self._leaving = [each for each in self._leaving if not each.gone()]
+        if self._round:
+            if now_ns >= self._round.until_ns:
+                self._end(now_ns, taught)
+            return
+        pids = {pid for pid in wanting if self._is_due(pid, now_ns)}
+        if pids and not self._refused:
+            self._begin(pids, now_ns, taught)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            self._pupils.pop(pid, None)
+
+    def close(self) -> None:
+        if self._round:
+            self._take_off(self._round)
+            self._round = None
+
+    def _is_due(self, pid: int, now_ns: int) -> bool:
+        pupil = self._pupils.get(pid)
+        return pupil is None or now_ns >= pupil.next_ns
+
+    def _begin(self, pids: set[int], now_ns: int, taught: Mapping[int, int]) -> None:
+        files = self._files(pids)
+        for pid in pids:
+            pupil = self._pupils.setdefault(pid, Pupil())
+            pupil.taught = taught.get(pid, 0)
+            pupil.next_ns = now_ns + FUTILE_WAIT_NS
+        if not files:
+            return
+        self.number += 1
+        self._kernel.look_for_names(self.number)
+        self._round = Round(now_ns + ROUND_NS, pids)
+        try:
+            for file, path in files.items():
+                self._round.links.append(self._open().attach(path, self._launches(file)))
+        except OSError as error:
+            self._refused = True
+            why = (error.strerror or str(error)).splitlines()[0]
+            self._targets.warnings["names"] = f"kernel names given before the trace are not known: {why}"
+            self.close()
+
+    def _open(self) -> Shape:
+        if self._shape is None:
+            self._shape = self._make_shape()
+        return self._shape
+
+    def _files(self, pids: set[int]) -> dict[File, str]:
+        """The runtimes of these processes."""
+        libraries = {
+            library.file: library.path_for_kernel
+            for pid in pids
+            if (target := self._targets.live.get(pid))
+            for library in target.files.values()
+        }
+        return {file: path for file, path in libraries.items() if self._launches(file)}
+
+    def _launches(self, file: File) -> list[Point]:
+        attached = self._session.files.get(file)
+        return [point for point, row in attached.hot_points if row.kernel != NO_ARG] if attached else []
+
+    def _end(self, now_ns: int, taught: Mapping[int, int]) -> None:
+        assert self._round is not None
+        for pid in self._round.pids:
+            pupil = self._pupils.get(pid)
+            if pupil and taught.get(pid, 0) > pupil.taught:
+                pupil.next_ns = now_ns + WAITS_NS[min(pupil.rounds, len(WAITS_NS) - 1)]
+                pupil.rounds += 1
+        self._take_off(self._round)
+        self._round = None
+
+    def _take_off(self, ended: Round) -> None:
+        for each in ended.links:
+            each.let_go()
+        self._leaving += [each for each in ended.links if not each.gone(wait=each.prompt)]
+        self._kernel.look_for_names(0)
