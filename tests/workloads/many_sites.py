@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pathlib
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ def second(allocate, p):
 def third(allocate, p):
     for size in BYTES[3:4]:
         allocate(p, size)
-    list(map(lambda size: allocate(p, size), BYTES[4:5]))
+    list(map(lambda size: allocate(p, size), BYTES[4:5]))  # noqa: C417
     next(allocate(p, size) for size in BYTES[5:])
 
 
@@ -46,9 +47,9 @@ def work(allocate, rounds: int) -> None:
         second(allocate, p)
 
 
-def lines() -> "dict[int, int]":
+def lines() -> dict[int, int]:
     """Where the sizes are used, by the program's own text."""
-    text = open(__file__, encoding="utf-8").read().splitlines()
+    text = pathlib.Path(__file__).read_text("utf-8").splitlines()
     marks = {
         0: "allocate(p, BYTES[0])",
         1: "allocate(p, BYTES[1])",

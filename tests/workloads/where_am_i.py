@@ -26,12 +26,12 @@ import zipfile
 
 FIRST = 100_000
 P = ctypes.byref(ctypes.c_void_p())
-spots: "list[tuple[int, int]]" = []  # what is going on: bytes, thread
-seen: "dict[int, list[list[object]]]" = {}
-places: "list[object]" = []
+spots: list[tuple[int, int]] = []  # what is going on: bytes, thread
+seen: dict[int, list[list[object]]] = {}
+places: list[object] = []
 
 
-def allocate_from(folder: str) -> "ctypes._FuncPtr":
+def allocate_from(folder: str) -> ctypes._FuncPtr:
     ctypes.CDLL(f"{folder}/libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(f"{folder}/libcudart.so.12").cudaMalloc
 
@@ -46,7 +46,7 @@ def spot() -> ctypes.c_size_t:
     return ctypes.c_size_t(number)
 
 
-def stack_of(thread: int) -> "list[list[object]]":
+def stack_of(thread: int) -> list[list[object]]:
     frame, found = sys._current_frames().get(thread), []
     while frame is not None:
         code = frame.f_code
@@ -96,7 +96,7 @@ def argument_on_another_line():
         0,
         allocate(P, spot()),
     )
-    return result
+    return result  # noqa: RET504
 
 
 def twice(function):
@@ -148,7 +148,7 @@ def nested_generators():
         yield from innermost()
 
     def outer():
-        for value in middle():
+        for value in middle():  # noqa: UP028
             yield value
 
     return list(outer())
@@ -192,7 +192,7 @@ def deep_recursion():
 
 
 @place
-def größenänderung_中文():
+def größenänderung_中文():  # noqa: N802
     def θ():
         allocate(P, spot())
 
@@ -205,7 +205,7 @@ class Layer:
 
     def forward(self, *args):
         with self:
-            return None
+            return
 
     def __enter__(self):
         return self
