@@ -27,6 +27,7 @@ from ingero.model.finding import (
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.operations import Operation
 from ingero.model.report import (
+    CodeLine,
     Loss,
     NotWatched,
     OperationLine,
@@ -425,6 +426,14 @@ def process_report(pid: int = 100, comm: str = "python", **more: Any) -> Process
             EPOCH_NS + SECOND, 609_000_000, "runqueue", "waiting for a core, while x (7) ran"
         ),
         "cpu_taken_ns": 0,
+        "lines": [
+            CodeLine("call", "/home/a/train.py", 142, "forward", 3 * SECOND, 290, 0.8, op="cudaMemcpy"),
+            CodeLine(
+                "cpu", "/home/a/data.py", 7, "load", 2 * SECOND, 98, 0.5, tid=100, collecting_share=0.25
+            ),
+            CodeLine("wait", None, None, "epoll_wait", SECOND, 40, 0.4, tid=100, bucket="disk_wait"),
+            CodeLine("gil", "/home/a/log.py", 9, "dump", SECOND // 2, 20, 1.0, tid=101, held_ns=SECOND),
+        ],
     }
     return ProcessReport(pid, comm, **(known | more))
 

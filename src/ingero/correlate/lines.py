@@ -24,7 +24,7 @@ INSTALLED = re.compile(r"(^|/)(site|dist)-packages/")
 STANDARD = re.compile(r"(^|/)lib(32|64)?/(python|pypy)\d+(\.\d+)?t?/|(^|/)python\d+\.zip/")
 FROZEN = re.compile(r"<frozen ([\w.]+)>")
 LEAST_SHARE = 0.10  # of what decides: below it "the line" would be one of many
-LOOKED_AT = 5_000  # stacks, the heaviest ones: the rest weighs nothing
+LOOKED_AT = 2_000  # stacks, the heaviest ones: the rest weighs nothing
 SHOWN_FRAMES = 128
 
 

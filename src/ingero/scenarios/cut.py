@@ -10,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import histogram, layout
-from ingero.model.layout import Bucket, CallFlag, HeaderFlag, RecordType, WakerKind, Why
+from ingero.model.layout import Bucket, CallFlag, HeaderFlag, RecordType, SampleFlag, WakerKind, Why
 from ingero.model.operations import Operation
-from ingero.model.window import BUCKETS, CULPRIT, OPERATION, THREAD_TIME, WAKER, Records
+from ingero.model.sites import SAMPLE_NS, SAMPLES_PER_SECOND
+from ingero.model.window import BUCKETS, CULPRIT, OPERATION, SAMPLE, THREAD_TIME, WAKER, Records
+from ingero.scenarios.code import stack_hash
 from ingero.scenarios.job import FROM_RUNTIME, LAUNCH, REDUCE
 from ingero.scenarios.scenario import SECOND
 from ingero.scenarios.thread import Calls, Ints, Thread, Wait
 
 SAMPLED = 40  # one record for so many launches
+ON_CORE = (Bucket.HOST_CPU, Bucket.CUDA_CPU, Bucket.GPU_WAIT)
 POLL = 7  # system call a worker's batch is waited for in
 
 
@@ -85,6 +88,24 @@ class CutThread:
         self._head(rows, RecordType.REC_WAIT, np.array([wait.start_ns for wait in ended], np.int64))
         return rows
 
+    def wait_stacks(self, start_ns: int) -> Ints:
+        return np.array([stack_hash(wait.place) for wait in self._ended(start_ns)], np.int64)
+
+    def samples(self, start_ns: int) -> Records:
+        """Where the clock saw the thread on its core; it spins while it waits for the GPU."""
+        now = self._within(start_ns)
+        ticks = start_ns + (np.arange(SAMPLES_PER_SECOND) * SAMPLE_NS).astype(np.int64)
+        at = np.searchsorted(now["at"], ticks, side="right") - 1
+        seen = now[at[at >= 0]]
+        seen = seen[np.isin(seen["bucket"], ON_CORE)]
+        keys, counts = np.unique(seen[["bucket", "place", "op"]], return_counts=True)
+        rows = np.zeros(len(keys), SAMPLE)
+        rows["pid"] = rows["tid"] = self.pid
+        rows["bucket"], rows["op"], rows["count"] = keys["bucket"], keys["op"], counts
+        rows["stack_hash"] = [stack_hash(place) for place in keys["place"].tolist()]
+        rows["flags"] = np.where(keys["bucket"] == Bucket.HOST_CPU, SampleFlag.SAMPLE_GIL, 0)
+        return rows
+
     def operations(self, start_ns: int) -> Records:
         rows = np.zeros(len(self._calls), OPERATION)
         for row, (operation, calls) in zip(rows, self._calls, strict=True):
@@ -100,11 +121,17 @@ class CutThread:
             row["slots"] = np.bincount(histogram.slot_of(took), minlength=histogram.SLOTS)
         return rows[rows["count"] > 0]
 
-    def records(self, start_ns: int) -> Records:
-        """The calls that deserve one: all but the hottest, and some of those for the others."""
-        parts = [self._recorded(operation, _ending(calls, start_ns)) for operation, calls in self._calls]
-        joined = np.concatenate(parts) if parts else np.zeros(0, layout.CALL)
-        return joined[np.argsort(joined["h"]["start_ns"], kind="stable")]
+    def records(self, start_ns: int) -> tuple[Records, Ints]:
+        """The calls that deserve one: all but the hottest, and some of those for the others.
+
+        And the stack of each.
+        """
+        ending = [(operation, _ending(calls, start_ns)) for operation, calls in self._calls]
+        joined = np.concatenate([self._recorded(*each) for each in ending])
+        places = np.concatenate([calls["place"][:: _every(operation)] for operation, calls in ending])
+        order = np.argsort(joined["h"]["start_ns"], kind="stable")
+        hashes = np.array([stack_hash(place) for place in places[order].tolist()], np.int64)
+        return joined[order], hashes
 
     def _recorded(self, operation: Operation, calls: NDArray[np.void]) -> Records:
         every = _every(operation)
@@ -172,11 +199,19 @@ def _by_bucket(spent: NDArray[np.void]) -> Ints:
 def _joined(calls: Calls) -> tuple[Operation, NDArray[np.void]]:
     start = np.concatenate(calls.start_ns)
     rows = np.zeros(
-        len(start), [("at", "<i8"), ("ns", "<i8"), ("bytes", "<i8"), ("split", "<i8", (BUCKETS,))]
+        len(start),
+        [
+            ("at", "<i8"),
+            ("ns", "<i8"),
+            ("bytes", "<i8"),
+            ("place", "<i8"),
+            ("split", "<i8", (BUCKETS,)),
+        ],
     )
     rows["at"], rows["ns"] = start, np.concatenate(calls.duration_ns)
     rows["split"] = np.concatenate(calls.split_ns)
-    rows["bytes"] = np.repeat(calls.bytes, [len(part) for part in calls.start_ns])
+    lengths = [len(part) for part in calls.start_ns]
+    rows["bytes"], rows["place"] = np.repeat(calls.bytes, lengths), np.repeat(calls.places, lengths)
     return calls.operation, rows
 
 

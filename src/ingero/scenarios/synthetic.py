@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ingero.model.layout import Bucket, WakerKind
+from ingero.model.layout import Bucket, SampleFlag, WakerKind
+from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import (
     CULPRIT,
+    SAMPLE,
     THREAD_TIME,
     WAKER,
     Container,
@@ -22,6 +24,7 @@ from ingero.model.window import (
     SystemSample,
     Window,
 )
+from ingero.scenarios.code import Place, stack_hash, stacks
 from ingero.scenarios.cut import CutThread
 from ingero.scenarios.job import OPERATIONS, Job, timed
 from ingero.scenarios.scenario import MS, SECOND, Phase, Program, Story
@@ -80,11 +83,15 @@ class _Cast:
         playing = [each for each in self._feeders if each.lives_at(at)]
         workers = [self._worker(pid, phase, at) for pid in self._workers]
         operations = _all(each.operations(at) for each in playing)
+        calls = [each.records(at) for each in playing]
         window = Window(
             at,
             at + SECOND,
-            calls=_all(each.records(at) for each in playing),
+            calls=_all([records for records, _ in calls]),
+            call_stacks=np.concatenate([hashes for _, hashes in calls]),
             waits=_all(each.waits(at) for each in playing),
+            wait_stacks=np.concatenate([each.wait_stacks(at) for each in playing]),
+            samples=_all([*(each.samples(at) for each in playing), *map(_computing, workers)]),
             operations=operations,
             threads=_all([*(each.time(at) for each in playing), *workers]),
             culprits=_all([*(each.culprits(at) for each in playing), *map(self._displaced, workers)]),
@@ -135,6 +142,7 @@ class _Cast:
         """Who they are is told when they appear."""
         began = self._boot + window.start_ns - self._start
         if number == 0:
+            window.stacks = stacks()
             window.containers = [_container()]
             window.processes.append(Process(TRAINER, began, COMM, COMMAND, CGROUP, 1000, 1))
             window.processes += [
@@ -159,6 +167,16 @@ def _asked(worker: Records) -> Records:
     rows["waker_pid"] = rows["waker_tid"] = TRAINER
     rows["kind"], rows["bucket"], rows["comm"] = WakerKind.WAKER_TASK, Bucket.PEER_WAIT, COMM.encode()
     rows["ns"], rows["count"] = worker["ns"][0, Bucket.PEER_WAIT], worker["voluntary_switches"]
+    return rows
+
+
+def _computing(worker: Records) -> Records:
+    """A worker seen on its core, in the only thing it does there."""
+    rows = np.zeros(1, SAMPLE)
+    rows["pid"] = rows["tid"] = worker["pid"]
+    rows["bucket"], rows["flags"] = Bucket.HOST_CPU, SampleFlag.SAMPLE_GIL
+    rows["stack_hash"] = stack_hash(Place.LOAD_ITEM)
+    rows["count"] = round(int(worker["ns"][0, Bucket.HOST_CPU]) / SAMPLE_NS)
     return rows
 
 

@@ -14,13 +14,24 @@ from numpy.typing import NDArray
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKETS
+from ingero.scenarios.code import Place
 from ingero.scenarios.scenario import MS
 
 SLICE_NS = 3 * MS  # what the scheduler gives a task before the next one's turn
 RECORDED_NS = MS  # shorter waits are accounted, and get no record
 
 Ints = NDArray[np.int64]
-SPENT = np.dtype([("at", "<i8"), ("ns", "<i8"), ("bucket", "<i8"), ("gap", "?"), ("who", "<i8")])
+SPENT = np.dtype(
+    [
+        ("at", "<i8"),
+        ("ns", "<i8"),
+        ("bucket", "<i8"),
+        ("gap", "?"),
+        ("who", "<i8"),
+        ("place", "<i8"),
+        ("op", "<i8"),
+    ]
+)
 
 
 @dataclass
@@ -32,6 +43,7 @@ class Calls:
     duration_ns: list[Ints] = field(default_factory=list)
     split_ns: list[Ints] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)  # of each entry above
+    places: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,7 @@ class Wait:
     bucket: Bucket
     waker: int
     op: int
+    place: int
 
 
 class Thread:
@@ -57,6 +70,7 @@ class Thread:
         self.waits: list[Wait] = []
         self.late: list[tuple[int, int]] = []  # when, and for how long after the GPU had finished
         self.rivals: tuple[int, ...] = ()  # who shares the core now
+        self.place = Place.NOWHERE  # in its program
         self.idle = False  # the GPU has done what it was given, and got nothing since
         self._random = random
         self._spent: list[NDArray[np.void]] = []
@@ -69,7 +83,8 @@ class Thread:
     def spend(self, bucket: Bucket, ns: int, who: int = 0) -> None:
         if ns <= 0:
             return
-        self._spent.append(np.array([(self.now, ns, bucket, self.idle, who)], SPENT))
+        row = (self.now, ns, bucket, self.idle, who, self.place, self._inside)
+        self._spent.append(np.array([row], SPENT))
         self.now += ns
 
     def run(self, bucket: Bucket, ns: int) -> None:
@@ -104,7 +119,7 @@ class Thread:
 
     def _record(self, start: int, blocked: int, runqueue: int, bucket: Bucket, waker: int) -> None:
         if blocked + runqueue >= RECORDED_NS:
-            self.waits.append(Wait(start, blocked, runqueue, bucket, waker, self._inside))
+            self.waits.append(Wait(start, blocked, runqueue, bucket, waker, self._inside, self.place))
 
     # --- calls ------------------------------------------------------------------------
 
@@ -143,6 +158,7 @@ class Thread:
         calls.duration_ns.append(took)
         calls.split_ns.append(split)
         calls.bytes.append(size)
+        calls.places.append(self.place)
 
     def launch(self, operation: Operation, inside_ns: Ints, between_ns: Ints) -> None:
         """Many short calls with a little Python after each; the core is lost between two."""
@@ -160,6 +176,7 @@ class Thread:
         rows = np.zeros(len(both), SPENT)
         rows["at"], rows["ns"] = self.now + np.cumsum(both) - both, both
         rows["bucket"] = np.tile([Bucket.CUDA_CPU, Bucket.HOST_CPU], len(inside_ns))
+        rows["op"], rows["place"] = np.tile([operation.number, 0], len(inside_ns)), self.place
         self._spent.append(rows)
         split = np.zeros((len(inside_ns), BUCKETS), np.int64)
         split[:, Bucket.CUDA_CPU] = inside_ns

@@ -21,7 +21,7 @@ from ingero.model.stack import Frame
 from ingero.model.window import Records
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 
-MOST_ROWS = 200_000  # read for one question
+MOST_ROWS = 60_000  # read for one question
 PARTS = 50
 LATEST_ROWS = 1_000_000  # looked through for a process's last call
 MAX_FRAMES = 256
@@ -88,6 +88,7 @@ class SiteReader(Sites):
         self._node = node_id
         self._answers: dict[tuple[Any, ...], Records] = {}
         self._frames: dict[int, Frame] = {}
+        self._stacks: dict[int, tuple[Frame, ...]] = {}
 
     def calls(self, pid: int | None, from_ns: int, to_ns: int) -> Records:
         return self._answer(_CALLS, model.CALL_SITES, 4, pid, from_ns, to_ns)
@@ -118,17 +119,13 @@ class SiteReader(Sites):
         sql = sql.replace("@NODE@", str(self._node))
         ids = self._sample_ids(from_ns, to_ns) if sql.find("thread_sample") > 0 else self._ids(from_ns, to_ns)
         parts = list(_spread(*ids))
-        sums: dict[Row, np.ndarray[Any, np.dtype[np.float64]]] = {}
+        found: list[Row] = []
         for first, last in parts:
-            for row in self._connection.execute(sql, (first, last, from_ns, to_ns)):
-                before = sums.get(row[:keys])
-                values = np.array(row[keys:], np.float64)
-                sums[row[:keys]] = values if before is None else before + values
+            found.extend(self._connection.execute(sql, (first, last, from_ns, to_ns)))
+        rows = np.array(found, dtype)  # the same keys may come from several parts: readers sum anyway
         read = sum(last - first + 1 for first, last in parts)
-        scale = (ids[1] - ids[0] + 1) / read if read else 1.0
-        rows = np.zeros(len(sums), dtype)
-        for at, (key, values) in enumerate(sums.items()):
-            rows[at] = (*key, *(values * scale))
+        for column in dtype.names[keys:] if dtype.names and read else ():
+            rows[column] *= (ids[1] - ids[0] + 1) / read
         return rows
 
     def _ids(self, from_ns: int, to_ns: int) -> tuple[int, int]:
@@ -187,12 +184,12 @@ class SiteReader(Sites):
 
     def stacks(self, hashes: Iterable[int]) -> dict[int, tuple[Frame, ...]]:
         wanted = [int(number) for number in hashes]
-        listed = {number: numbers for part in _batches(wanted) for number, numbers in self._listed(part)}
-        self._learn({frame for numbers in listed.values() for frame in numbers} - self._frames.keys())
-        return {
-            number: tuple(self._frames[each] for each in numbers if each in self._frames)
-            for number, numbers in listed.items()
-        }
+        for part in _batches([number for number in wanted if number not in self._stacks]):
+            listed = dict(self._listed(part))
+            self._learn({frame for numbers in listed.values() for frame in numbers} - self._frames.keys())
+            for number, numbers in listed.items():
+                self._stacks[number] = tuple(self._frames[each] for each in numbers if each in self._frames)
+        return {number: self._stacks[number] for number in wanted if number in self._stacks}
 
     def _listed(self, part: list[int]) -> Iterator[tuple[int, list[int]]]:
         marks = ", ".join("?" * len(part))

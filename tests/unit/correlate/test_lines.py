@@ -39,7 +39,7 @@ def test_files_of_the_user(file: str) -> None:
         "/home/a/venv/lib/python3.12/site-packages/torch/optim/adam.py",
         "/usr/lib/python3.11/threading.py",
         "/usr/lib64/python3.12/json/decoder.py",
-        "/root/.pyenv/versions/3.13.0/lib/python3.13t/queue.py",
+        "/opt/python/lib/python3.13t/queue.py",
         "/usr/lib/python312.zip/json/decoder.py",
         "<frozen importlib._bootstrap>",
         "<frozen runpy>",

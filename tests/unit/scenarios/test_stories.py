@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from ingero.agent.diagnosis import LiveDiagnosis
 from ingero.model.finding import Severity
 from ingero.model.layout import Bucket
 from ingero.model.report import Report
+from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import Window
 from ingero.scenarios import demo, synthetic
 from ingero.scenarios.catalogue import ALL, BY_NAME
@@ -63,6 +65,58 @@ def test_the_incident_names_who_took_the_cores_and_when(tmp_path: Path) -> None:
     assert effect.now_ns is not None
     longer = 1 - effect.usual_ns / effect.now_ns
     assert effect.wall_share == pytest.approx(longer, abs=0.05)  # lost is what iterations got longer
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("incident", "augment /workspace/train.py:41"),
+        ("memcpy-bottleneck", "to_device /workspace/train.py:48"),
+        ("periodic-spike", "write_metrics /workspace/train.py:84"),
+        ("cold-start", "Model.warm_up /workspace/train.py:33"),
+    ],
+)
+def test_the_diagnosis_names_the_line(name: str, line: str, tmp_path: Path) -> None:
+    finding = reported(BY_NAME[name], 7, tmp_path / "demo.db").findings[0]
+    assert finding.source is not None
+    assert f"{finding.source.function} {finding.source.file}:{finding.source.line}" == line
+    assert finding.stack[-1].function == "<module>"
+
+
+def test_the_line_stays_when_the_detail_is_gone(tmp_path: Path) -> None:
+    """Retention drops single calls first: the finding stored meanwhile still knows its line."""
+    db = tmp_path / "demo.db"
+    before = reported(BY_NAME["memcpy-bottleneck"], 7, db).findings[0]
+    with sqlite3.connect(db) as connection:
+        for table in ("stack", "thread_sample"):
+            connection.execute(f"DELETE FROM {table}")
+    after = get_report(db, Range()).findings[0]
+    assert before.source is not None
+    assert (after.source, after.stack) == (before.source, before.stack)
+
+
+@every_scenario
+def test_every_call_and_wait_has_a_stack_that_was_told(scenario: Scenario) -> None:
+    told = {0}
+    for window in windows(scenario):
+        told |= {stack.hash for stack in window.stacks}
+        assert len(window.call_stacks) == len(window.calls)
+        assert len(window.wait_stacks) == len(window.waits)
+        assert 0 not in window.call_stacks
+        assert {*window.call_stacks, *window.wait_stacks, *window.samples["stack_hash"]} <= told
+
+
+@every_scenario
+def test_samples_are_as_many_as_the_time_on_a_core(scenario: Scenario) -> None:
+    seen: dict[int, int] = {}
+    spent: dict[int, int] = {}
+    for window in windows(scenario):
+        for row in window.samples[window.samples["bucket"] == Bucket.HOST_CPU]:
+            seen[int(row["tid"])] = seen.get(int(row["tid"]), 0) + int(row["count"])
+        for row in window.threads:
+            spent[int(row["tid"])] = spent.get(int(row["tid"]), 0) + int(row["ns"][Bucket.HOST_CPU])
+    for tid, ns in spent.items():
+        assert seen.get(tid, 0) * SAMPLE_NS == pytest.approx(ns, rel=0.25, abs=SECOND // 4)
 
 
 def test_a_start_is_kept_apart_as_low(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import diagnose, in_order
 from ingero.detectors.judge import usual_step_ns
@@ -36,7 +38,7 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
     for recording in recordings_within(reader, when):
         timeline = Timeline(reader.facts(recording, when.from_ns, when.to_ns))
         one = diagnose(timeline)
-        found.findings.extend(one.findings)
+        found.findings.extend(with_stored_line(reader, recording, each) for each in one.findings)
         found.unexplained.extend(one.unexplained)
         unwatched.update((each.what, each) for each in one.not_watched)
         for job in timeline.jobs:
@@ -44,6 +46,21 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
     found.findings = in_order(found.findings)
     found.not_watched = list(unwatched.values())
     return found
+
+
+def with_stored_line(reader: Reader, recording: RecordingInfo, finding: Finding) -> Finding:
+    """Detail goes first when a recording grows too large: the line told while it was there stays true."""
+    if finding.source is not None or finding.stack:
+        return finding
+    rows = reader.rows(
+        "SELECT json FROM finding WHERE node_id = ? AND key = ? AND source_file IS NOT NULL",
+        (recording.node_id, f"{recording.id}:{finding.key}"),
+    )
+    try:
+        told = msgspec.json.decode(rows[0][0], type=Finding) if rows else finding
+    except (msgspec.MsgspecError, TypeError):  # the file may come from anybody
+        return finding
+    return msgspec.structs.replace(finding, source=told.source, stack=told.stack)
 
 
 def _learn(extras: Extras, job: Job, findings: list[Finding]) -> None:

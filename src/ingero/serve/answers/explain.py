@@ -62,8 +62,9 @@ def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: i
         recorded = recorded_ns(reader, when)
         if not recorded:
             raise _nothing_recorded(reader, when)
-        diagnosis = diagnosed(reader, when)
-        with _sense_made_of(reader):
+        with reader.trouble_told():
+            diagnosis = diagnosed(reader, when)
+        with reader.trouble_told(), _sense_made_of(reader):
             report = _read(reader, when, recorded, diagnosis.extras)
             msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
     return _judged(report, diagnosis, pid)

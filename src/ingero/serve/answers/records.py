@@ -2,7 +2,8 @@
 
 Every line has the columns of `events`; calls also have those of `cuda_events`,
 collectives those of `nccl_events`. What is only known once it is stored (id) or
-later (wait_ns, stack_hash) is null. A Python object per event is
+later (wait_ns) is null. The first line with a `stack_hash` also has
+`stack`, its frames; later ones have the hash alone. A Python object per event is
 made here, and only here, because somebody asked for each of them.
 """
 
@@ -18,9 +19,11 @@ from ingero.clock import Clock
 from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, WakerKind
 from ingero.model.operations import Operation, Source
-from ingero.model.window import BUCKET_NAMES, Process, Window
+from ingero.model.stack import Frame, ResolvedStack
+from ingero.model.window import BUCKET_NAMES, Process, Window, aligned
 
 Line = dict[str, Any]
+WAITING_STACKS = 20_000
 DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")
 DATATYPES = (
     "int8", "uint8", "int32", "uint32", "int64", "uint64",
@@ -42,12 +45,19 @@ class RecordStream:
         self._clock = clock
         self._node = node
         self._processes: dict[int, Process] = {}
+        self._stacks: dict[int, ResolvedStack] = {}  # not told yet
 
     def lines(self, window: Window) -> Iterator[Line]:
         """Every record of the window, kind by kind in order of time."""
         self._processes.update((process.pid, process) for process in window.processes)
-        yield from (self._call(row, window.kernels) for row in window.calls)
-        yield from (self._wait(row) for row in window.waits if row["bucket"] < len(BUCKET_NAMES))
+        self._learn(window.stacks)
+        call_stacks = aligned(window.call_stacks, len(window.calls)).tolist()
+        wait_stacks = aligned(window.wait_stacks, len(window.waits)).tolist()
+        for row, stack in zip(window.calls, call_stacks, strict=True):
+            yield self._call(row, window.kernels) | self._from(stack)
+        for row, stack in zip(window.waits, wait_stacks, strict=True):
+            if row["bucket"] < len(BUCKET_NAMES):
+                yield self._wait(row) | self._from(stack)
         yield from (self._block(row) for row in window.blocks)
         yield from (
             self._event(row["h"], Source.TCP, "retransmit", arg0=int(row["sport"]), arg1=int(row["dport"]))
@@ -61,6 +71,19 @@ class RecordStream:
             self._event(row["h"], Source.HOST, "exec", arg0=int(row["parent_pid"])) for row in window.execs
         )
         yield from (self._event(row["h"], Source.HOST, "xid", arg0=int(row["code"])) for row in window.xids)
+
+    def _learn(self, stacks: Iterable[ResolvedStack]) -> None:
+        """Stacks of samples alone are never told: the oldest of those waiting go."""
+        self._stacks.update((stack.hash, stack) for stack in stacks)
+        for hash_ in list(self._stacks)[: max(0, len(self._stacks) - WAITING_STACKS)]:
+            del self._stacks[hash_]
+
+    def _from(self, stack_hash: int) -> Line:
+        if not stack_hash:
+            return {}
+        told = self._stacks.pop(stack_hash, None)
+        frames = {"stack": [_frame(frame) for frame in told.frames]} if told else {}
+        return {"stack_hash": stack_hash, **frames}
 
     def _event(self, header: np.void, source: Source, op: str, **more: Any) -> Line:
         pid = int(header["pid"]) or None
@@ -124,6 +147,14 @@ class RecordStream:
             "arg0": int(row["sector"]),
             "arg1": int(row["bytes"]),
         }
+
+
+def _frame(frame: Frame) -> Line:
+    """Text of the traced process, cleaned and capped as the store does it."""
+    fields = frame._asdict()
+    return {
+        name: units.clean(value, 500) if isinstance(value, str) else value for name, value in fields.items()
+    }
 
 
 def _cuda(row: np.void, operation: Operation, flags: int) -> Line:

@@ -13,6 +13,7 @@ from typing import Any
 from ingero.model.operations import LAYER_SOURCE as LAYERS
 from ingero.model.report import OperationLine, ProcessReport, StepTime, ThreadLine
 from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.call_sites import process_lines
 from ingero.serve.answers.operations import OperationStats, stats_by_process
 from ingero.serve.answers.stalls import worst_stalls
 from ingero.serve.answers.window import TimeRange
@@ -96,6 +97,7 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
     walls = _walls(reader, wanted)
     taken = _taken(reader, wanted, about, set(threads) | set(operations))
     extras = extras or Extras()
+    code = process_lines(reader, wanted)
     reports = []
     for key in {*threads, *operations, *taken}:
         who = about.get(key) or _About(0, _pid_of(operations.get(key, ())), "?")
@@ -117,6 +119,7 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
                 gpu_idle_ns=extras.gpu_idle_ns.get(who.pid),
                 worst_stall=stalls.get(key),
                 cpu_taken_ns=taken.get(key, 0),
+                lines=code.get(who.pid, []),
             )
         )
     return sorted(reports, key=_order)

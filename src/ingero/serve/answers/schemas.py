@@ -27,8 +27,21 @@ class ViewsAnswer(msgspec.Struct, frozen=True):
     views: list[ViewDoc]
 
 
+class TraceFrame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One frame of a stack; the columns of `stacks`."""
+
+    kind: str
+    function: str
+    file: str | None
+    line: int | None
+    module: str | None
+
+
 class TraceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One line of `trace --json`: the columns of `events`, and of `cuda_events` or `nccl_events`."""
+    """One line of `trace --json`: the columns of `events`, and of `cuda_events` or `nccl_events`.
+
+    The first line with a `stack_hash` has its frames in `stack`, innermost first.
+    """
 
     id: str | None
     node: str
@@ -65,6 +78,7 @@ class TraceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     reduce_op: str | UnsetType | None = UNSET
     peer: int | UnsetType | None = UNSET
     wait_ns: int | UnsetType | None = UNSET
+    stack: list[TraceFrame] | UnsetType = UNSET
 
 
 # What prints it, and what it is made of.

@@ -147,8 +147,7 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
         yield Field("Who", who_words(who, room.who), rows=room.rows)
     if finding.source is not None:
         source = finding.source
-        file = tidy(source.file, 1000) if detail.verbose else _end_of(tidy(source.file, 1000), 45)
-        yield Field("Line", f"{tidy(source.function, 80)}() at {file}:{source.line}")
+        yield Field("Line", line_words(source.function, source.file, source.line, whole=detail.verbose))
     if detail.verbose and finding.stack:
         yield from _stack(finding)
     gain = gain_words(finding)
@@ -159,6 +158,14 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
         yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
         if fix.command:
             yield Code(tidy(fix.command, 2000), "python" if CALL.search(fix.command) else "sh")
+
+
+def line_words(function: str, file: str | None, line: int | None, *, whole: bool = False) -> str:
+    """`forward() at train.py:142`; what has no file is a native function."""
+    if file is None:
+        return tidy(function, 80)
+    path = tidy(file, 1000) if whole else _end_of(tidy(file, 1000), 45)
+    return f"{tidy(function, 80)}() at {path}:{line}"
 
 
 def _end_of(path: str, most: int) -> str:

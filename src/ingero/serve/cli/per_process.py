@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ingero import units
-from ingero.model.report import ProcessReport, Report, ThreadLine
+from ingero.model.report import CodeLine, ProcessReport, Report, ThreadLine
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import bucket_words, off_cpu
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.cli.diagnosis import Detail, footer, header, person
+from ingero.serve.cli.diagnosis import Detail, footer, header, line_words, person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar
 
-CALLS, THREADS, PROCESSES = 8, 8, 10
+CALLS, THREADS, PROCESSES, LINES = 8, 8, 10, 5
 CALL_COLUMNS = ("Operation", "Calls", "p50", "p99", "max", "Wall")
+LINE_COLUMNS = ("Line", "What it does", "Time", "Times", "Share")
 THREAD_COLUMNS = ("Thread", "TID", "Feeds", "Time", "Off-CPU", "Most of it", "Switches")
 
 
@@ -52,6 +53,8 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield from _time(process)
     if process.operations:
         yield _calls(process, detail)
+    if process.lines:
+        yield from _lines(process, detail)
     if process.step is not None:
         step = process.step
         yield Field("Step", f"{units.format_ns(step.now_ns)}, usually {units.format_ns(step.usual_ns)}")
@@ -140,6 +143,38 @@ def _calls(process: ProcessReport, detail: Detail) -> Rows:
         for line in lines
     ]
     return Rows(CALL_COLUMNS, rows)
+
+
+def _lines(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+    """The lines that cost most, whatever they spend it on."""
+    ordered = sorted(process.lines, key=lambda line: -line.ns)
+    shown = ordered if detail.verbose else ordered[:LINES]
+    yield Rows(LINE_COLUMNS, [_line(line, detail) for line in shown], (0, 1))
+    if len(shown) < len(ordered):
+        yield Line(f"More lines, shown with -v: {len(ordered) - len(shown)}", "dim")
+
+
+def _line(line: CodeLine, detail: Detail) -> tuple[str, ...]:
+    return (
+        line_words(line.function, line.file, line.line, whole=detail.verbose),
+        _doing(line),
+        units.format_ns(line.ns),
+        units.format_count(line.count),
+        units.format_share(line.share),
+    )
+
+
+def _doing(line: CodeLine) -> str:
+    thread = f", thread {line.tid}" if line.tid is not None else ""
+    if line.what == "call":
+        return tidy(line.op or "?", 60)
+    if line.what == "wait":
+        return f"{bucket_words(tidy(line.bucket or '?', 40))}{thread}"
+    if line.what == "gil":
+        return f"holds the GIL that others waited {units.format_ns(line.held_ns)} for{thread}"
+    collecting = line.collecting_share or 0.0
+    collector = f", {units.format_share(collecting)} garbage collection" if collecting >= 0.005 else ""
+    return f"computes{collector}{thread}"
 
 
 def _threads(process: ProcessReport, detail: Detail) -> Iterator[Block]:

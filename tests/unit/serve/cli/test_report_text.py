@@ -300,3 +300,28 @@ def test_a_step_is_only_shown_where_one_is_known() -> None:
     known = StepTime("cudaStreamSynchronize", 5, 10 * SECOND, 20 * SECOND)
     assert "20 s, usually 10 s" in piped(breakdown(report(processes=[process_report(step=known)]), Detail()))
     assert "Step:" not in said(report(processes=[process_report(step=None)]))
+
+
+def test_per_process_shows_the_lines_that_cost_most() -> None:
+    text = piped(breakdown(report(), Detail()))
+    for part in (
+        "forward() at /home/a/train.py:142",
+        "cudaMemcpy",
+        "load() at /home/a/data.py:7",
+        "computes, 25.0 % garbage collection, thread 100",
+        "epoll_wait",
+        "waiting for disk, thread 100",
+        "holds the GIL that others waited 1 s for, thread 101",
+    ):
+        assert part in text
+
+
+def test_only_a_few_lines_are_shown_unless_asked_for() -> None:
+    many = process_report().lines * 5
+    crowd = report(processes=[process_report(lines=many)])
+    assert "More lines, shown with -v: 15" in piped(breakdown(crowd, Detail()))
+    assert "More lines" not in piped(breakdown(crowd, Detail(verbose=True)))
+
+
+def test_without_stacks_there_is_no_table_of_lines() -> None:
+    assert "What it does" not in piped(breakdown(report(processes=[process_report(lines=[])]), Detail()))
