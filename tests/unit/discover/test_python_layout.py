@@ -58,11 +58,11 @@ def minor_of(found: PythonFrames) -> int:
 
 
 def shown(frames: list[Walked], minor: int) -> list[list[Any]]:
-    """Without those that the interpreter puts in between for itself: they have no lines."""
+    """Without those that later versions put in between for themselves: they have no lines."""
     return [
         [each.name, each.file, line_at((3, minor), each.lines, each.first_line, each.at)]
         for each in frames
-        if each.lines
+        if each.lines or minor < 11
     ]
 
 
