@@ -22,7 +22,7 @@ class Ünïcode:
         if stay:
             time.sleep(FOREVER_S)
 
-    def ĝi(self, stay=True):
+    def ĝi(self, stay):
         return Ünïcode(stay)
 
 
@@ -60,9 +60,8 @@ def in_callback():
 
 
 def in_init():
-    for _ in range(200):
-        Ünïcode(False)
-    Ünïcode(False).ĝi()
+    for each in range(200):  # often enough for the call to become one of the quick kind
+        Ünïcode(False).ĝi(each == 199)
 
 
 def for_lock():
