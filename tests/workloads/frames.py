@@ -94,27 +94,30 @@ def where(frame):
     return found
 
 
-def report():
-    time.sleep(0.5)
+def seen():
     frames = sys._current_frames()
-    threads = [
-        {
-            "ident": each.ident,
-            "native": each.native_id,
-            "name": each.name,
-            "frames": where(frames[each.ident]),
-        }
-        for each in threading.enumerate()
-        if each is not threading.current_thread()
+    others = [each for each in threading.enumerate() if each is not threading.current_thread()]
+    return [
+        dict(ident=each.ident, native=each.native_id, name=each.name, frames=where(frames[each.ident]))
+        for each in others
+        if each.ident in frames
     ]
-    print(json.dumps({"threads": threads, "version": sys.version.split()[0], "pid": os.getpid()}), flush=True)
+
+
+def report():
+    """Once every thread has stayed where it is for a while."""
+    before, now = None, seen()
+    while now != before:
+        time.sleep(0.15)
+        before, now = now, seen()
+    print(json.dumps({"threads": now, "version": sys.version.split()[0], "pid": os.getpid()}), flush=True)
     sys.stdin.read()
 
 
 def main(names):
-    threading.Thread(target=report, name="report", daemon=True).start()
     for name in names:
         threading.Thread(target=globals()[name], name=name, daemon=True).start()
+    threading.Thread(target=report, name="report", daemon=True).start()
     time.sleep(FOREVER_S)
 
 

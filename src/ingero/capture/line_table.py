@@ -40,7 +40,7 @@ def line_at(version: tuple[int, int], table: bytes, first_line: int, at: int) ->
 
 
 def is_own_frame(name: str, file: str) -> bool:
-    """A frame that 3.13 and later put between the call of a class and its __init__; tracebacks leave it out."""
+    """A frame that 3.13 and later put between a class's call and its __init__; tracebacks leave it out."""
     return name == file == "__init__"
 
 

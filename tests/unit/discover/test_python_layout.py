@@ -352,6 +352,7 @@ def moved(monkeypatch: pytest.MonkeyPatch, minor: int, **by: int) -> Iterator[No
     """The table wrong by some bytes, and the runtime's own offsets not believed."""
     with monkeypatch.context() as patch:
         patch.setattr(python_layout, "STATED", {})
+        patch.setattr(python_layout, "TRIES", 1)  # nothing here changes until it fits
         offsets = OFFSETS[minor, False]
         wrong = {name: max(offsets[name] + shift, 0) for name, shift in by.items()}
         patch.setattr(python_layout, "OFFSETS", {(minor, False): {**offsets, **wrong}})
@@ -402,7 +403,7 @@ def test_a_wrong_offset_never_gets_into_a_layout(python: str, monkeypatch: pytes
         right = check(pid, said)
         minor = minor_of(right)
         for name in OFFSETS[minor, False].keys() - ALIKE - FOUND_AGAIN - ONLY_A_HINT:
-            for shift in (8, 24, 64):
+            for shift in (8, 64):
                 with moved(monkeypatch, minor, **{name: shift}):
                     found = layout_of(pid)
                 assert found is not None
