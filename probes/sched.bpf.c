@@ -7,7 +7,7 @@
  * and ring records without wake-up.
  */
 #include "wait_kind.bpf.h"
-#include "walk.bpf.h"
+#include "wait_line.bpf.h"
 
 /* What ran on each core lately: culprits are found here when a waiter gets its
  * core at last, so bystanders cost one store per switch. 32 slices reach back over
@@ -133,64 +133,6 @@ static __always_inline void log_slice(struct task_struct *prev, struct task_stru
 	__builtin_memcpy(log->running.comm, next->comm, sizeof(log->running.comm));
 }
 
-/* The line of a long wait. With the run-queue lock held nothing is walked: the thread does
- * it itself, before it returns to user mode. Kernels from 6.18 on offer that. */
-struct bpf_map { __u32 id; } CORE;	/* declared only, libbpf would not match it */
-struct bpf_task_work { __u64 __opaque; } __attribute__((aligned(8)));
-typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
-extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
-					      bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
-
-struct wait_work {
-	__u64 start_ns;
-	struct bpf_task_work work;
-};
-
-struct {			/* by slot of the thread */
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, THREADS);
-	__type(key, __u32);
-	__type(value, struct wait_work);
-} wait_works SEC(".maps");
-
-static int walk_wait(struct bpf_map *map, void *key, void *value)
-{
-	struct wait_work *work = value;
-	struct thread *t = find_thread(bpf_get_current_task_btf());
-	struct wait_stack *r;
-	struct scratch *c;
-	__u64 hash, id, now = bpf_ktime_get_ns();
-
-	if (!t)
-		return 0;
-	c = begin_stack(t, now, &hash);
-	if (!c)
-		return 0;
-	id = finish_stack(c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
-						      BPF_F_USER_STACK), now);
-	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
-	if (!r) {
-		lose(LOSS_RING_STACK, 1);
-		return 0;
-	}
-	fill_header(&r->h, REC_WAIT_STACK, t);
-	r->h.start_ns = work->start_ns;
-	r->stack_id = id;
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	return 0;
-}
-
-static __always_inline void ask_for_line(struct thread *t, struct task_struct *task)
-{
-	__u32 slot = t->slot;
-	struct wait_work *work = bpf_map_lookup_elem(&wait_works, &slot);
-
-	if (!work)
-		return;
-	work->start_ns = t->off_ns;
-	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
-}
-
 static __always_inline bool is_long(const struct thread *t, const struct settings *set, __u64 now)
 {
 	return set && t->flags & H_FEEDER && now - t->off_ns >= set->wait_record_ns;
@@ -226,22 +168,6 @@ static __always_inline void record_wait(struct thread *t, struct task_struct *ta
 	r->pad = 0;
 	__builtin_memcpy(r->waker, t->waker, sizeof(r->waker));
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-}
-
-/* Who has the interpreter's lock that this thread waits for; 0 if it waits for another, or
- * the interpreter does not say. */
-static __always_inline __u32 holder_of(const struct thread *t)
-{
-	__u32 pid = t->pid, tid = 0;
-	const struct python_layout *l = bpf_map_lookup_elem(&pythons, &pid);
-	__u64 holder = 0;
-
-	if (!l || !l->lock_holder || !l->state_native_id || t->address - l->lock >= l->lock_end - l->lock)
-		return 0;
-	if (!read_word(&holder, l->lock_holder) || !holder)
-		return 0;
-	bpf_probe_read_user(&tid, sizeof(tid), (const void *)(holder + l->state_native_id));
-	return tid;
 }
 
 static __always_inline void leave_core(struct task_struct *task, bool preempt, __u32 state, __u64 now)

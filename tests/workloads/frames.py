@@ -22,7 +22,7 @@ class Ünïcode:
         if stay:
             time.sleep(FOREVER_S)
 
-    def ĝi(self, stay=True):
+    def ĝi(self, stay):
         return Ünïcode(stay)
 
 
@@ -60,9 +60,8 @@ def in_callback():
 
 
 def in_init():
-    for _ in range(200):
-        Ünïcode(False)
-    Ünïcode(False).ĝi()
+    for each in range(200):  # often enough for the call to become one of the quick kind
+        Ünïcode(False).ĝi(each == 199)
 
 
 def for_lock():
@@ -83,8 +82,7 @@ def partial():
 
 
 def spinning():
-    while True:
-        pass
+    while True: pass  # fmt: skip  # noqa: E701 (one line to be at)
 
 
 def where(frame):
@@ -96,27 +94,30 @@ def where(frame):
     return found
 
 
-def report():
-    time.sleep(0.5)
+def seen():
     frames = sys._current_frames()
-    threads = [
-        {
-            "ident": each.ident,
-            "native": each.native_id,
-            "name": each.name,
-            "frames": where(frames[each.ident]),
-        }
-        for each in threading.enumerate()
-        if each is not threading.current_thread()
+    others = [each for each in threading.enumerate() if each is not threading.current_thread()]
+    return [
+        dict(ident=each.ident, native=each.native_id, name=each.name, frames=where(frames[each.ident]))
+        for each in others
+        if each.ident in frames
     ]
-    print(json.dumps({"threads": threads, "version": sys.version.split()[0], "pid": os.getpid()}), flush=True)
+
+
+def report():
+    """Once every thread has stayed where it is for a while."""
+    before, now = None, seen()
+    while now != before:
+        time.sleep(0.15)
+        before, now = now, seen()
+    print(json.dumps({"threads": now, "version": sys.version.split()[0], "pid": os.getpid()}), flush=True)
     sys.stdin.read()
 
 
 def main(names):
-    threading.Thread(target=report, name="report", daemon=True).start()
     for name in names:
         threading.Thread(target=globals()[name], name=name, daemon=True).start()
+    threading.Thread(target=report, name="report", daemon=True).start()
     time.sleep(FOREVER_S)
 
 

@@ -110,7 +110,7 @@ const unsigned long Py_Version = 0x030c01f0;
 int main(void) { puts("1"); fflush(stdout); return getchar(); }
 """
     good = start()
-    empty = start(str(build(tmp_path / "empty", source % "0", "-no-shared")))
+    empty = start(str(build(tmp_path / "empty", source % "1", "-no-shared")))
     bad = start(str(build(tmp_path / "bad", source % ("123456789, " * 512), "-no-shared")))
     pids = [good.pid, empty.pid, bad.pid]
     monkeypatch.setattr(checks.processes, "list_pids", lambda: pids)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ingero.capture.line_table import line_at
+from ingero.capture.line_table import is_own_frame, line_at
 from ingero.discover import python_layout
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_offsets import OFFSETS
@@ -58,11 +58,11 @@ def minor_of(found: PythonFrames) -> int:
 
 
 def shown(frames: list[Walked], minor: int) -> list[list[Any]]:
-    """Without those that the interpreter puts in between for itself: they have no lines."""
+    """As tracebacks have them."""
     return [
         [each.name, each.file, line_at((3, minor), each.lines, each.first_line, each.at)]
         for each in frames
-        if each.lines
+        if not is_own_frame(each.name, each.file)
     ]
 
 
@@ -129,7 +129,8 @@ def test_code_objects_can_be_told_apart(python: str) -> None:
     assert found.layout is not None
     names = {each.name for each in frames}
     if minor_of(found) >= 12:
-        assert len({each.version for each in frames if each.lines}) >= len(names)
+        assert len({each.version for each in frames}) >= len(names)
+
 
 
 @pytest.mark.parametrize("python", SUPPORTED)
@@ -348,6 +349,7 @@ def moved(monkeypatch: pytest.MonkeyPatch, minor: int, **by: int) -> Iterator[No
     """The table wrong by some bytes, and the runtime's own offsets not believed."""
     with monkeypatch.context() as patch:
         patch.setattr(python_layout, "STATED", {})
+        patch.setattr(python_layout, "TRIES", 1)  # nothing here changes until it fits
         offsets = OFFSETS[minor, False]
         wrong = {name: max(offsets[name] + shift, 0) for name, shift in by.items()}
         patch.setattr(python_layout, "OFFSETS", {(minor, False): {**offsets, **wrong}})
@@ -398,7 +400,7 @@ def test_a_wrong_offset_never_gets_into_a_layout(python: str, monkeypatch: pytes
         right = check(pid, said)
         minor = minor_of(right)
         for name in OFFSETS[minor, False].keys() - ALIKE - FOUND_AGAIN - ONLY_A_HINT:
-            for shift in (8, 24, 64):
+            for shift in (8, 64):
                 with moved(monkeypatch, minor, **{name: shift}):
                     found = layout_of(pid)
                 assert found is not None

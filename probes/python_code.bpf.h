@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * What a code object is called, copied out of the process when it is met first: later it
+ * may be gone, or another one at the same address.
+ */
+#ifndef INGERO_PYTHON_CODE_H
+#define INGERO_PYTHON_CODE_H
+
+#include "frames.bpf.h"
+
+#define RESEND_NS 30000000000ULL	/* one that was lost on the way heals */
+
+struct code_key {
+	__u64 code;
+	__u32 pid;
+	__u32 sign;
+};
+
+struct {			/* when a code object was sent */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct code_key);
+	__type(value, __u64);
+} codes_sent SEC(".maps");
+
+static __always_inline bool read_word(__u64 *word, __u64 address)
+{
+	return !bpf_probe_read_user(word, 8, (const void *)address);
+}
+
+/* How many bytes a str has, where they are, and their width. */
+static __always_inline __u64 text_at(const struct python_layout *l, __u64 object, struct code_text *text)
+{
+	__u64 length = 0;
+	__u32 state = 0, unit;
+
+	text->bytes = 0;
+	text->unit = 1;
+	if (!read_word(&length, object + l->text_length) ||
+	    bpf_probe_read_user(&state, 4, (const void *)(object + l->text_state)))
+		return 0;
+	state >>= l->text_kind_shift & 31;
+	unit = state & 7;
+	if (length > CODE_LONG_ROOM || (unit != 1 && unit != 2 && unit != 4) || !(state & 8))
+		return 0;
+	text->unit = unit;
+	text->bytes = (__u32)length * unit;
+	return object + (state & 16 ? l->text_ascii : l->text_compact);
+}
+
+struct texts {
+	__u64 name;
+	__u64 file;
+	__u64 lines;
+	struct code_text name_text;
+	struct code_text file_text;
+	__u32 lines_bytes;
+	__s32 first_line;
+	__u64 process_start_ns;
+};
+
+/* Three reads, one after the other. Together they are shorter than `room`; each alone is
+ * held below it too, because the verifier does not add. */
+#define COPY_TEXTS(target, room, t) ({							\
+	__u32 name_ = (t)->name_text.bytes & ((room) - 1);				\
+	__u32 file_ = (t)->file_text.bytes & ((room) - 1);				\
+	__u32 lines_ = (t)->lines_bytes & ((room) - 1);					\
+	int bad_ = bpf_probe_read_user((target), name_, (const void *)(t)->name);	\
+	bad_ |= bpf_probe_read_user((target) + name_, file_, (const void *)(t)->file);	\
+	bad_ |= bpf_probe_read_user((target) + name_ + file_, lines_, (const void *)(t)->lines);	\
+	bad_; })
+
+static __always_inline void fill_code(struct code_head *head, const struct code_key *key, const struct texts *t,
+				      __u16 type)
+{
+	__builtin_memset(head, 0, sizeof(*head));
+	head->h.type = type;
+	head->h.pid = key->pid;
+	head->h.start_ns = t->process_start_ns;
+	head->code = key->code;
+	head->sign = key->sign;
+	head->first_line = t->first_line;
+	head->name = t->name_text;
+	head->file = t->file_text;
+	head->lines_bytes = t->lines_bytes;
+}
+
+/* Send what a code object is called, and its line table. Returns 0 when it was sent.
+ * Not static: verified once, not in every state that leads here. */
+__noinline int send_code(const struct python_layout *l, const struct code_key *key, struct texts *t)
+{
+	struct code_long *large;
+	struct code *small;
+	__u64 length = 0;
+	__u32 total;
+	int bad;
+
+	if (!l || !key || !t)
+		return -1;
+	t->name = text_at(l, t->name, &t->name_text);
+	t->file = text_at(l, t->file, &t->file_text);
+	if (!t->name || !t->file || !read_word(&length, t->lines + l->bytes_length)) {
+		lose(LOSS_STACK_UNREADABLE, 1);
+		return -1;
+	}
+	t->lines_bytes = length > 1 << 24 ? 1 << 24 : length;
+	t->lines += l->bytes_data;
+	total = t->name_text.bytes + t->file_text.bytes + t->lines_bytes;
+	if (total < CODE_ROOM) {
+		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
+		if (!small)
+			goto full;
+		fill_code(&small->head, key, t, REC_CODE);
+		bad = COPY_TEXTS(small->data, CODE_ROOM, t);
+		if (bad) {
+			bpf_ringbuf_discard(small, BPF_RB_NO_WAKEUP);
+			lose(LOSS_STACK_UNREADABLE, 1);
+			return -1;
+		}
+		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	if (total >= CODE_LONG_ROOM) {
+		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
+		if (!small)
+			goto full;
+		fill_code(&small->head, key, t, REC_CODE);
+		small->head.missing = 1;
+		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
+		return 0;
+	}
+	large = bpf_ringbuf_reserve(&frames, sizeof(*large), 0);
+	if (!large)
+		goto full;
+	fill_code(&large->head, key, t, REC_CODE_LONG);
+	bad = COPY_TEXTS(large->data, CODE_LONG_ROOM, t);
+	if (bad) {
+		bpf_ringbuf_discard(large, BPF_RB_NO_WAKEUP);
+		lose(LOSS_STACK_UNREADABLE, 1);
+		return -1;
+	}
+	bpf_ringbuf_submit(large, BPF_RB_NO_WAKEUP);
+	return 0;
+full:
+	lose(LOSS_RING_STACK, 1);
+	return -1;
+}
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * What Python knows of a wait: the line it happened on, and who has the interpreter's lock.
+ */
+#ifndef INGERO_WAIT_LINE_H
+#define INGERO_WAIT_LINE_H
+
+#include "walk.bpf.h"
+
+/* The line of a long wait. With the run-queue lock held nothing is walked: the thread does
+ * it itself, before it returns to user mode. Kernels from 6.18 on offer that. */
+struct bpf_map { __u32 id; } CORE;	/* declared only, libbpf would not match it */
+struct bpf_task_work { __u64 __opaque; } __attribute__((aligned(8)));
+typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
+extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
+					      bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
+
+struct wait_work {
+	__u64 start_ns;
+	struct bpf_task_work work;
+};
+
+struct {			/* by slot of the thread */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, struct wait_work);
+} wait_works SEC(".maps");
+
+static int walk_wait(struct bpf_map *map, void *key, void *value)
+{
+	struct wait_work *work = value;
+	struct thread *t = find_thread(bpf_get_current_task_btf());
+	struct wait_stack *r;
+	struct scratch *c;
+	__u64 hash, id, now = bpf_ktime_get_ns();
+
+	if (!t)
+		return 0;
+	c = begin_stack(t, now, &hash);
+	if (!c)
+		return 0;
+	id = finish_stack(c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
+						      BPF_F_USER_STACK), now);
+	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
+	if (!r) {
+		lose(LOSS_RING_STACK, 1);
+		return 0;
+	}
+	fill_header(&r->h, REC_WAIT_STACK, t);
+	r->h.start_ns = work->start_ns;
+	r->stack_id = id;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline void ask_for_line(struct thread *t, struct task_struct *task)
+{
+	__u32 slot = t->slot;
+	struct wait_work *work = bpf_map_lookup_elem(&wait_works, &slot);
+
+	if (!work)
+		return;
+	work->start_ns = t->off_ns;
+	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
+}
+
+/* Who has the interpreter's lock that this thread waits for; 0 if it waits for another, or
+ * the interpreter does not say. */
+static __always_inline __u32 holder_of(const struct thread *t)
+{
+	__u32 pid = t->pid, tid = 0;
+	const struct python_layout *l = bpf_map_lookup_elem(&pythons, &pid);
+	__u64 holder = 0;
+
+	if (!l || !l->lock_holder || !l->state_native_id || t->address - l->lock >= l->lock_end - l->lock)
+		return 0;
+	if (!read_word(&holder, l->lock_holder) || !holder)
+		return 0;
+	bpf_probe_read_user(&tid, sizeof(tid), (const void *)(holder + l->state_native_id));
+	return tid;
+}
+
+#endif
