@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.timeline import Job, Spent, Timeline
+from ingero.correlate.timeline import Job, Spent, Timeline, is_reading
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.model.layout import Bucket
@@ -28,7 +28,7 @@ MANY_PER_STEP = 16  # inputs, labels, masks, a few scalars: an ordinary batch ha
 
 
 def _copies(timeline: Timeline, job: Job, number: int) -> list[Spent]:
-    """By operation: sizes differ by direction."""
+    """By operation: sizes differ by direction. Values read back are no matter of bytes."""
     return [
         Spent(
             int(row["count"]),
@@ -37,7 +37,7 @@ def _copies(timeline: Timeline, job: Job, number: int) -> list[Spent]:
             gpu_wait_ns=int(row["split"][Bucket.GPU_WAIT]),
         )
         for row in timeline.outermost(number, job.pid)
-        if timeline.tables.op_kind(int(row["op"])) == "copy" and row["count"]
+        if timeline.tables.op_kind(int(row["op"])) == "copy" and row["count"] and not is_reading(row)
     ]
 
 

@@ -3,9 +3,9 @@
 Shows as   the feeding thread busy launching all the time and hardly ever waiting for the GPU.
 Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
 Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
-           its queue: then the GPU is the limit; a few hundred launches per iteration.
-Blind to   how long the kernels run; graphs launched whole count as one launch; launches
-           that only fill a graph being captured (graph-trouble tells of those).
+           its queue: then the GPU is the limit; a few hundred launches per iteration;
+           launches that only fill a graph being captured (graph-trouble).
+Blind to   how long the kernels run; graphs launched whole count as one launch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _launching_ns(job: Job, each: SliceLedger) -> int:
     if each.ns["gpu_wait"] > WAITS_SHARE * each.wall_ns:
         return 0
     busy = {name: each.ns[name] - each.gap[name] for name in ("cuda_cpu", "host_cpu")}
-    ns = sum(busy.values())
+    ns = sum(busy.values()) - job.capturing.get(each.number, 0)
     if ns < LAUNCHING_SHARE * each.wall_ns or ns / launches > PER_LAUNCH_NS:
         return 0
     return ns
