@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,10 +24,10 @@ def no_spikes() -> NDArray[np.int64]:
     return np.zeros((0, 2), np.int64)
 
 
-def spikes_in(marks: Marks, from_ns: int, work: Marks) -> NDArray[np.int64]:
+def spikes_in(marks: Marks, from_ns: int, work: Callable[[], Marks]) -> NDArray[np.int64]:
     """(n, 2): start and excess of regular spikes after an instant; empty where there are none.
 
-    `work` are recorded launches, one in twenty milliseconds at least: a long iteration
+    `work` reads the recorded launches, one in twenty milliseconds at least: a long iteration
     amid which the GPU was given work is an evaluation, not a stall.
     """
     steps = durations(marks)
@@ -40,7 +42,7 @@ def spikes_in(marks: Marks, from_ns: int, work: Marks) -> NDArray[np.int64]:
     apart = np.diff(spikes[:, 0])
     if apart.std() > (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean():
         return no_spikes()
-    if _fed(spikes, work[:, 0]) > FED * len(spikes):
+    if _fed(spikes, work()[:, 0]) > FED * len(spikes):
         return no_spikes()
     return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
 

@@ -117,6 +117,7 @@ class Timeline:
         self.tables = Tables(facts)
         self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
         self._blind = self._blind_slices()
+        self._outermost: dict[tuple[int, int], list[np.void]] = {}
         self.jobs = list(self._jobs())
 
     def lost(self, *buckets: str) -> Iterator[tuple[Job, SliceLedger, list[Lost]]]:
@@ -165,8 +166,11 @@ class Timeline:
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
-            launches = self.facts.marks(pid, self._launching(pid))
-            job.spikes = spikes_in(self.facts.marks(pid, job.loop.op), cold_ns, launches)
+            job.spikes = spikes_in(
+                self.facts.marks(pid, job.loop.op),
+                cold_ns,
+                lambda: self.facts.marks(pid, self._launching(pid)),
+            )
         self._mark_rare(job)
         return job
 
@@ -206,11 +210,15 @@ class Timeline:
                 found.setdefault(name, Spent()).add(row)
         return found
 
-    def outermost(self, number: int, pid: int) -> Iterator[np.void]:
-        """A call of the runtime that leads to the driver is counted once, where both are probed.
+    def outermost(self, number: int, pid: int) -> list[np.void]:
+        """A call of the runtime that leads to the driver is counted once, where both are probed."""
+        found = self._outermost.get((number, pid))
+        if found is None:
+            found = self._outermost[number, pid] = list(self._counted_once(number, pid))
+        return found
 
-        Hot kinds are probed at the driver whoever calls, the others at both.
-        """
+    def _counted_once(self, number: int, pid: int) -> Iterator[np.void]:
+        """Hot kinds are probed at the driver whoever calls, the others at both."""
         rows: Records | tuple[()] = self.tables.operations.get((number, pid), ())
         from_runtime = {self._kind(row) for row in rows if self._driver_name(row) and row["caller"] == 1}
         at_runtime = {self._kind(row) for row in rows if not self._driver_name(row)}
