@@ -108,9 +108,7 @@ def _kept(name: str, make: Callable[[Path], object]) -> tuple[Path, float]:
 def large_database() -> tuple[Path, float]:
     """About a gigabyte."""
     windows = [dense(window) for window in template(time.monotonic_ns())]
-    return _kept(
-        "large", lambda path: build(path, windows, lambda _: path.stat().st_size >= TARGET_BYTES)
-    )
+    return _kept("large", lambda path: build(path, windows, lambda _: path.stat().st_size >= TARGET_BYTES))
 
 
 def busy_hour() -> tuple[Path, float]:

@@ -169,10 +169,15 @@ class Timeline:
             job.spikes = spikes_in(
                 self.facts.marks(pid, job.loop.op),
                 cold_ns,
+                self._lives_to(pid),
                 lambda: self.facts.marks(pid, self._launching(pid)),
             )
         self._mark_rare(job)
         return job
+
+    def _lives_to(self, pid: int) -> int:
+        known = self.facts.processes.get(pid)
+        return min(known.end_ns if known and known.end_ns else self.facts.to_ns, self.facts.to_ns)
 
     def _calling(self, pid: int, tid: int) -> list[int]:
         """Slices with calls of the job."""
