@@ -1,4 +1,4 @@
-"""How long a user waits for `ingero --help` and for statistics of a large recording."""
+"""How long a user waits for `ingero --help`, for statistics and for the diagnosis of a large recording."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pathlib import Path
 
 from benchmarks import jobs
 from benchmarks.figures import Figure, Section, at_most
-from benchmarks.large_database import large_database
+from benchmarks.large_database import busy_hour, large_database
 
 TITLE = "Start-up and questions"
 HELP_TARGET_MS, QUERY_TARGET_S = 150, 1
+EXPLAIN_TARGET_S, EXPLAIN_TARGET_MB = 2, 500
 HELPS, QUERIES = 15, 5
 SCRIPT = Path(sys.executable).parent / "ingero"  # as pip made it
 
@@ -83,6 +84,21 @@ def _query_figures(path: Path) -> list[Figure]:
     ]
 
 
+def _explain_figures(path: Path) -> list[Figure]:
+    took = statistics.median(run_ms("explain", "--db", str(path)) for _ in range(QUERIES)) / 1000
+    peak = peak_bytes("explain", "--db", str(path)) / 1e6
+    return [
+        at_most("`ingero explain`, all of that hour", took, EXPLAIN_TARGET_S, f"{took:.2f} s", " s"),
+        at_most("its peak memory", peak, EXPLAIN_TARGET_MB, f"{peak:,.0f} MB", " MB"),
+    ]
+
+
+def _calls_seen(path: Path) -> str:
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        (calls,) = connection.execute("SELECT SUM(count) FROM operation_second").fetchone()
+    return f"{calls:,} calls seen; {_content(path)}"
+
+
 def _content(path: Path) -> str:
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
         rows, windows = connection.execute(
@@ -93,13 +109,14 @@ def _content(path: Path) -> str:
 
 METHOD = """\
 Wall time of the installed script, byte-compiled, from start to exit: median of {helps} for `--help`, of
-{queries} for queries. The database is written by the real writer from made-up windows and kept between
-runs; it was read before, so it lies in the page cache as far as it fits."""
+{queries} for queries and diagnoses. The databases are written by the real writer from made-up windows and kept
+between runs; they were read before, so they lie in the page cache as far as they fit."""
 
 RESOLVES = """\
 Start-up is mostly Python's imports, so it follows the processor's speed and the disk cache. A query of
 the whole recording reads the per-minute roll-up, not the events: its time follows the length of the
-recording and the number of processes, not the number of calls."""
+recording and the number of processes, not the number of calls. So does a diagnosis, from sums per second,
+and with the calls that mark iterations."""
 
 
 def measure(quick: bool) -> Section:
@@ -108,7 +125,9 @@ def measure(quick: bool) -> Section:
     if not quick:
         path, built_s = large_database()
         figures += [Figure("the database asked", _content(path)), *_query_figures(path)]
-        if built_s:
-            notes.append(f"The database was built in this run, in {built_s:.0f} s.")
+        hour, hour_built_s = busy_hour()
+        figures += [Figure("a busy hour, default recording", _calls_seen(hour)), *_explain_figures(hour)]
+        if built_s + hour_built_s:
+            notes.append(f"Databases were built in this run, in {built_s + hour_built_s:.0f} s.")
     method = METHOD.format(helps=HELPS, queries=QUERIES)
     return Section(TITLE, tuple(figures), method, RESOLVES, tuple(notes))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, Section
-from benchmarks.large_database import moved
+from benchmarks.large_database import moved, template
 from ingero.clock import Clock
 from ingero.model.window import Records, Window
 from ingero.scenarios import synthetic
@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 
 def _calls(start_ns: int) -> Records:
     """As varied as a job's: every operation, many durations."""
-    calls = np.concatenate([window.calls for _, window in synthetic.windows(seed=11, start_ns=start_ns)])
+    calls = np.concatenate([window.calls for window in template(start_ns)])
     repeated = np.resize(calls, ROWS)
     repeated["h"]["start_ns"] = np.sort(repeated["h"]["start_ns"])
     return repeated

@@ -12,12 +12,16 @@
 
 #include "maps.bpf.h"
 
+/* Queueing a copy takes some microseconds, a lock inside the driver is held for less. One
+ * that took longer waited for the GPU. */
+#define WAITED_NS 50000
+
 static __always_inline __u32 running_bucket(const struct thread *t)
 {
 	if (t->reclaim)
 		return MEMORY_WAIT;
 	if (t->sync)
-		return GPU_WAIT;
+		return t->copies && t->woken ? CUDA_CPU : GPU_WAIT;
 	return t->depth ? CUDA_CPU : HOST_CPU;
 }
 

@@ -208,15 +208,21 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		if (t->idle) {
 			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
 			t->busy_known = 1;
+			t->work_ns = now;
 		}
+		__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
 		t->idle = 0;
 		t->unrecorded = 1;
 	}
 	f->sync_before = t->sync;
 	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
-	t->flags |= H_FEEDER;
-	if (info->flags & OP_SYNC)
+	if (!(info->flags & OP_QUIET))	/* asking what there is feeds no GPU */
+		t->flags |= H_FEEDER;
+	if (info->flags & OP_SYNC) {
+		t->copies = info->bytes_arg != NO_ARG;
+		t->woken = 0;
 		t->sync++;
+	}
 	f->start_ns = now;
 	t->depth = depth + 1;
 	*slot = t->slot;

@@ -33,6 +33,12 @@ struct frame {
 
 enum thread_state { RUNNING = 1, RUNNABLE, BLOCKED };
 
+/* When something is usually done: after the one, before the other. */
+struct bounds {
+	__u64 after_ns;
+	__u64 before_ns;	/* 0: nothing known */
+};
+
 /* A traced thread. `since` to now is the open interval; whoever moves `since`
  * owns the interval it closes (see settle()). */
 struct thread {
@@ -41,9 +47,13 @@ struct thread {
 	__u64 acc[BUCKETS];
 	__u64 gap[BUCKETS];
 	__u64 busy_acc[BUCKETS];	/* acc when the GPU last got something to do after nothing */
+	__u64 given_acc[BUCKETS];	/* acc when it last got more */
 	__u64 late_ns;
 	__u64 known;
 	__u64 on_ns;		/* when it last got a core */
+	__u64 work_ns;		/* when the GPU last got something to do after nothing */
+	struct bounds span;	/* from then until all of it is done */
+	struct bounds wait;	/* how long a wait lasts that leaves work behind */
 	__u64 last_event;	/* the event it recorded last */
 	__u64 off_ns;		/* when it last left its core */
 	__u64 blocked_ns;	/* of the current off-CPU interval: blocked */
@@ -77,6 +87,8 @@ struct thread {
 	__u32 depth;
 	__u32 overflow;
 	__u32 sync;		/* > 0: inside a synchronising call */
+	__u32 copies;		/* and it copies: woken from its wait, it moves bytes */
+	__u32 woken;
 	__u32 idle;		/* the GPU has done what this thread gave it and got nothing since */
 	__u32 busy_known;	/* busy_acc holds something */
 	__u32 unrecorded;	/* it gave the GPU something after that event */

@@ -218,6 +218,8 @@ static __always_inline void take_core(struct task_struct *task, __u64 now, bool 
 	}
 	t->state = RUNNING;
 	t->on_ns = now;
+	if (t->blocked_ns > WAITED_NS && t->bucket == GPU_WAIT)
+		t->woken = 1;
 	if (!is_long(t, set, now))
 		return;
 	record_wait(t, task, now);

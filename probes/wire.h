@@ -287,7 +287,6 @@ struct op_stats {
 	__u64 split[BUCKETS];
 	struct extreme extreme[2];	/* by parity of the window */
 	__u64 norm_ns;		/* moving mean, the operation's recent norm */
-	__u64 due_ns;		/* how long after such a call began the GPU is usually done */
 	__u64 budget_window;
 	__u64 budget_used;
 	__u64 last_sample_ns;

@@ -50,6 +50,10 @@ OPS = {
     10: OpFact("graph", "cudaStreamEndCapture", "graph"),
     11: OpFact("nccl", "ncclAllReduce", "collective"),
     12: OpFact("python", "gc_collect", "gc"),
+    20: OpFact("driver", "cuMemcpyDtoH_v2", "copy"),
+    21: OpFact("graph", "cudaStreamBeginCapture", "graph"),
+    22: OpFact("driver", "cuMemHostAlloc", "alloc"),
+    23: OpFact("driver", "cuMemMap", "alloc"),
 }
 BY_NAME = {op.name: number for number, op in OPS.items()}
 

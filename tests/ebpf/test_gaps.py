@@ -45,7 +45,9 @@ def test_an_event_with_work_behind_it_does_not(acting: Stage) -> None:
 
 def test_a_gap_is_part_of_the_whole_in_every_window(acting: Stage) -> None:
     played = acting.play("fed_then_idle", 8, 5, 90, window_s=0.05)
-    assert (played.rows["gap"] <= played.rows["ns"]).all()
+    for start in np.unique(played.rows["window_ns"]):  # a gap may be told a window later
+        mine = played.rows[played.rows["window_ns"] == start]
+        assert (mine["gap"].sum(axis=0) <= mine["ns"].sum(axis=0)).all()
     assert np.array_equal(played.totals[-1]["gap"], played.rows["gap"].sum(axis=0))
 
 
@@ -63,3 +65,43 @@ def test_losing_the_core_when_the_gpu_is_done_is_told_apart(acting: Stage) -> No
     # One call: at most its last absence counts, however much of the wait it was off its core.
     away_ns = shared.ns["runqueue"]
     assert away_ns > 3 * int(shared.rows["late_ns"].sum())
+
+
+def test_a_wait_that_the_gpu_outlasts_costs_nothing(acting: Stage) -> None:
+    """All was given: 20 ms of waiting for somebody lie within 60 ms of the GPU's."""
+    played = acting.play("fed_then_waits", 5, 60, 20, 0)
+    assert played.ns["peer_wait"] > 60 * MS
+    assert gap_ns(played, Bucket.PEER_WAIT) < 0.1 * played.ns["peer_wait"]
+
+
+def test_a_wait_that_outlasts_the_gpu_costs_the_rest(acting: Stage) -> None:
+    """After a first round that tells what is usual: 10 ms of the GPU's in 50 ms of waiting."""
+    acting.play("fed_then_waits", 3, 10, 1, 0)
+    played = acting.play("fed_then_waits", 5, 10, 50, 1)
+    assert gap_ns(played, Bucket.PEER_WAIT) > 0.6 * played.ns["peer_wait"]
+
+
+def test_with_work_ahead_a_wait_costs_what_exceeds_the_usual_one(acting: Stage) -> None:
+    """The GPU has 10 ms more when 200 ms of waiting begin."""
+    played = acting.play("lagged_then_waits", 20, 200)
+    assert played.ns["peer_wait"] > 190 * MS
+    assert gap_ns(played, Bucket.PEER_WAIT) > 0.8 * played.ns["peer_wait"]
+
+
+def test_of_a_spinning_wait_among_others_the_part_after_the_gpu_was_done_is_late(acting: Stage) -> None:
+    """The time lost is what the rounds took beyond the GPU's 8 ms each; it need not be known exactly."""
+    _, core = first_and_last_core()
+    with hogs(2, core):
+        played = acting.play("gpu_rounds", core, 60, 8000)
+    lost_ns = played.said["took_ns"] - 60 * 8 * MS
+    assert int(played.rows["late_ns"].sum()) == pytest.approx(lost_ns, rel=0.5)
+
+
+def test_a_copy_to_the_host_that_was_woken_copies(acting: Stage) -> None:
+    """30 ms of the GPU's, then 120 MiB at 6 GB/s."""
+    woken, spinning = (acting.play("read_back", 30_000, 120, patience) for patience in (4, 1))
+    for played in (woken, spinning):
+        adds_up(played)
+        assert played.ns["gpu_wait"] > 25 * MS
+    assert woken.ns["cuda_cpu"] > 15 * MS
+    assert spinning.ns["cuda_cpu"] < 0.5 * woken.ns["cuda_cpu"]

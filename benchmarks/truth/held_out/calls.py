@@ -49,12 +49,15 @@ def slow_leak(random: Random) -> Draw:
 
 
 def illegal_access(random: Random) -> Draw:
-    """A kernel writes where it may not: the wait for it fails, and every call after that."""
+    """A kernel writes where it may not: the wait for it fails, and every call after that.
+
+    The driver tells, and the runtime passes it on.
+    """
     usual = shape(random, 6, 12, sync="end")
     draw = fit(random, usual)
     after = round(random.uniform(1.8, 3) * 1000 / (gpu_ms(usual) + 2))
     draw.faulty_stub["INGERO_STUB_FAIL"] = (
-        f"cudaEventSynchronize:{after}+=700,cudaMemcpyAsync:{after + 1}+=700"
+        f"cuEventSynchronize:{after}+=700,cuMemcpyHtoDAsync_v2:{after + 1}+=700"
     )
     return draw
 

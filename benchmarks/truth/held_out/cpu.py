@@ -34,8 +34,12 @@ def hogs_at_the_workers(random: Random) -> Draw:
 
 
 def short_period(random: Random) -> Draw:
-    """A limit in short periods: the job loses a few milliseconds again and again."""
+    """A limit in short periods: the job loses a few milliseconds again and again.
+
+    What it does between two waits for the GPU takes longer by it; the waits hide the rest.
+    """
     usual = shape(random, 6, 12, blocking=False, sync="stream", loader="thread")
+    usual["host_ms"] = random.uniform(3, 5)
     limit = Quota(random.uniform(0.35, 0.6), random.choice((10_000, 20_000, 30_000)))
     return fit(random, usual, None, limit)
 

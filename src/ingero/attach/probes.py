@@ -34,7 +34,7 @@ class Row:
     sync: bool = False  # returns when the GPU got there
     rare: bool = False  # every call deserves a record
     hot: bool = False
-    quiet: bool = False  # sampled, and recorded when it fails
+    quiet: bool = False  # sampled, and recorded when it fails; whoever makes no other call feeds no GPU
     bytes: int = NO_ARG
     rows: int = NO_ARG  # second factor of bytes
     dtype: int = NO_ARG
@@ -149,6 +149,8 @@ RUNTIME: tuple[Row, ...] = (
     runtime("cudaStreamCreateWithFlags", "context", rare=True, out=0),
     runtime("cudaStreamCreateWithPriority", "context", rare=True, out=0),
     runtime("cudaStreamDestroy", "context", rare=True, stream=0),
+    # the first question of a framework; where the driver is too old there is no second one
+    runtime("cudaGetDeviceCount", "context", quiet=True),
     runtime("cudaSetDevice", "context", quiet=True, device=0, flags=OpFlag.OP_SET_DEVICE),
     runtime("cudaDeviceReset", "context", rare=True),
     runtime("cudaInitDevice", "context", rare=True),
@@ -321,7 +323,7 @@ cudaDeviceSynchronize cudaThreadSynchronize cudaDeviceReset cuCtxSynchronize ncc
 ONE_ARGUMENT = """
 cudaFree cudaFreeHost cudaFreeArray cudaHostUnregister cudaStreamSynchronize cudaEventSynchronize
 cudaStreamQuery cudaEventQuery cudaEventCreate cudaEventDestroy cudaStreamCreate cudaStreamDestroy
-cudaSetDevice cudaGraphDestroy cudaGraphExecDestroy cuMemFree_v2 cuMemFreeHost cuMemHostUnregister
+cudaGetDeviceCount cudaSetDevice cudaGraphDestroy cudaGraphExecDestroy cuMemFree_v2 cuMemFreeHost cuMemHostUnregister
 cuMemRelease cuStreamSynchronize cuEventSynchronize cuStreamQuery cuEventQuery cuEventDestroy_v2
 cuStreamDestroy_v2 cuInit cuCtxSetCurrent cuCtxDestroy_v2 cuDevicePrimaryCtxReset_v2 cuModuleUnload
 cuLibraryUnload cuGraphDestroy cuGraphExecDestroy ncclCommFinalize ncclCommDestroy ncclCommAbort

@@ -38,6 +38,8 @@ class Known:
     comm: bytes
     feeder: bool
     pending: list[tuple[int, int]] = field(default_factory=list)  # (window, ns)
+    told_ns: int = 0  # the window told last
+    room: list[int] = field(default_factory=lambda: [0] * BUCKETS)  # of its time, what is no gap
 
 
 def make_good(change: list[int]) -> None:
@@ -90,8 +92,11 @@ class ThreadBook:
         if record["undecided"]:
             known.pending.append((window_ns, min(int(record["open_ns"]), now_ns - known.now_ns)))
         delta = [counts[name] - known.counts[name] for name in COUNTS]
+        rows.extend(self._earlier(known, tid, change, gap_change))
         if any(change) or any(delta):
             rows.append(self._row(window_ns, known, tid, change, gap_change, delta))
+            known.told_ns = window_ns
+            known.room = [max(whole - part, 0) for whole, part in zip(change, gap_change, strict=True)]
         known.acc, known.gap, known.counts, known.now_ns = acc, gap, counts, now_ns
         if record["dead"]:
             del self._known[tid, start_ns]
@@ -131,6 +136,21 @@ class ThreadBook:
         late[bucket], gap[bucket] = ns, in_gap
         return self._row(window_ns, known, tid, late, gap, [0] * len(COUNTS))
 
+    def _earlier(
+        self, known: Known, tid: int, change: list[int], gap_change: list[int]
+    ) -> list[tuple[object, ...]]:
+        """That the GPU had nothing to do in a wait is known when the wait is over.
+
+        What of it exceeds this window's time lay in the window before.
+        """
+        over = [
+            min(max(part - whole, 0), room)
+            for part, whole, room in zip(gap_change, change, known.room, strict=True)
+        ]
+        if not any(over):
+            return []
+        return [self._row(known.told_ns, known, tid, [0] * BUCKETS, over, [0] * len(COUNTS), over)]
+
     def _pending(self, known: Known, tid: int, bucket: Bucket) -> list[tuple[object, ...]]:
         """What is held back, told as one bucket."""
         rows = [self._late(window_ns, known, tid, bucket, held) for window_ns, held in known.pending]
@@ -146,7 +166,13 @@ class ThreadBook:
 
     @staticmethod
     def _row(
-        window_ns: int, known: Known, tid: int, ns: list[int], gap: list[int], counts: list[int]
+        window_ns: int,
+        known: Known,
+        tid: int,
+        ns: list[int],
+        gap: list[int],
+        counts: list[int],
+        within: list[int] | None = None,  # time told before that the gap lies in
     ) -> tuple[object, ...]:
         by_name = dict(zip(COUNTS, counts, strict=True))
         return (
@@ -156,7 +182,7 @@ class ThreadBook:
             known.comm,
             known.feeder,
             ns,
-            [min(part, whole) for part, whole in zip(gap, ns, strict=True)],
+            [min(part, whole) for part, whole in zip(gap, within or ns, strict=True)],
             by_name["throttled_ns"],
             by_name["system_ns"],
             by_name["known"],

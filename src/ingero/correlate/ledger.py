@@ -108,7 +108,7 @@ class Ledgers:
     def _on_demand(self, root: Root) -> bool:
         """A server that waits to be asked: nobody wants anything from the GPU."""
         process = self._tables.facts.processes.get(root.pid)
-        return bool(process and process.listens) and root.bucket in ("sleep", "net_wait", "peer_wait")
+        return bool(process and process.serves) and root.bucket in ("sleep", "net_wait", "peer_wait")
 
     def _throttled(self, number: int, root: Root) -> int:
         row = self._tables.thread(number, root.tid)

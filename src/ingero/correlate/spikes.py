@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,10 +24,12 @@ def no_spikes() -> NDArray[np.int64]:
     return np.zeros((0, 2), np.int64)
 
 
-def spikes_in(marks: Marks, from_ns: int, work: Marks) -> NDArray[np.int64]:
-    """(n, 2): start and excess of regular spikes after an instant; empty where there are none.
+def spikes_in(marks: Marks, from_ns: int, to_ns: int, work: Callable[[], Marks]) -> NDArray[np.int64]:
+    """(n, 2): start and excess of regular spikes between two instants; empty where there are none.
 
-    `work` are recorded launches, one in twenty milliseconds at least: a long iteration
+    An iteration still under way at the end is one as far as it has come.
+
+    `work` reads the recorded launches, one in twenty milliseconds at least: a long iteration
     amid which the GPU was given work is an evaluation, not a stall.
     """
     steps = durations(marks)
@@ -33,16 +37,21 @@ def spikes_in(marks: Marks, from_ns: int, work: Marks) -> NDArray[np.int64]:
     if len(steps) < LEAST_STEPS:
         return no_spikes()
     usual = int(np.median(steps[:, 1]))
-    long = (steps[:, 1] > LONGER * usual) & (steps[:, 1] - usual > LEAST_NS)
-    spikes = steps[long]
-    if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * len(steps):
-        return no_spikes()
+    long = steps[(steps[:, 1] > LONGER * usual) & (steps[:, 1] - usual > LEAST_NS)]
+    last_ns = int(steps[-1].sum())
+    still = np.array([(last_ns, to_ns - last_ns)], np.int64)
+    goes_on = still[0, 1] > LONGER * usual and still[0, 1] - usual > LEAST_NS
+    for spikes in (np.concatenate([long, still]), long) if goes_on else (long,):
+        if _is_regular(spikes, len(steps)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
+            return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
+    return no_spikes()
+
+
+def _is_regular(spikes: NDArray[np.int64], steps: int) -> bool:
+    if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * steps:
+        return False
     apart = np.diff(spikes[:, 0])
-    if apart.std() > (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean():
-        return no_spikes()
-    if _fed(spikes, work[:, 0]) > FED * len(spikes):
-        return no_spikes()
-    return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
+    return bool(apart.std() <= (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean())
 
 
 def _fed(spikes: NDArray[np.int64], launches: NDArray[np.int64]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.correlate.captures import capture_ns
 from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
@@ -22,6 +23,8 @@ from ingero.model.window import Records
 LAYERS = frozenset({"runtime", "driver", "graph", "nccl"})
 HOT_KINDS = frozenset({"launch", "copy", "set", "event", "poll"})
 COLD_KINDS = ("context", "module")
+READ_BYTES = 64 << 10  # a copy of at most this much takes microseconds on any bus
+READ_WAITS = 0.5  # of its time: then what it took was the GPU's way to the result
 RARE_WAITS = 0.1  # per iteration
 COLD_SHARE = 0.03  # of a slice spent creating contexts and loading code
 COLD_REACH_NS = 60_000_000_000  # later than this after the first call it is no start-up any more
@@ -40,6 +43,20 @@ class Spent:
     gpu_wait_ns: int = 0
     cpu_ns: int = 0
 
+    def add(self, row: np.void) -> None:
+        self.count += int(row["count"])
+        self.ns += int(row["sum_ns"])
+        self.bytes += int(row["bytes"])
+        self.errors += int(row["errors"])
+        self.gpu_wait_ns += int(row["split"][Bucket.GPU_WAIT])
+        self.cpu_ns += int(row["split"][Bucket.CUDA_CPU])
+
+
+def is_reading(copies: np.void) -> bool:
+    """Copies that read values back: so few bytes that their time is the wait for the GPU."""
+    small = int(copies["bytes"]) <= READ_BYTES * int(copies["count"])
+    return small and int(copies["split"][Bucket.GPU_WAIT]) > READ_WAITS * int(copies["sum_ns"])
+
 
 @dataclass(slots=True)
 class Job:
@@ -50,7 +67,9 @@ class Job:
     comm: str
     slices: list[SliceLedger]
     loop: Loop | None = None
-    calls: dict[int, dict[str, Spent]] = field(default_factory=dict)  # by slice, by kind of call
+    # by slice, by kind of call; "reading": the copies among them that read values back
+    calls: dict[int, dict[str, Spent]] = field(default_factory=dict)
+    capturing: dict[int, int] = field(default_factory=dict)  # by slice, ns of filling graphs
     spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
     covered: float = 1.0  # part of the recording its sums cover
 
@@ -70,6 +89,13 @@ class Job:
                 total.gpu_wait_ns += one.gpu_wait_ns
                 total.cpu_ns += one.cpu_ns
         return total
+
+    def waits(self, number: int) -> int:
+        """How often the host waited for a result of the GPU.
+
+        A value read back is a copy that waits; frameworks wait once more after it.
+        """
+        return max(self.spent(number, "sync").count, self.spent(number, "reading").count)
 
     def steps(self, number: int) -> int:
         return self.loop.counts.get(number, 0) if self.loop else 0
@@ -91,6 +117,7 @@ class Timeline:
         self.tables = Tables(facts)
         self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
         self._blind = self._blind_slices()
+        self._outermost: dict[tuple[int, int], list[np.void]] = {}
         self.jobs = list(self._jobs())
 
     def lost(self, *buckets: str) -> Iterator[tuple[Job, SliceLedger, list[Lost]]]:
@@ -132,15 +159,25 @@ class Timeline:
             self._tell_silence(slices, calling)
             job.covered = min(1.0, job.wall_ns / max(self.facts.to_ns - self.facts.from_ns, 1))
         job.calls = {number: self._calls(number, pid) for number in calling}
+        with_calls = [number for number in calling if (number, pid) in self.tables.operations]
+        job.capturing = capture_ns(self.facts, self.tables, pid, with_calls)
         self._mark(job)
         settled = [each.number for each in slices if not each.cold]
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
-            launches = self.facts.marks(pid, self._launching(pid))
-            job.spikes = spikes_in(self.facts.marks(pid, job.loop.op), cold_ns, launches)
+            job.spikes = spikes_in(
+                self.facts.marks(pid, job.loop.op),
+                cold_ns,
+                self._lives_to(pid),
+                lambda: self.facts.marks(pid, self._launching(pid)),
+            )
         self._mark_rare(job)
         return job
+
+    def _lives_to(self, pid: int) -> int:
+        known = self.facts.processes.get(pid)
+        return min(known.end_ns if known and known.end_ns else self.facts.to_ns, self.facts.to_ns)
 
     def _calling(self, pid: int, tid: int) -> list[int]:
         """Slices with calls of the job."""
@@ -173,20 +210,20 @@ class Timeline:
     def _calls(self, number: int, pid: int) -> dict[str, Spent]:
         found: dict[str, Spent] = {}
         for row in self.outermost(number, pid):
-            one = found.setdefault(self.tables.op_kind(int(row["op"])), Spent())
-            one.count += int(row["count"])
-            one.ns += int(row["sum_ns"])
-            one.bytes += int(row["bytes"])
-            one.errors += int(row["errors"])
-            one.gpu_wait_ns += int(row["split"][Bucket.GPU_WAIT])
-            one.cpu_ns += int(row["split"][Bucket.CUDA_CPU])
+            kind = self.tables.op_kind(int(row["op"]))
+            for name in (kind, "reading") if kind == "copy" and is_reading(row) else (kind,):
+                found.setdefault(name, Spent()).add(row)
         return found
 
-    def outermost(self, number: int, pid: int) -> Iterator[np.void]:
-        """A call of the runtime that leads to the driver is counted once, where both are probed.
+    def outermost(self, number: int, pid: int) -> list[np.void]:
+        """A call of the runtime that leads to the driver is counted once, where both are probed."""
+        found = self._outermost.get((number, pid))
+        if found is None:
+            found = self._outermost[number, pid] = list(self._counted_once(number, pid))
+        return found
 
-        Hot kinds are probed at the driver whoever calls, the others at both.
-        """
+    def _counted_once(self, number: int, pid: int) -> Iterator[np.void]:
+        """Hot kinds are probed at the driver whoever calls, the others at both."""
         rows: Records | tuple[()] = self.tables.operations.get((number, pid), ())
         from_runtime = {self._kind(row) for row in rows if self._driver_name(row) and row["caller"] == 1}
         at_runtime = {self._kind(row) for row in rows if not self._driver_name(row)}

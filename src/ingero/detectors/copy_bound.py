@@ -6,7 +6,8 @@ Proof      bytes and time of the copies: large ones far below what the bus carri
 Not this   copies that are few, or nearly as quick as the bus; waiting for the GPU at a
            copy; small copies that read a result (sync-heavy); copies of other threads.
 Blind to   copies that run on the GPU's own engine while the host goes on; how much of a
-           blocking copy to the host is copying: all of it counts as waiting for the GPU.
+           copy to the host is copying where the thread spins until the GPU gets there: then
+           all of it counts as waiting. One that sleeps copies after it was woken.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.timeline import Job, Spent, Timeline
+from ingero.correlate.timeline import Job, Spent, Timeline, is_reading
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.model.layout import Bucket
@@ -28,22 +29,25 @@ MANY_PER_STEP = 16  # inputs, labels, masks, a few scalars: an ordinary batch ha
 
 
 def _copies(timeline: Timeline, job: Job, number: int) -> list[Spent]:
-    """By operation: sizes differ by direction."""
+    """By operation: sizes differ by direction. Values read back are no matter of bytes."""
     return [
         Spent(
             int(row["count"]),
             int(row["sum_ns"]),
             int(row["bytes"]),
             gpu_wait_ns=int(row["split"][Bucket.GPU_WAIT]),
+            cpu_ns=int(row["split"][Bucket.CUDA_CPU]),
         )
         for row in timeline.outermost(number, job.pid)
-        if timeline.tables.op_kind(int(row["op"])) == "copy" and row["count"]
+        if timeline.tables.op_kind(int(row["op"])) == "copy" and row["count"] and not is_reading(row)
     ]
 
 
 def _copying_ns(spent: Spent) -> int:
-    """Without the time in which a blocking copy waited for the GPU to get there."""
-    return max(spent.ns - spent.gpu_wait_ns, 0)
+    """On a core: without the time in which a blocking copy waited for the GPU, or for its core."""
+    if spent.cpu_ns or spent.gpu_wait_ns:
+        return spent.cpu_ns
+    return spent.ns  # recorded by somebody who does not tell
 
 
 def _slow_ns(spent: Spent) -> int:
@@ -88,6 +92,7 @@ def _total(case: Case) -> Spent:
         total.ns += one.ns
         total.bytes += one.bytes
         total.gpu_wait_ns += one.gpu_wait_ns
+        total.cpu_ns += one.cpu_ns
     return total
 
 

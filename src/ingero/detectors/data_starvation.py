@@ -59,7 +59,7 @@ def _unhidden_ns(job: Job, each: SliceLedger) -> int:
 
 def _by_itself(job: Job, each: SliceLedger) -> Lost | None:
     ns = _unhidden_ns(job, each)
-    pauses = max(job.steps(each.number), job.spent(each.number, "sync").count, 1)
+    pauses = max(job.steps(each.number), job.waits(each.number), 1)
     if ns < OWN_SHARE * each.wall_ns or ns / pauses < OWN_NS:
         return None
     return Lost("host_cpu", ns, job.pid, job.tid, job.comm)

@@ -1,10 +1,13 @@
 """GPU memory leak: the job allocates, iteration after iteration, and does not free.
 
-Shows as   more allocations than frees in nearly every slice, to the end.
+Shows as   more allocations than frees in nearly every slice, to the end. As many in each
+           iteration of hundreds need no long look, nor does churn beside them matter: a
+           cache that fills takes ever less.
 Proof      counts of both, and the bytes that stay.
 Not this   the growth of a start, or of a cache that rests or grows ever less; churn
-           (alloc-churn).
-Blind to   memory kept inside a caching allocator: the driver sees only its blocks.
+           (alloc-churn); host memory, and addresses without memory behind them.
+Blind to   memory kept inside a caching allocator: the driver sees only its blocks; which of
+           several sizes is kept: the bytes are those of the mean allocation.
 Severity   MEDIUM: it ends in an out-of-memory error, but nothing is slow yet.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.timeline import Job, Timeline
+from ingero.correlate.timeline import Job, Spent, Timeline
 from ingero.detectors.detector import Detector, Line, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes, format_ns
@@ -22,14 +25,22 @@ GROWING_SHARE = 0.7  # of the slices
 KEPT_SHARE = 0.2  # of what was allocated
 IN_EACH = 0.5  # per iteration: what grows with the loop needs no long look
 MANY_STEPS = 50
+REGULAR = 0.25  # spread of what iterations keep, from slice to slice
+REGULAR_KEPT = 20  # in a slice: fewer are as many by chance
 SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
 LEAST_ALLOCATIONS = 8  # fewer are buffers made late
 LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
+# In the names of calls that take no memory of the GPU: the host's, or addresses alone.
+HOLDS_NONE = ("Host", "MemMap", "Unmap", "Address", "SetAccess", "Trim")
 
 
-def _kept(job: Job, number: int) -> tuple[int, int, int]:
+def _kept(timeline: Timeline, job: Job, number: int) -> tuple[int, int, int]:
     """Allocations, frees, and the bytes that stayed."""
-    allocated, freed = job.spent(number, "alloc"), job.spent(number, "free")
+    allocated, freed = Spent(), Spent()
+    for row in timeline.outermost(number, job.pid):
+        known = timeline.facts.ops.get(int(row["op"]))
+        if known and known.kind in ("alloc", "free") and not any(word in known.name for word in HOLDS_NONE):
+            (allocated if known.kind == "alloc" else freed).add(row)
     kept = max(0, allocated.count - freed.count)
     size = allocated.bytes * kept // allocated.count if allocated.count else 0
     return allocated.count, freed.count, size
@@ -39,21 +50,34 @@ def find(timeline: Timeline) -> Iterator[State]:
     for job in timeline.jobs:
         settled = [each.number for each in job.slices if not each.cold]
         settled = settled[len(settled) // 3 :]  # a start may allocate
-        rows = [_kept(job, number) for number in settled]
+        rows = [_kept(timeline, job, number) for number in settled]
         growing = [allocated > freed for allocated, freed, _ in rows]
         allocated, freed, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
         steps = sum(job.steps(number) for number in settled)
+        regular = _regular(job, settled, rows)
         in_each = allocated - freed >= IN_EACH * steps and steps >= MANY_STEPS
-        long = len(rows) >= (2 if in_each else LEAST_SLICES)
+        long = len(rows) >= (2 if in_each or regular else LEAST_SLICES)
         steadily = long and sum(growing) >= GROWING_SHARE * len(rows)
         if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
             continue
         if _settles(rows):
             continue
         kept = allocated - freed
-        if kept < max(LEAST_ALLOCATIONS, KEPT_SHARE * allocated) or size < LEAST_BYTES:
+        if kept < LEAST_ALLOCATIONS or size < LEAST_BYTES or (kept < KEPT_SHARE * allocated and not regular):
             continue
         yield _state(timeline, job, settled, allocated, freed, size)
+
+
+def _regular(job: Job, slices: list[int], rows: list[tuple[int, int, int]]) -> bool:
+    """In the later half iterations keep the same wherever one looks: it may have begun amid."""
+    steps = [job.steps(number) for number in slices]
+    full = [at for at, count in enumerate(steps) if count >= max(MANY_STEPS, max(steps) // 2)]
+    full = full[-max(2, len(full) // 2) :]
+    kept = [rows[at][0] - rows[at][1] for at in full]
+    if len(full) < 2 or min(kept) < REGULAR_KEPT:
+        return False
+    rates = [each / steps[at] for at, each in zip(full, kept, strict=True)]
+    return max(rates) - min(rates) <= REGULAR * sum(rates) / len(rates)
 
 
 def _settles(rows: list[tuple[int, int, int]]) -> bool:

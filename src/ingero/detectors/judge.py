@@ -130,12 +130,11 @@ def _episodes(job: Job, evidence: list[Evidence], least_share: float) -> list[Ep
     """
     strong = [each for each in evidence if each.ns >= least_share * each.slice.wall_ns]
     runs = _runs(sorted(strong, key=lambda each: each.slice.number))
-    lasting = [
-        run for run in runs if _goes_on(job, run) and _is_much(job, run.ns, run.first, run.last, least_share)
-    ]
+    walls = _walls(job)
+    lasting = [run for run in runs if _goes_on(job, run) and _is_much(job, walls, run, least_share)]
     if not lasting and len(strong) >= AGAIN_AND_AGAIN:
         whole = Episode(runs[0].first, runs[-1].last, [each for run in runs for each in run.evidence])
-        return [whole] if _is_much(job, whole.ns, whole.first, whole.last, least_share) else []
+        return [whole] if _is_much(job, walls, whole, least_share) else []
     merged: list[Episode] = []
     for run in lasting:
         if merged and run.first - merged[-1].last <= NEAR_SLICES:
@@ -163,10 +162,10 @@ def _goes_on(job: Job, run: Episode) -> bool:
     return len(run.evidence) > 1 or len(job.slices) <= 2 or job.covered < 1
 
 
-def _is_much(job: Job, ns: int, first: int, last: int, least_share: float) -> bool:
-    floor_ns = max(LEAST_NS, min(LONG_NS, job.wall_ns * LEAST_OF_ALL)) * job.covered
-    walls = _walls(job)
-    return ns >= floor_ns and ns >= least_share * sum(walls.get(n, 0) for n in range(first, last + 1))
+def _is_much(job: Job, walls: dict[int, int], run: Episode, least_share: float) -> bool:
+    floor_ns = max(LEAST_NS, min(LONG_NS, sum(walls.values()) * LEAST_OF_ALL)) * job.covered
+    covered = sum(walls.get(number, 0) for number in range(run.first, run.last + 1))
+    return run.ns >= max(floor_ns, least_share * covered)
 
 
 def usual_step_ns(job: Job, disturbed: set[int]) -> float | None:

@@ -2,8 +2,9 @@
 
 Shows as   the feeding thread, or its worker, blocked on a socket or pipe.
 Proof      that waiting, and who ended it, where that is a process of this machine.
-Not this   a server that waits for requests; a parent that hands out work; the job's own
-           workers (data-starvation); lost packets (network-retransmits).
+Not this   a server that waits for requests (a rank of a job that listens for its peers is
+           none); a parent that hands out work; the job's own workers (data-starvation);
+           lost packets (network-retransmits).
 Blind to   what a peer on another machine does.
 """
 
@@ -22,7 +23,8 @@ from ingero.model.finding import Fix
 def _waits_for_stranger(lost: Lost, job: Job, timeline: Timeline) -> bool:
     if lost.rare or lost.bucket not in ("net_wait", "peer_wait", "host_cpu", "sleep"):
         return False
-    if timeline.facts.processes.get(job.pid) and timeline.facts.processes[job.pid].listens:
+    known = timeline.facts.processes.get(job.pid)
+    if known and known.serves:
         return False  # it waits to be asked
     if lost.via and timeline.family.works_for(job.pid, lost.pid) and lost.pid != job.pid:
         return False  # a parent that hands out work: it may wait to be asked itself

@@ -1,11 +1,12 @@
 """Synchronising too often: host and GPU take turns instead of working at the same time.
 
-Shows as   many synchronising calls per iteration, each with little work before it.
+Shows as   many synchronising calls per iteration, or small copies that read values back and
+           wait, each with little work before it.
 Proof      their number per iteration, the time the GPU was waited for and the time it had
            nothing: done at once instead of in turns, the shorter of the two would vanish.
 Not this   one wait per iteration, or per graph launched: a token, a request.
-Blind to   waits by polling (cudaStreamQuery in a loop); results read back by copies that
-           wait by themselves, which copy-bound counts as small copies.
+Blind to   waits by polling (cudaStreamQuery in a loop); how much each wait costs by itself,
+           waking up above all: that would be won too.
 """
 
 from __future__ import annotations
@@ -22,12 +23,8 @@ READING = 0.5  # of the time after a wait: looking at the result; the rest would
 WORK_PER_SYNC = 20  # with more launches in between, the queue is deep enough
 
 
-def _syncs(job: Job, number: int) -> int:
-    return job.spent(number, "sync").count
-
-
 def _serialised_ns(job: Job, each: SliceLedger) -> int:
-    steps, syncs = job.steps(each.number), _syncs(job, each.number)
+    steps, syncs = job.steps(each.number), job.waits(each.number)
     launches, graphs = job.spent(each.number, "launch").count, job.spent(each.number, "graph").count
     if not steps or syncs < PER_STEP * steps or launches > WORK_PER_SYNC * syncs:
         return 0
@@ -47,7 +44,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 
 def _per_step(case: Case) -> float:
-    syncs = sum(_syncs(case.job, each.slice.number) for each in case.evidence)
+    syncs = sum(case.job.waits(each.slice.number) for each in case.evidence)
     return syncs / max(case.steps(), 1)
 
 
@@ -56,11 +53,11 @@ def headline(case: Case) -> str:
 
 
 def prove(case: Case) -> list[Proof]:
-    syncs = sum(_syncs(case.job, each.slice.number) for each in case.evidence)
+    syncs = sum(case.job.waits(each.slice.number) for each in case.evidence)
     return [
         Proof(
-            f"{syncs} synchronising calls in {case.steps()} iterations",
-            "SELECT op, SUM(count) FROM operations WHERE op LIKE '%Synchronize%'"
+            f"{syncs} waits for the GPU in {case.steps()} iterations",
+            "SELECT op, SUM(count) FROM operations WHERE (op LIKE '%Synchronize%' OR op LIKE '%DtoH%')"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
         )
     ]

@@ -108,6 +108,11 @@ class ProcessFact:
     uid: int | None = None
     listens: bool | None = None  # owns a listening socket: others ask it
 
+    @property
+    def serves(self) -> bool:
+        """Waits to be asked. A rank of a job listens for its peers, whom it needs to go on."""
+        return bool(self.listens) and self.rank is None
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorFact:

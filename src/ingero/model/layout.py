@@ -370,7 +370,7 @@ EXTREME = _dtype(
 )
 
 OP_STATS = _dtype(
-    1256,
+    1248,
     [
         ("count", "<u8", 0),
         ("sum_ns", "<u8", 8),
@@ -381,12 +381,11 @@ OP_STATS = _dtype(
         ("split", ("<u8", (11,)), 48),
         ("extreme", (EXTREME, (2,)), 136),
         ("norm_ns", "<u8", 184),
-        ("due_ns", "<u8", 192),
-        ("budget_window", "<u8", 200),
-        ("budget_used", "<u8", 208),
-        ("last_sample_ns", "<u8", 216),
-        ("unsampled", "<u8", 224),
-        ("slots", ("<u4", (256,)), 232),
+        ("budget_window", "<u8", 192),
+        ("budget_used", "<u8", 200),
+        ("last_sample_ns", "<u8", 208),
+        ("unsampled", "<u8", 216),
+        ("slots", ("<u4", (256,)), 224),
     ],
 )
 

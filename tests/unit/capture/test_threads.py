@@ -161,3 +161,21 @@ def test_the_same_tid_again_is_another_thread() -> None:
     again["h"]["start_ns"] = BORN_NS + 150
     [row] = book.update(again, BORN_NS + 100)
     assert row["ns"].tolist() == acc(host_cpu=50)
+
+
+def test_a_wait_told_as_a_gap_when_it_is_over_is_one_in_the_window_before_too() -> None:
+    book = ThreadBook()
+    waited = [0] * BUCKETS
+    waited[Bucket.PEER_WAIT], waited[Bucket.HOST_CPU] = 700, 300
+    rows = [book.update(reading(7, BORN_NS + 1000, waited), BORN_NS)]
+    waited[Bucket.PEER_WAIT], waited[Bucket.HOST_CPU] = 1200, 800
+    gap = [0] * BUCKETS
+    gap[Bucket.PEER_WAIT] = 1500  # more than there is room for in both
+    rows.append(book.update(reading(7, BORN_NS + 2000, waited, gap=gap), BORN_NS + 1000))
+    everything = np.concatenate(rows)
+    by_window = {
+        start: everything[everything["window_ns"] == start]["gap"][:, Bucket.PEER_WAIT].sum()
+        for start in (BORN_NS, BORN_NS + 1000)
+    }
+    assert by_window == {BORN_NS: 700, BORN_NS + 1000: 500}
+    assert everything["ns"].sum() == 2000

@@ -116,3 +116,15 @@ def test_no_more_is_lost_than_the_driving_thread_spent_in_calls() -> None:
     story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
     (finding,) = story.calls(COPY, 100, 1400, size=4 << 20, caller=1).findings()
     assert finding.effect.wall_share == pytest.approx(0.1, abs=0.001)
+
+
+def test_of_a_copy_that_waits_first_only_the_copying_counts() -> None:
+    """A pageable copy of 4 MiB that sleeps until the GPU is there: 400 ms of 1400 are copying."""
+    story = job({"cuda_cpu": 460.0}, {"cuda_cpu": 400.0}, slices=12)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    split = {"cuda_cpu": 400, "sleep": 600, "gpu_wait": 300, "runqueue": 100}
+    (finding,) = story.calls(COPY, 100, 1400, size=4 << 20, caller=1, split=split).findings()
+    assert finding.kind == KIND
+    assert "1.0 GB/s" in finding.title
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx((400 - 100 * (4 << 20) / 25.0 / 1e6) / 2000, abs=0.001)

@@ -31,8 +31,31 @@ def test_what_is_allocated_and_freed_alike_is_no_leak() -> None:
     assert KIND not in leaking(frees=200).kinds()
 
 
-def test_a_few_more_allocations_than_frees_are_no_leak() -> None:
-    assert KIND not in leaking(count=220, frees=200).kinds()
+def beside_churn(*kept: int) -> Story:
+    """200 blocks of 1 MiB come and go in each slice, and so many more stay."""
+    story = job(slices=len(kept)).calls("cudaFree", 200, 1)
+    for number, more in enumerate(kept):
+        story.calls("cudaMalloc", 200 + more, 2, size=MIB, when=range(number, number + 1))
+    return story
+
+
+def test_a_little_kept_in_every_tenth_iteration_is_a_leak_whatever_comes_and_goes_beside_it() -> None:
+    assert KIND in beside_churn(20, 20, 20).kinds()
+
+
+def test_a_leak_that_begins_amid_the_recording_is_one() -> None:
+    assert KIND in beside_churn(0, 10, 20, 20, 21).kinds()
+
+
+@pytest.mark.parametrize("kept", [(40, 5, 60, 5, 30, 0), (19, 19, 19, 19, 19, 19), (20,), (90, 60, 40, 20)])
+def test_a_few_more_allocations_than_frees_are_no_leak(kept: tuple[int, ...]) -> None:
+    """Irregular, few, seen for too short a time, or ever less."""
+    assert KIND not in beside_churn(*kept).kinds()
+
+
+def test_host_memory_and_addresses_are_not_the_memory_of_the_gpu() -> None:
+    story = job(slices=12).calls("cuMemHostAlloc", 100, 1, size=MIB).calls("cuMemMap", 100, 1, size=MIB)
+    assert KIND not in story.kinds()
 
 
 def test_the_growth_of_a_start_is_no_leak() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Severity
-from tests.facts import JOB, SECOND, Story, job
+from tests.facts import BY_NAME, JOB, MS, SECOND, Story, job
 
 KIND = "graph-trouble"
 
@@ -91,3 +93,38 @@ def test_graphs_of_a_server_that_nobody_asks_yet_are_no_trouble() -> None:
 def test_captures_in_one_slice_are_a_new_shape_and_not_again_and_again(when: range, said: bool) -> None:
     story = job(slices=12).calls("cudaGraphLaunch", 5, 1).calls("cudaGraphInstantiate", 40, 20, when=when)
     assert story.kinds() == ([KIND] if said else [])
+
+
+def filling(ms: float, captures: int = 50, slices: int = 12) -> Story:
+    """Each capture takes so long from its begin to its end: launches into the graph, and Python."""
+    story = job({"host_cpu": 500.0, "cuda_cpu": 900.0}, slices=slices, rest="sleep")
+    for name in ("cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate"):
+        story.calls(name, captures, 1)
+    story.calls("cudaGraphLaunch", 100, 2).calls("cuLaunchKernel", 100_000, 500, caller=1)
+    begins = np.arange(captures * slices, dtype=np.int64) * 2 * SECOND // captures
+    marks = {"cudaStreamBeginCapture": begins, "cudaStreamEndCapture": begins + int(ms * MS)}
+
+    def recorded(_pid: int, op: int) -> NDArray[np.int64]:
+        starts = marks.get(story.facts.ops[op].name, begins[:0])
+        return np.stack([starts, np.full_like(starts, 1000)], axis=1)
+
+    story.facts.marks = recorded
+    return story
+
+
+def test_launches_into_a_graph_that_is_made_again_are_its_cost_and_no_launching() -> None:
+    (finding,) = filling(ms=25).findings()
+    assert (finding.kind, finding.severity) == (KIND, Severity.CRITICAL)
+    assert "13.8 s of 22 s in making graphs" in finding.evidence[0].text
+
+
+def test_many_launches_beside_short_captures_are_still_launching() -> None:
+    assert filling(ms=2).kinds() == ["launch-bound", KIND]
+
+
+def test_a_capture_whose_begin_was_not_seen_is_not_guessed() -> None:
+    story = filling(ms=25)
+    seen = story.facts.marks
+    begin = BY_NAME["cudaStreamBeginCapture"]
+    story.facts.marks = lambda pid, op: seen(pid, op)[::2] if op == begin else seen(pid, op)
+    assert story.severity(KIND) is Severity.HIGH

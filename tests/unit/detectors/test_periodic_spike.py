@@ -53,6 +53,31 @@ def test_what_the_spikes_add_can_be_won() -> None:
     assert finding.gain.share == pytest.approx(1 / 3, abs=0.03)
 
 
+def cut_at(to_s: float) -> Story:
+    """Iterations of 10 ms, and 600 ms after every 1.4 s of them; the recording ends."""
+    idle = {"sleep": 700.0}
+    story = job(idle, idle, slices=3)
+    marks = steps(([STEP_MS] * 140 + [600]) * 3)
+    story.facts.to_ns = int(to_s * SECOND)
+    story.facts.marks = lambda pid, op: marks[marks[:, 0] < story.facts.to_ns]
+    return story
+
+
+def test_a_spike_under_way_at_the_end_is_one_of_them() -> None:
+    (finding,) = cut_at(5.9).findings()
+    assert (finding.kind, "3 spikes" in finding.title) == (KIND, True)
+
+
+def test_two_spikes_prove_no_period() -> None:
+    assert cut_at(5.3).kinds() == []
+
+
+def test_a_job_that_rests_at_the_end_still_has_its_spikes() -> None:
+    story = spiking(500)
+    story.facts.to_ns += 5 * SECOND
+    assert story.kinds() == [KIND]
+
+
 def test_irregular_spikes_are_something_else() -> None:
     story = job(slices=12)
     lengths = [STEP_MS] * 2000

@@ -58,6 +58,10 @@ def test_a_server_that_waits_for_requests_is_quiet() -> None:
     assert asking(1500).process(JOB, "server", listens=True).kinds() == []
 
 
+def test_a_rank_that_listens_for_its_peers_is_no_server() -> None:
+    assert asking(1500).process(JOB, "python3", listens=True, rank=0).kinds() == [KIND]
+
+
 def test_a_parent_that_hands_out_work_is_no_peer() -> None:
     assert asking(600).process(JOB, "python3", parent=HOG).kinds() == []
 

@@ -20,7 +20,7 @@ def test_many_waits_per_iteration_are_found_and_counted() -> None:
     (finding,) = turns().findings()
     assert finding.kind == KIND
     assert "10 times per iteration" in finding.title
-    assert "24000 synchronising calls in 2400 iterations" in finding.causes[0].evidence[0].text
+    assert "24000 waits for the GPU in 2400 iterations" in finding.causes[0].evidence[0].text
     assert finding.effect.wall_share == pytest.approx(0.45 * 0.9, abs=0.001)
 
 
@@ -77,3 +77,27 @@ def test_decoding_one_token_at_a_time_is_not_synchronising_too_often(graphs: int
     )
     story.calls("cuMemcpyHtoDAsync_v2", 40, 1, size=4096)
     assert story.kinds() == ([KIND] if said else [])
+
+
+def looks(count: int = 2000, size: int = 4, waited: float = 0.95, slices: int = 12) -> Story:
+    """A loop of 200 iterations per slice, with a value copied back after each of ten layers."""
+    story = job({"host_cpu": 900.0, "cuda_cpu": 0.0}, {"host_cpu": 20.0}, slices=slices)
+    split = {"gpu_wait": 900 * waited, "cuda_cpu": 900 * (1 - waited)}
+    return story.calls("cuMemcpyDtoH_v2", count, 900, size=size, caller=1, split=split)
+
+
+def test_values_read_back_again_and_again_are_waits_whatever_copies_them() -> None:
+    (finding,) = looks().findings()
+    assert finding.kind == KIND
+    assert "10 times per iteration" in finding.title
+    assert finding.effect.wall_share == pytest.approx(0.45 * 0.9, abs=0.001)
+
+
+def test_a_value_read_back_and_the_wait_after_it_are_one() -> None:
+    (finding,) = looks().calls("cudaStreamSynchronize", 1800, 2).findings()
+    assert "10 times per iteration" in finding.title
+
+
+@pytest.mark.parametrize("changed", [{"count": 800}, {"size": 1 << 20}, {"waited": 0.3}])
+def test_few_or_large_copies_or_those_that_do_not_wait_are_no_waits(changed: dict[str, float]) -> None:
+    assert KIND not in looks(**changed).kinds()  # type: ignore[arg-type]

@@ -110,6 +110,58 @@ def gpu_block(blocks: str) -> None:
     RUNTIME.cudaEventSynchronize(event)
 
 
+@act
+def gpu_rounds(core: str, rounds: str, blocks: str) -> Said:
+    """Work for the GPU and a spinning wait for it, again and again; what it took."""
+    os.sched_setaffinity(0, {int(core)})
+    began = time.monotonic_ns()
+    for _ in range(int(rounds)):
+        RUNTIME.launch(cuda.stub_kernel(), int(blocks))
+        RUNTIME.cudaStreamSynchronize(None)
+    return {"took_ns": time.monotonic_ns() - began}
+
+
+@act
+def fed_then_waits(rounds: str, busy_ms: str, wait_ms: str, again: str) -> None:
+    """Gives the GPU work, waits for somebody, gives a little more or not, and waits for the GPU."""
+    for _ in range(int(rounds)):
+        reading, writing = os.pipe()
+        RUNTIME.launch(cuda.stub_kernel(), int(busy_ms) * 1000)
+        later(lambda fd=writing: os.write(fd, b"x"), float(wait_ms) / 1000)  # type: ignore[misc]
+        os.read(reading, 1)
+        if again == "1":
+            RUNTIME.launch(cuda.stub_kernel(), 1)
+        RUNTIME.cudaStreamSynchronize(None)
+        os.close(reading)
+        os.close(writing)
+
+
+@act
+def lagged_then_waits(rounds: str, wait_ms: str) -> None:
+    """Always one piece of work of 10 ms ahead of the GPU; in the last round somebody is waited for first."""
+    events = [RUNTIME.event(0) for _ in range(2)]
+    reading, writing = os.pipe()
+    for number in range(int(rounds)):
+        RUNTIME.launch(cuda.stub_kernel(), 10_000)
+        RUNTIME.cudaEventRecord(events[number % 2], None)
+        if number == int(rounds) - 1:
+            later(lambda: os.write(writing, b"x"), float(wait_ms) / 1000)
+            os.read(reading, 1)
+        if number:
+            RUNTIME.cudaEventSynchronize(events[(number - 1) % 2])
+
+
+@act
+def read_back(blocks: str, megabytes: str, patience: str) -> None:
+    """A result copied to pageable memory, the wait for it spinning (1) or blocking (4)."""
+    RUNTIME.cudaSetDeviceFlags(int(patience))
+    result, host = RUNTIME.malloc(int(megabytes) << 20), ctypes.create_string_buffer(1)
+    RUNTIME.launch(cuda.stub_kernel(), int(blocks))
+    RUNTIME.cudaMemcpy(ctypes.addressof(host), result, int(megabytes) << 20, cuda.DEVICE_TO_HOST)
+    RUNTIME.cudaFree(result)
+    RUNTIME.cudaSetDeviceFlags(cuda.SCHEDULE_SPIN)
+
+
 # --- asleep ----------------------------------------------------------------------------
 
 
