@@ -8,13 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from ingero.agent import name_rounds
 from ingero.model.layout import Why
-from tests.ebpf.real_runs import Place, left_alone, probed_pages, until
+from tests.ebpf.real_runs import Place, left_alone, probed_pages
 from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, Workload, tracing, workload
 
 pytestmark = pytest.mark.shapes
@@ -139,7 +138,6 @@ def test_after_a_round_the_runtimes_launches_are_left_alone(kernels: str) -> Non
         again = rounds.number
         tracer.tick()
         assert (learning(tracer), rounds.number) == (False, again)  # nothing is missing
-    assert until(lambda: left_alone(job.pid) if Path(f"/proc/{job.pid}").exists() else True, "detached")
 
 
 @pytest.mark.usefixtures("short_rounds")
@@ -147,7 +145,7 @@ def test_launches_the_program_makes_itself_are_called_by_their_place(handles: st
     with workload(handles) as job:
         tell(job, "name 1000 before")
         with tracing(pids=(job.pid,), record_all=True) as tracer:
-            tracer.until(lambda: tracer.agent._targets.live[job.pid].has_driver)
+            tracer.until_target(job.pid)
             tell(job, "launch 1000 3")
             tracer.tick()
             (place,) = named(tracer, job.pid)
@@ -163,7 +161,7 @@ def test_launches_the_program_makes_itself_are_called_by_their_place(handles: st
 
 def test_a_handle_means_what_it_was_last_given_for(tracer: Tracer, handles: str) -> None:
     with workload(handles) as job:
-        tracer.until(lambda: job.pid in tracer.agent._targets.live)
+        tracer.until_target(job.pid)
         tell(job, "name 1000 first")
         tell(job, "launch 1000 2")
         tell(job, "name 1000 second")
@@ -181,7 +179,8 @@ def test_a_handle_means_what_it_was_last_given_for(tracer: Tracer, handles: str)
 
 def test_processes_with_the_same_handles_keep_their_own_names(tracer: Tracer, handles: str) -> None:
     with workload(handles) as one, workload(handles) as other:
-        tracer.until(lambda: {one.pid, other.pid} <= set(tracer.agent._targets.live))
+        tracer.until_target(one.pid)
+        tracer.until_target(other.pid)
         tell(one, "name 1000 ours")
         tell(other, "name 1000 theirs")
         tell(one, "launch 1000 5")
@@ -193,7 +192,7 @@ def test_processes_with_the_same_handles_keep_their_own_names(tracer: Tracer, ha
 
 def test_names_that_cannot_be_read_are_none_and_wild_ones_are_tamed(tracer: Tracer, handles: str) -> None:
     with workload(handles) as job:
-        tracer.until(lambda: job.pid in tracer.agent._targets.live)
+        tracer.until_target(job.pid)
         tell(job, "name 1000 good")
         tell(job, "launch 1000 1")
         tell(job, "name 1000 @unmapped")
@@ -202,7 +201,7 @@ def test_names_that_cannot_be_read_are_none_and_wild_ones_are_tamed(tracer: Trac
         tell(job, "launch 2000 1")
         tell(job, "name 3000 @long:60000")
         tell(job, "launch 3000 1")
-        tell(job, "name 4000 \x1b[31mred\x07\x01 \u202eeman")
+        tell(job, "name 4000 \x1b[31mred\x07\u202eeman\x01")
         tell(job, "launch 4000 1")
         tell(job, "name 5000 @nowhere")
         tell(job, "launch 5000 1")
@@ -238,7 +237,7 @@ def test_a_runtime_linked_into_the_program_is_learnt_from_where_it_has_symbols(
         assert named(tracer, job.pid) - before == dict.fromkeys(ALL, 20)
     stripped = compiled("kernels.cc", *parts, "-s", name="kernels_stripped")
     with workload(stripped, "warm") as job, tracing(pids=(job.pid,), record_all=True) as tracer:
-        tracer.until(lambda: tracer.agent._targets.live[job.pid].has_driver)
+        tracer.until_target(job.pid)
         job.go()
         tracer.tick()
         found = named(tracer, job.pid)
