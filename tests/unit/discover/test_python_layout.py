@@ -132,7 +132,6 @@ def test_code_objects_can_be_told_apart(python: str) -> None:
         assert len({each.version for each in frames}) >= len(names)
 
 
-
 @pytest.mark.parametrize("python", SUPPORTED)
 def test_a_forked_child_is_read_like_any_other(python: str) -> None:
     program = f"import os\nif os.fork(): os.wait(); os._exit(0)\nprint(os.getpid(), flush=True)\n{PROGRAM}"
