@@ -161,7 +161,8 @@ struct python_layout {
 	__u16 text_kind_shift;	/* within the state */
 	__u16 frame_bytes;	/* of a frame, as far as it is read */
 	__u16 code_bytes;	/* of a code object, as far as it is read */
-	__u16 pad[3];
+	__u16 pad;
+	__u32 pad2;
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
 	__u64 collecting;	/* address of an int that is not 0 while the collector runs; 0: not known */
 	__u64 lock;		/* the interpreter lock's addresses; 0: not known */

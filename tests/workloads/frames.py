@@ -98,7 +98,7 @@ def seen():
     frames = sys._current_frames()
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
     return [
-        dict(ident=each.ident, native=each.native_id, name=each.name, frames=where(frames[each.ident]))
+        {"ident": each.ident, "native": each.native_id, "name": each.name, "frames": where(frames[each.ident])}
         for each in others
         if each.ident in frames
     ]
