@@ -94,14 +94,14 @@ def where(frame):
     return found
 
 
+def described(thread, frame):
+    return {"ident": thread.ident, "native": thread.native_id, "name": thread.name, "frames": where(frame)}
+
+
 def seen():
-    frames = sys._current_frames()
-    others = [each for each in threading.enumerate() if each is not threading.current_thread()]
-    return [
-        {"ident": each.ident, "native": each.native_id, "name": each.name, "frames": where(frames[each.ident])}
-        for each in others
-        if each.ident in frames
-    ]
+    frames, me = sys._current_frames(), threading.current_thread()
+    others = [each for each in threading.enumerate() if each is not me and each.ident in frames]
+    return [described(each, frames[each.ident]) for each in others]
 
 
 def report():

@@ -147,8 +147,12 @@ def _key(memory: ProcessMemory, at: Offsets, runtime: int) -> int | None:
 
 def _thread_ids(pid: int) -> set[int]:
     """The process's threads, as it sees them itself: a container counts its own."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
     found = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
+    for task in tasks:
         try:
             match = _NAMESPACE_ID.search((task / "status").read_bytes())
         except OSError:

@@ -24,6 +24,7 @@ from ingero.discover.python_states import State
 DESCRIPTOR_BYTES = 0x900  # of glibc's struct pthread, which is the largest
 BLOCK_BYTES = 1024  # 32 pairs in glibc, 128 words in musl
 FIRST_KEY = 0x318  # value of key 0 in every glibc for x86-64 so far; only decides between several fits
+DIRECT_KEYS = 32
 MAX_THREADS_COMPARED = 64
 
 Place = tuple[int, int]  # in the descriptor the pointer to a block, or -1; from the descriptor or the block
@@ -45,16 +46,14 @@ class Slot:
 def find_slot(
     memory: ProcessMemory, states: Iterable[State], alive: Collection[int], key: int | None
 ) -> Slot | None:
-    """The place that fits every living thread; `alive` are its native ids, `key` which one it should be."""
+    """The place that fits every thread; `alive` are their native ids, `key` which one it should be."""
     bound = [state for state in states if state.thread_id]
-    living = [state for state in bound if state.native_id in alive] or bound
     by_thread: dict[int, set[int]] = {}
-    for state in living:
+    for state in [state for state in bound if state.native_id in alive] or bound:
         by_thread.setdefault(state.thread_id, set()).add(state.address)
     threads = dict(list(by_thread.items())[-MAX_THREADS_COMPARED:])  # the main thread is the last
-    certain = living is not bound
-    for places in (_direct, _behind):
-        fits = _common(memory, threads, places, certain)
+    for places in (_behind, _direct) if key is not None and key >= DIRECT_KEYS else (_direct, _behind):
+        fits = _common(memory, threads, places)
         if fits:
             block, at = min(fits, key=lambda fit: (fit != (-1, FIRST_KEY + 16 * (key or 0)), fit))
             return Slot(at, None if block < 0 else block)
@@ -65,9 +64,8 @@ def _common(
     memory: ProcessMemory,
     threads: dict[int, set[int]],
     places: Callable[[ProcessMemory, Words, set[int]], Iterator[Place]],
-    certain: bool,
 ) -> set[Place]:
-    """Places that hold one of the thread's states, in every thread; one that may have ended has none."""
+    """Places that hold one of the thread's states, in every thread; one that begins or ends may have none."""
     common: set[Place] | None = None
     for thread_id, addresses in threads.items():
         with suppress(NotThereError):
@@ -75,9 +73,8 @@ def _common(
             if int(words[0]) != thread_id:
                 continue  # ended: its memory is something else now
             found = set(places(memory, words, addresses))
-            if not found and not certain:
-                continue
-            common = found if common is None else common & found
+            if found:
+                common = found if common is None else common & found
     return common or set()
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ingero.discover.interpreters import find_interpreters, interpreter_of
+from tests.pythons import ALL
 
 from .conftest import WAIT, Build, Start
 
-OTHERS = [*sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")), Path("/usr/bin/python3")]
+OTHERS = ALL
 
 
 def test_this_interpreter_is_recognised_with_its_exact_version() -> None:
