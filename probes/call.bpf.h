@@ -61,13 +61,6 @@ struct {
 	__type(value, __s32);
 } contexts SEC(".maps");
 
-struct {			/* kernels seen launched, and in which settings.learning */
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct handle_key);
-	__type(value, __u32);
-} launched SEC(".maps");
-
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	return (hash ^ word) * 0x100000001b3ULL;
