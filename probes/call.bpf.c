@@ -4,14 +4,9 @@
  * the attach cookie is its number. Three attach shapes share this code; the loader
  * picks the newest the kernel takes.
  */
-<<<<<<< HEAD
 #include "busy.bpf.h"
 #include "learn.bpf.h"
 #include "walk.bpf.h"
-=======
-#include "call.bpf.h"
-#include "kernel_names.bpf.h"
->>>>>>> hD
 
 static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
 {
@@ -49,71 +44,6 @@ static __always_inline __u64 out_of(const struct op_info *info, const struct fra
 	return value;
 }
 
-<<<<<<< HEAD
-=======
-#define LEARNS (OP_SET_DEVICE | OP_SET_CONTEXT | OP_NEW_CONTEXT | OP_NEW_COMM | OP_FREE_COMM | OP_NAMES)
-
-/* Communicators, contexts and devices: what later calls of the process refer to. */
-static __noinline int learn_comms(const struct frame *f, const struct op_info *info, __u32 pid, __u64 out)
-{
-	struct handle_key key = {.pid = pid, .handle = out};
-	struct comm_value value = {.hash = f->id_hash, .rank = -1, .nranks = -1};
-
-	if (info->flags & OP_SPLIT_COMM) {
-		struct handle_key parent = {.pid = pid, .handle = nth(f, info->comm_arg)};
-		struct comm_value *p = bpf_map_lookup_elem(&comms, &parent);
-		if (!p || !p->hash)
-			return 0;
-		value.hash = mix(mix(p->hash, nth(f, 1) & 0xffffffff), __sync_fetch_and_add(&p->splits, 1));
-	}
-	if (info->nranks_arg != NO_ARG)
-		value.nranks = (__s32)nth(f, info->nranks_arg);
-	if (info->rank_arg != NO_ARG)
-		value.rank = (__s32)nth(f, info->rank_arg);
-	if (!(info->flags & OP_COMM_ARRAY))
-		return bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
-
-	value.hash = mix(mix(0xcbf29ce484222325ULL, pid), out);
-	for (int i = 0; i < 16; i++) {
-		if (i >= value.nranks)
-			break;
-		if (bpf_probe_read_user(&key.handle, 8, (const void *)(nth(f, info->out_arg) + 8 * i)))
-			break;
-		value.rank = i;
-		bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
-	}
-	return 0;
-}
-
-static __always_inline void learn(struct thread *t, const struct frame *f, const struct op_info *info, __u64 out)
-{
-	struct handle_key key = {.pid = t->pid};
-
-	if (info->flags & OP_SET_DEVICE)
-		t->gpu_id = (__s32)nth(f, info->device_arg);
-	if (info->flags & OP_NEW_CONTEXT) {
-		__s32 device = (__s32)nth(f, info->device_arg);
-		key.handle = out;
-		bpf_map_update_elem(&contexts, &key, &device, BPF_ANY);
-	}
-	if (info->flags & OP_SET_CONTEXT) {
-		__s32 *device;
-		key.handle = f->args[0];
-		device = bpf_map_lookup_elem(&contexts, &key);
-		if (device)
-			t->gpu_id = *device;
-	}
-	if (info->flags & OP_NEW_COMM)
-		learn_comms(f, info, t->pid, out);
-	if (info->flags & OP_NAMES && out)
-		send_name(t, f, info, out);
-	if (info->flags & OP_FREE_COMM) {
-		key.handle = nth(f, info->comm_arg);
-		bpf_map_delete_elem(&comms, &key);
-	}
-}
-
->>>>>>> hD
 static __always_inline void name_comm(struct call *r, const struct op_info *info, const struct frame *f,
 				      __u64 out)
 {
@@ -151,7 +81,6 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 	return value;
 }
 
-<<<<<<< HEAD
 /* At the return the caller's frames are still there. Not static, like the next one. */
 __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 {
@@ -166,8 +95,6 @@ __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 	return finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
 }
 
-=======
->>>>>>> hD
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
  * path that leads here, which took half a second. Returns 0 when it is in the ring. */
 __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)

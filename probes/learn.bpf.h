@@ -1,42 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
  *
- * What later calls of a process refer to: devices, contexts, communicators, and the
- * names of what is launched.
+ * What later calls of a process refer to: devices, contexts, communicators, kernels.
  */
 #ifndef INGERO_LEARN_H
 #define INGERO_LEARN_H
 
-#include "call.bpf.h"
-#include "frames.bpf.h"
+#include "kernel_names.bpf.h"
 
 #define LEARNS (OP_SET_DEVICE | OP_SET_CONTEXT | OP_NEW_CONTEXT | OP_NEW_COMM | OP_FREE_COMM | OP_NAMES)
-
-/* What a handle stands for, told while the text is still there. A name that cannot be read
- * is told too, as none: the handle no longer means what it did. */
-static __noinline int send_name(const struct thread *t, const struct frame *f, const struct op_info *info,
-				__u64 handle)
-{
-	struct name *r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
-	long length = 0;
-
-	if (!r) {
-		lose(LOSS_RING_STACK, 1);
-		return 0;
-	}
-	fill_header(&r->h, REC_NAME, t);
-	r->h.start_ns = bpf_ktime_get_ns();
-	bpf_get_current_comm(r->h.comm, sizeof(r->h.comm));
-	r->handle = handle;
-	r->from = nth(f, info->from_arg);
-	r->op = f->op;
-	if (info->name_arg != NO_ARG)
-		length = bpf_probe_read_user_str(r->text, NAME_BYTES, (const void *)nth(f, info->name_arg));
-	if (length < 0)
-		lose(LOSS_USER_READ, 1);
-	r->length = length >= NAME_BYTES ? NAME_BYTES : length > 0 ? length - 1 : 0;
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	return 0;
-}
 
 /* Communicators, contexts and devices: what later calls of the process refer to. */
 static __noinline int learn_comms(const struct frame *f, const struct op_info *info, __u32 pid, __u64 out)
@@ -96,31 +67,6 @@ static __always_inline void learn(struct thread *t, const struct frame *f, const
 		key.handle = nth(f, info->comm_arg);
 		bpf_map_delete_elem(&comms, &key);
 	}
-}
-
-/* A launch gets from the runtime to the driver at once and on the same stack. What was noted
- * longer ago or further away belongs to another one, which failed before it got here. */
-#define PAIR_NS 1000000
-#define PAIR_STACK 65536
-
-/* Joins the driver's handle with what the runtime was given. Whether the call deserves a
- * record for it: the first of its kernel does. */
-static __noinline __u32 pair_launch(struct thread *t, struct frame *f, __u64 kernel, __u32 learning)
-{
-	struct handle_key key = {.pid = t->pid, .handle = kernel};
-	__u64 host_function = t->host_function;
-	__u32 *seen;
-
-	t->host_function = 0;
-	if (!learning || f->start_ns - t->host_ns > PAIR_NS || t->host_sp - f->sp > PAIR_STACK)
-		return 0;
-	f->host_function = host_function;
-	f->flags |= FRAME_PAIRED;
-	seen = bpf_map_lookup_elem(&launched, &key);
-	if (seen && *seen == learning)
-		return 0;
-	bpf_map_update_elem(&launched, &key, &learning, BPF_ANY);
-	return WHY_NAME;
 }
 
 #endif
