@@ -109,8 +109,8 @@ def _content(path: Path) -> str:
 
 METHOD = """\
 Wall time of the installed script, byte-compiled, from start to exit: median of {helps} for `--help`, of
-{queries} for queries and diagnoses. The databases are written by the real writer from made-up windows and kept
-between runs; they were read before, so they lie in the page cache as far as they fit."""
+{queries} for queries and diagnoses. The databases are written by the real writer from made-up windows and
+kept between runs; they were read before, so they lie in the page cache as far as they fit."""
 
 RESOLVES = """\
 Start-up is mostly Python's imports, so it follows the processor's speed and the disk cache. A query of
