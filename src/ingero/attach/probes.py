@@ -323,10 +323,11 @@ cudaDeviceSynchronize cudaThreadSynchronize cudaDeviceReset cuCtxSynchronize ncc
 ONE_ARGUMENT = """
 cudaFree cudaFreeHost cudaFreeArray cudaHostUnregister cudaStreamSynchronize cudaEventSynchronize
 cudaStreamQuery cudaEventQuery cudaEventCreate cudaEventDestroy cudaStreamCreate cudaStreamDestroy
-cudaGetDeviceCount cudaSetDevice cudaGraphDestroy cudaGraphExecDestroy cuMemFree_v2 cuMemFreeHost cuMemHostUnregister
-cuMemRelease cuStreamSynchronize cuEventSynchronize cuStreamQuery cuEventQuery cuEventDestroy_v2
-cuStreamDestroy_v2 cuInit cuCtxSetCurrent cuCtxDestroy_v2 cuDevicePrimaryCtxReset_v2 cuModuleUnload
-cuLibraryUnload cuGraphDestroy cuGraphExecDestroy ncclCommFinalize ncclCommDestroy ncclCommAbort
+cudaGetDeviceCount cudaSetDevice cudaGraphDestroy cudaGraphExecDestroy cuMemFree_v2 cuMemFreeHost
+cuMemHostUnregister cuMemRelease cuStreamSynchronize cuEventSynchronize cuStreamQuery cuEventQuery
+cuEventDestroy_v2 cuStreamDestroy_v2 cuInit cuCtxSetCurrent cuCtxDestroy_v2 cuDevicePrimaryCtxReset_v2
+cuModuleUnload cuLibraryUnload cuGraphDestroy cuGraphExecDestroy ncclCommFinalize ncclCommDestroy
+ncclCommAbort
 """
 ARITY = dict.fromkeys(NO_ARGUMENTS.split(), 0) | dict.fromkeys(ONE_ARGUMENT.split(), 1)
 
