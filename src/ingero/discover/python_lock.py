@@ -14,6 +14,7 @@ from ingero.discover.python_memory import NotThereError, pointers
 from ingero.discover.python_objects import MisfitError, Reader
 from ingero.discover.python_states import Interpreters
 
+TRIES = 20  # who held it last may be gone already
 MAX_INTERVAL_US = 3_600_000_000
 SEARCHED_BYTES = 32768
 GENERATIONS_BYTES = 192  # three and the permanent one, each a list that begins as one of itself
@@ -30,13 +31,14 @@ class Lock:
 
 
 def find_lock(found: Interpreters, runtime: int) -> Lock:
-    """The main interpreter's lock: it names a thread state that there is."""
+    """The main interpreter's lock: it names a thread state of that interpreter."""
     reader, at = found.reader, found.reader.at
-    with suppress(NotThereError):
-        start = runtime + at["runtime_lock"] if "runtime_lock" in at else 0
-        start = start or reader.memory.word(found.main + at["interpreter_lock"])
-        if _is_lock(found, start):
-            return _lock(reader, start)
+    for _ in range(TRIES):
+        with suppress(NotThereError):
+            start = runtime + at["runtime_lock"] if "runtime_lock" in at else 0
+            start = start or reader.memory.word(found.main + at["interpreter_lock"])
+            if _is_lock(found, start):
+                return _lock(reader, start)
     return Lock()
 
 
@@ -44,8 +46,9 @@ def _is_lock(found: Interpreters, start: int) -> bool:
     memory, at = found.reader.memory, found.reader.at
     holder = memory.word(start + at["lock_holder"])
     interval_us = memory.word(start + at["lock_interval"])
-    known = any(holder == state.address for state in found.states)
-    return known and memory.signed32(start + at["lock_held"]) in (0, 1) and 0 < interval_us < MAX_INTERVAL_US
+    if memory.signed32(start + at["lock_held"]) not in (0, 1) or not 0 < interval_us < MAX_INTERVAL_US:
+        return False
+    return memory.word(holder + at["state_interpreter"]) == found.main
 
 
 def _lock(reader: Reader, start: int) -> Lock:

@@ -12,6 +12,7 @@ Only x86-64: there pthread_self() is the thread pointer, whose first word is its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ BLOCK_BYTES = 1024  # 32 pairs in glibc, 128 words in musl
 FIRST_KEY = 0x318  # value of key 0 in every glibc for x86-64 so far; only decides between several fits
 DIRECT_KEYS = 32
 MAX_THREADS_COMPARED = 64
+ENOUGH_SHARE = 0.75  # of the threads; two must agree
 
 Place = tuple[int, int]  # in the descriptor the pointer to a block, or -1; from the descriptor or the block
 
@@ -55,27 +57,39 @@ def find_slot(
     for places in (_behind, _direct) if key is not None and key >= DIRECT_KEYS else (_direct, _behind):
         fits = _common(memory, threads, places)
         if fits:
-            block, at = min(fits, key=lambda fit: (fit != (-1, FIRST_KEY + 16 * (key or 0)), fit))
+            block, at = min(fits, key=lambda fit: (not _is_of_key(fit, key), fit))
             return Slot(at, None if block < 0 else block)
     return None
+
+
+def _is_of_key(place: Place, key: int | None) -> bool:
+    """Whether the C libraries known have this key there."""
+    block, at = place
+    if key is None:
+        return False
+    return at == FIRST_KEY + 16 * key if block < 0 else at in (8 + 16 * (key % DIRECT_KEYS), 8 * key)
 
 
 def _common(
     memory: ProcessMemory,
     threads: dict[int, set[int]],
     places: Callable[[ProcessMemory, Words, set[int]], Iterator[Place]],
-) -> set[Place]:
-    """Places that hold one of the thread's states, in every thread; one that begins or ends may have none."""
-    common: set[Place] | None = None
+) -> list[Place]:
+    """Places that hold one of the thread's states, in every thread but for those that begin or end.
+
+    The oldest, which comes last, is none of these: what does not fit it was seen by chance.
+    """
+    counts: Counter[Place] = Counter()
+    having, oldest = 0, set[Place]()
     for thread_id, addresses in threads.items():
         with suppress(NotThereError):
             words = memory.words_up_to(thread_id, DESCRIPTOR_BYTES // 8)
             if int(words[0]) != thread_id:
                 continue  # ended: its memory is something else now
             found = set(places(memory, words, addresses))
-            if found:
-                common = found if common is None else common & found
-    return common or set()
+            counts.update(found)
+            having, oldest = having + bool(found), found or oldest
+    return [place for place in oldest if counts[place] >= ENOUGH_SHARE * having]
 
 
 def _direct(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[Place]:
@@ -87,13 +101,10 @@ def _direct(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[P
 
 
 def _behind(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[Place]:
-    own = int(words[0])
-    for index in pointers(words):
-        address = int(words[index])
-        if own <= address < own + DESCRIPTOR_BYTES:
-            continue
+    """Behind any pointer of the descriptor; musl has the block right behind the descriptor itself."""
+    for index in pointers(words)[1:]:  # the first is to itself
         with suppress(NotThereError):
-            block = memory.words_up_to(address, BLOCK_BYTES // 8)
+            block = memory.words_up_to(int(words[index]), BLOCK_BYTES // 8)
             yield from ((int(index) * 8, at * 8) for at in _holding(block, states))
 
 

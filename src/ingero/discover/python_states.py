@@ -9,11 +9,13 @@ is not met by chance.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ingero.discover.python_memory import NotThereError, pointers
 from ingero.discover.python_objects import MisfitError, Reader
 
+TRIES = 5  # a list may change while it is read
 MAX_INTERPRETERS = 256
 MAX_THREADS = 8192
 SEARCHED_RUNTIME_BYTES = 4096  # the list of interpreters is among the first fields, 3.9 to 3.14
@@ -41,12 +43,13 @@ class Interpreters:
 
 def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | None:
     """None: there is none yet."""
-    head = reader.memory.word(start + reader.at["runtime_interpreters"])
-    try:
-        if head:
+    head = 0
+    for _ in range(TRIES):
+        with suppress(MisfitError, NotThereError):
+            head = reader.memory.word(start + reader.at["runtime_interpreters"])
+            if not head:
+                break
             return _listed(reader, head)
-    except (MisfitError, NotThereError):
-        pass
     found = next(_searched(reader, start, end), None)
     if found is None and head:
         raise MisfitError("the list of interpreters is not where this version has it, nor near")
@@ -121,7 +124,7 @@ def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interp
         }
         fitting = Reader(reader.memory, {**reader.at, **moved})
         try:
-            found = replace(_listed(fitting, interpreter), searched=True)
+            found = replace(_listed(fitting, interpreter), searched=fitting.at != reader.at)
             if any(_is_plausible(fitting, state) for state in found.states):
                 return found
         except (MisfitError, NotThereError):

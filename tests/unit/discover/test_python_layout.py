@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -138,7 +139,10 @@ def test_a_forked_child_is_read_like_any_other(python: str) -> None:
     with started([python, "-c", program, "in_callback"]) as child:
         assert child.stdout is not None
         pid = int(child.stdout.readline())
-        check(pid, json.loads(child.stdout.readline()))
+        try:
+            check(pid, json.loads(child.stdout.readline()))
+        finally:
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a namespace")
