@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * When the GPU was done with what a thread gave it, and what the thread's other waits
+ * cost: time in which the GPU had nothing to do (`gap`), and time the thread came late
+ * because it had no core (`late_ns`).
+ */
+#ifndef INGERO_DONE_H
+#define INGERO_DONE_H
+
+#include "account.bpf.h"
+
+/* A spinning wait looks every microsecond, a woken one returns in tens: a thread that
+ * returns this soon after it got its core found the GPU done already. */
+#define LATE_NS 100000
+
+/* What contradicts the bounds moves them by a quarter; what they are wider than, hardly:
+ * a thousand waits later they are forgotten. */
+static __always_inline void note_after(struct bounds *b, __u64 ns)
+{
+	if (b->before_ns && ns > b->before_ns) {
+		b->before_ns += (ns - b->before_ns) / 4;
+		b->after_ns = b->before_ns;
+	} else if (ns > b->after_ns) {
+		b->after_ns = ns;
+	} else {
+		b->after_ns -= (b->after_ns - ns) / 1024;
+	}
+}
+
+static __always_inline void note_before(struct bounds *b, __u64 ns)
+{
+	if (b->before_ns && ns < b->after_ns) {
+		b->after_ns -= (b->after_ns - ns) / 4;
+		b->before_ns = b->after_ns;
+	} else if (!b->before_ns || ns < b->before_ns) {
+		b->before_ns = ns;
+	} else {
+		b->before_ns += (ns - b->before_ns) / 1024;
+	}
+}
+
+static __always_inline void note_exactly(struct bounds *b, __u64 ns)
+{
+	note_after(b, ns);
+	note_before(b, ns);
+}
+
+static __always_inline __u64 usual(const struct bounds *b)
+{
+	return (b->before_ns + b->after_ns) / 2;
+}
+
+/* When the GPU was done, where the thread saw it: it had its core at that moment and had
+ * waited for it, or it was woken. 0: it was away. */
+static __always_inline __u64 seen_done(const struct thread *t, const struct frame *f, __u64 now)
+{
+	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+		return now - f->start_ns > LATE_NS ? now : 0;
+	return t->blocked_ns && t->off_ns >= f->start_ns ? t->off_ns + t->blocked_ns : 0;
+}
+
+/* The thread was off its core when the GPU got there: how much later it returned for
+ * that. Woken, it waited for a core the whole time. A spinning one knows only that the GPU
+ * was not done when it left and was when it came back; other times it saw more, and then
+ * the usual moment counts. It is counted from `from_ns`; for `slack` of that time the GPU
+ * may have had nothing to do. */
+static __always_inline __u64 late_by(const struct thread *t, const struct frame *f, struct bounds *b,
+				     __u64 from_ns, __u64 slack, __u64 now)
+{
+	__u64 away, done;
+
+	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+		return 0;
+	away = t->on_ns - t->off_ns;
+	/* preempted amid this: neither belongs to the other */
+	if (t->off_ns < f->start_ns || t->on_ns < t->off_ns || away < t->blocked_ns)
+		return 0;
+	if (t->blocked_ns)
+		return away - t->blocked_ns;
+	note_after(b, t->off_ns > from_ns + slack ? t->off_ns - from_ns - slack : 0);
+	note_before(b, t->on_ns - from_ns);
+	done = from_ns + usual(b);
+	if (done < t->off_ns)
+		done = t->off_ns;
+	return done < t->on_ns ? t->on_ns - done : 0;
+}
+
+/* A wait that leaves work behind. */
+static __always_inline void note_late(struct thread *t, const struct frame *f, __u64 now)
+{
+	__u64 done = seen_done(t, f, now);
+
+	t->late_ns += late_by(t, f, &t->wait, f->start_ns, 0, now);
+	if (done)
+		note_exactly(&t->wait, done - f->start_ns);
+}
+
+static __always_inline __u64 waits_between(const __u64 *from, const __u64 *to)
+{
+	return to[RUNQUEUE] - from[RUNQUEUE] + to[DISK_WAIT] - from[DISK_WAIT] +
+	       to[MEMORY_WAIT] - from[MEMORY_WAIT] + to[LOCK_WAIT] - from[LOCK_WAIT] +
+	       to[PEER_WAIT] - from[PEER_WAIT] + to[NET_WAIT] - from[NET_WAIT];
+}
+
+/* `lost` of the waits since the GPU got something to do, by what was waited for: it counts
+ * as a gap, because the GPU had nothing to do any more. */
+static __always_inline void add_to_gap(struct thread *t, __u64 lost, __u64 waited, __u64 inside)
+{
+	const __u32 waits[] = {RUNQUEUE, DISK_WAIT, MEMORY_WAIT, LOCK_WAIT, PEER_WAIT, NET_WAIT};
+	__u64 part;
+
+	for (int i = 0; i < 6; i++) {
+		part = t->acc[waits[i]] - t->busy_acc[waits[i]];
+		if (!i)		/* run-queue time inside the call that waits is `late`'s matter */
+			part = part > inside ? part - inside : 0;
+		/* in microseconds, so that the product stays within 64 bits */
+		part = (part >> 10) * (lost >> 10) / ((waited >> 10) + 1) << 10;
+		__sync_fetch_and_add(&t->gap[waits[i]], part);
+	}
+}
+
+/* All is done. Waits for the GPU that follow a wait for something else are shorter by it:
+ * only what exceeds them was lost. A wait after the last piece of work cost nothing where
+ * the GPU was still busy then, and otherwise no more than all of it took longer than usual. */
+static __always_inline void note_done(struct thread *t, const struct frame *f, bool sync, __u64 now)
+{
+	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE];
+	__u64 waited = waits_between(t->busy_acc, t->acc), amid = waits_between(t->busy_acc, t->given_acc);
+	__u64 done, late = 0, hidden, most, lost = 0;
+
+	t->known++;
+	if (!t->busy_known)
+		return;
+	waited = waited > inside ? waited - inside : 0;
+	if (sync)
+		late = late_by(t, f, &t->span, t->work_ns, waited, now);
+	t->late_ns += late;
+	hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT] + (inside > late ? inside - late : 0);
+	most = waited;
+	if (hidden > WAITED_NS) {
+		most = amid;
+	} else if (t->span.before_ns && waited > amid) {
+		most = now - t->work_ns > usual(&t->span) ? now - t->work_ns - usual(&t->span) : 0;
+		if (most < amid)
+			most = amid;
+	}
+	if (most > waited)
+		most = waited;
+	if (most > hidden) {
+		lost = most - hidden;
+		add_to_gap(t, lost, waited, inside);
+	}
+	done = sync ? seen_done(t, f, now) : 0;
+	if (done > t->work_ns + lost)
+		note_exactly(&t->span, done - t->work_ns - lost);
+}
+
+/* An event with more work behind it. Waited for, the GPU was busy all the time and still is:
+ * nothing was lost. Done already, the GPU ran dry somewhere in between: as much was lost as
+ * exceeds the usual wait for it; half of it where that is not known. */
+static __always_inline void note_running(struct thread *t, const struct frame *f, __u64 ns, __u64 now)
+{
+	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE], waited, hidden;
+
+	t->known++;
+	if (ns <= WAITED_NS && t->busy_known) {
+		waited = waits_between(t->busy_acc, t->acc);
+		waited = waited > inside ? waited - inside : 0;
+		hidden = t->wait.before_ns ? usual(&t->wait) : waited / 2;
+		if (waited > hidden)
+			add_to_gap(t, waited - hidden, waited, inside);
+	}
+	__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
+	__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
+	t->busy_known = 1;
+	t->work_ns = now;	/* it goes on with what is behind the event */
+}
+
+/* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
+static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags)
+{
+	if (flags & OP_MAY_WAIT)	/* without the time it was off its core for other reasons */
+		return t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
+	if (flags & OP_EVENT_SYNC)
+		return !t->unrecorded && t->last_event == f->args[0];
+	return true;
+}
+
+#endif
