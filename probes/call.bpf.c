@@ -4,7 +4,7 @@
  * the attach cookie is its number. Three attach shapes share this code; the loader
  * picks the newest the kernel takes.
  */
-#include "busy.bpf.h"
+#include "done.bpf.h"
 #include "learn.bpf.h"
 #include "walk.bpf.h"
 

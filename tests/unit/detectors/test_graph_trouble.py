@@ -51,6 +51,15 @@ def test_a_failed_capture_is_told_with_its_call() -> None:
     assert finding.evidence[0].event_ids == ["node:4"]
 
 
+def test_failed_captures_are_told_from_the_first_to_the_last_however_they_come() -> None:
+    story = job()
+    story.facts.errors = [
+        ErrorFact(JOB, JOB, "cudaMalloc", 900, 1, at * SECOND, at * SECOND, "node:4") for at in (3, 5, 1)
+    ]
+    (finding,) = story.findings()
+    assert (finding.first_ns, finding.last_ns) == (SECOND, 5 * SECOND)
+
+
 def test_graphs_captured_once_and_launched_often_are_fine() -> None:
     story = job(slices=12).calls("cudaGraphInstantiate", 8, 20, when=range(1))
     story.calls("cudaStreamEndCapture", 8, 20, when=range(1)).calls("cudaGraphLaunch", 200, 2)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
  *
- * Whether the GPU had something to do, and what a thread lost when it had not: seen at
- * the calls that wait for it.
+ * When the GPU was done with what a thread gave it, and what the thread's other waits
+ * cost: time in which the GPU had nothing to do (`gap`), and time the thread came late
+ * because it had no core (`late_ns`).
  */
-#ifndef INGERO_BUSY_H
-#define INGERO_BUSY_H
+#ifndef INGERO_DONE_H
+#define INGERO_DONE_H
 
-#include "call.bpf.h"
+#include "account.bpf.h"
 
 /* A spinning wait looks every microsecond, a woken one returns in tens: a thread that
  * returns this soon after it got its core found the GPU done already. */
