@@ -234,14 +234,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->last_event = f->args[0];
 		t->unrecorded = 0;
 	}
-	if (info->flags & OP_DRAIN && !failed && !t->idle) {
-		if (drained(t, f, info->flags)) {
-			note_done(t, f, info->flags & OP_SYNC, now);
-			t->idle = 1;
-		} else if (info->flags & OP_EVENT_SYNC && !t->sync) {
-			note_running(t, f, ns, now);
-		}
-	}
+	if (info->flags & OP_DRAIN && !failed && !t->idle)
+		wait_over(t, index, info->flags, now);
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;
@@ -263,7 +257,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		why = pair_launch(t, f, nth(f, info->kernel_arg), set->learning);
 	s = stats_of(&key);
 	if (info->flags & OP_EVENT_SYNC && !t->sync && !t->idle)
-		note_late(t, f, now);
+		wait_late(t, index, now);
 	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
 		if (record_call(ctx, t, index, now, why | 1ULL << 32))

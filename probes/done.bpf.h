@@ -186,4 +186,30 @@ static __always_inline bool drained(const struct thread *t, const struct frame *
 	return true;
 }
 
+/* A call that may wait for the GPU is over. Not static: verified once, not in every state
+ * that leads here. */
+__noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
+{
+	struct frame *f;
+
+	if (!t || index >= FRAMES)
+		return 0;
+	f = &t->frames[index];
+	if (drained(t, f, flags)) {
+		note_done(t, f, flags & OP_SYNC, now);
+		t->idle = 1;
+	} else if (flags & OP_EVENT_SYNC && !t->sync) {
+		note_running(t, f, now - f->start_ns, now);
+	}
+	return 0;
+}
+
+/* One that leaves work behind. */
+__noinline int wait_late(struct thread *t, __u32 index, __u64 now)
+{
+	if (t && index < FRAMES)
+		note_late(t, &t->frames[index], now);
+	return 0;
+}
+
 #endif

@@ -55,12 +55,14 @@ class Frames:
 
     def fill(self, window: Window) -> None:
         """Name the stacks of a window's calls, waits and samples."""
+        samples = self._samples.read() if self._samples else None
+        self._ring.drain()  # after whatever cites a stack was read
         self.take_in()
         self._match_waits(window.waits)
         window.call_stacks = self._book.resolve(window.calls["stack_id"])
         window.wait_stacks = self._book.resolve(window.waits["stack_id"])
-        if self._samples:
-            window.samples = self._named(self._samples.read())
+        if samples is not None:
+            window.samples = self._named(samples)
         window.stacks = self._book.take_new()
         window.walks, window.walk_ns = self._walked()
         for reason, count in self._book.counts.items():
