@@ -83,6 +83,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     gpu_idle_ns: int | None = None  # of threads_ns: the GPU had been given nothing to do
     worst_stall: Stall | None = None
     cpu_taken_ns: int = 0  # ran while a feeding thread of another process waited for that core
+    node: str | None = None  # where the report is of several
 
 
 class Loss(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ def restrict(connection: sqlite3.Connection, path: Path, node: str) -> None:
             f"there is no node {clean(node, 60)!r} in {path}", hint=f"It has {', '.join(names)}."
         )
     connection.execute("PRAGMA query_only = OFF")
+    connection.execute("PRAGMA temp_store = FILE")  # as guard.py sets it: changing it drops temporary views
     for name, condition in _conditions(connection, int(found[0]), node):
         connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM main."{name}" WHERE {condition}')
     connection.execute("PRAGMA query_only = ON")
