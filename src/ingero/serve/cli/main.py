@@ -41,6 +41,7 @@ COMMANDS: dict[str, Lazy] = {
     "explain": Lazy("ingero.serve.cli.explain", "Say why a recorded job was slow, and what fixes it."),
     "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
     "merge": Lazy("ingero.serve.cli.merge", "Make one database of several."),
+    "export": Lazy("ingero.serve.cli.export", "Write a recording as a timeline or as tables."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
     "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
     "version": Lazy("ingero.serve.cli.version", "Print the version."),

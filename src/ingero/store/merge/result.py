@@ -101,7 +101,7 @@ def _require_target(target: Path, inputs: Sequence[Path]) -> tuple[int, ...] | N
         )
     for side in _SIDE_FILES:
         beside = target.with_name(target.name + side)
-        if beside.exists():
+        if beside.exists() and beside.stat().st_size:
             raise StoreError(
                 f"{target} is in use: {beside.name} lies beside it",
                 hint="Stop who writes it, or name another file with -o.",

@@ -1,0 +1,85 @@
+"""`ingero export`: a recording for other programs.
+
+A format is a function that takes an Export and writes it; it is imported when it is
+asked for. Another format is one more line in FORMATS.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingero.serve.cli.options import configured, database, one_node
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.serve.answers.query import Range
+
+# Name, and what writes it: module and function.
+FORMATS = {
+    "perfetto": "ingero.serve.cli.export_perfetto:export_perfetto",
+    "csv": "ingero.serve.cli.export_tables:export_csv",
+    "parquet": "ingero.serve.cli.export_tables:export_parquet",
+}
+
+EPILOG = """\b
+Examples:
+  ingero export --format perfetto -o trace.pftrace      for ui.perfetto.dev
+  ingero export --format perfetto -o trace.json --since 30s
+  ingero export --format csv --table operations > operations.csv
+  ingero export --format parquet -o archive/            every table
+"""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is asked for."""
+
+    db: Path | None
+    when: Range
+    pid: int | None
+    node: str | None
+    output: Path | None  # None: standard output
+    into_folder: bool  # the output was written with a slash at its end, or is a folder
+    table: str | None
+
+
+@click.command(epilog=EPILOG)
+@click.option("--format", "form", required=True, type=click.Choice(list(FORMATS)), help="What to write.")
+@click.option(
+    "-o", "--output", metavar="PATH",
+    help="File to write, or folder/ for every table. Standard output if not given.",
+)  # fmt: skip
+@click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--to", "end", metavar="T", help="Only up to this time.")
+@click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@one_node
+@click.option("--table", metavar="NAME", help="For csv and parquet: see ingero query --schema.  [events]")
+@database
+@configured
+def export(config: Config, form: str, output: str | None, **flags: Any) -> int:  # noqa: ARG001
+    """Write a recording for other programs.
+
+    perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
+    last recording. csv and parquet: tables; without a range everything.
+    """
+    from ingero.serve.answers.query import Range
+
+    module, _, function = FORMATS[form].partition(":")
+    path = Path(output) if output not in (None, "-") else None
+    request = Export(
+        db=flags["db"],
+        when=Range(flags["since"], flags["start"], flags["end"]),
+        pid=flags["pid"],
+        node=flags["node"],
+        output=path,
+        into_folder=path is not None and (str(output).endswith("/") or path.is_dir()),
+        table=flags["table"],
+    )
+    getattr(importlib.import_module(module), function)(request)
+    return 0
