@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.jobs import BUILT
 from ingero.clock import Clock
 from ingero.model.window import Records, Window
-from ingero.scenarios import synthetic
+from ingero.scenarios import incident, synthetic
 from ingero.store.schema import TABLES
 from ingero.store.writer import Writer
 
@@ -34,7 +34,7 @@ def moved(records: Records, by_ns: int) -> Records:
 
 def template(start_ns: int) -> list[Window]:
     """A healthy stretch and one of contention, each record several times."""
-    seconds = [window for _, window in synthetic.windows(seed=7, start_ns=start_ns)]
+    seconds = list(synthetic.windows(incident.SCENARIO.story, 7, start_ns))
     return [
         replace(window, calls=_repeated(window.calls), waits=_repeated(window.waits)) for window in seconds
     ]
@@ -54,20 +54,24 @@ def build(path: Path, wanted_bytes: int) -> int:
         count = 0
         while path.stat().st_size < wanted_bytes:
             turn, at = divmod(count, len(windows))
-            status = writer.write(_later(windows[at], turn * len(windows) * SECOND))
+            status = writer.write(later(windows[at], turn * len(windows) * SECOND))
             if status:
                 raise RuntimeError(f"cannot build the database: {status}")
             count += 1
     return count
 
 
-def _later(window: Window, by_ns: int) -> Window:
+def later(window: Window, by_ns: int) -> Window:
+    """The same second again, that much later."""
+    threads = window.threads.copy()
+    threads["window_ns"] += np.uint64(by_ns)
     return replace(
         window,
         start_ns=window.start_ns + by_ns,
         end_ns=window.end_ns + by_ns,
         calls=moved(window.calls, by_ns),
         waits=moved(window.waits, by_ns),
+        threads=threads,
     )
 
 

@@ -12,7 +12,7 @@ from benchmarks.figures import Figure, Section
 from benchmarks.large_database import moved
 from ingero.clock import Clock
 from ingero.model.window import Records, Window
-from ingero.scenarios import synthetic
+from ingero.scenarios import incident, synthetic
 from ingero.store.writer import Writer
 
 TITLE = "Storing calls"
@@ -23,7 +23,8 @@ SECOND = 1_000_000_000
 
 def _calls(start_ns: int) -> Records:
     """As varied as a job's: every operation, many durations."""
-    calls = np.concatenate([window.calls for _, window in synthetic.windows(seed=11, start_ns=start_ns)])
+    story = incident.SCENARIO.story
+    calls = np.concatenate([window.calls for window in synthetic.windows(story, 11, start_ns)])
     repeated = np.resize(calls, ROWS)
     repeated["h"]["start_ns"] = np.sort(repeated["h"]["start_ns"])
     return repeated

@@ -40,6 +40,7 @@ class MergeAnswer(msgspec.Struct, frozen=True):
     nodes: list[MergedNode]
     clocks: list[ClockNote]
     apart: list[str]  # nodes that no other node's recording overlaps in time
+    doubtful: list[str]  # names that seem to be of two machines: recorded at one time, booted at two
 
 
 def merge_databases(
@@ -59,6 +60,7 @@ def merge_databases(
         nodes,
         found.clocks,
         _apart(nodes),
+        found.doubtful,
     )
 
 

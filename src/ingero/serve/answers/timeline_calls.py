@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from ingero.serve.answers.timeline_rows import Asked, Row, tidy
-from ingero.serve.answers.tracks import Item, Slice, nested
+from ingero.serve.answers.tracks import EVENT, Item, Slice, nested
 from ingero.store.schema import SEQ_MASK
 
 DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")
@@ -31,7 +31,7 @@ def calls(asked: Asked) -> Iterator[Item]:
 
 def _call(asked: Asked, track: int, row: Row) -> Slice:
     start, took, op, number, size, direction, stream, ret, gpu, weight, kernel, stack = row[5:]
-    found: list[tuple[str, Any]] = [("event", number & SEQ_MASK)]
+    found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
     if size is not None:
         found.append(("bytes", size))
     if direction is not None and 0 <= direction < 4:

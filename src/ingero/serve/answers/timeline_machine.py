@@ -8,7 +8,7 @@ from typing import Any
 
 from ingero.serve.answers.timeline_calls import CALL_LAYERS
 from ingero.serve.answers.timeline_rows import Asked, tidy
-from ingero.serve.answers.tracks import Item, Lanes, Moment, Sample, Slice
+from ingero.serve.answers.tracks import EVENT, Item, Lanes, Moment, Sample, Slice
 from ingero.store.schema import SEQ_MASK
 
 # Column of system_sample, its name on the timeline, unit.
@@ -55,7 +55,7 @@ def moments(asked: Asked) -> Iterator[Item]:
                     else asked.tracks.process(node_id, process_id, pid, comm)
                 )
                 lane = asked.tracks.lane(owner, "moments").id
-            found: list[tuple[str, Any]] = [("event", number & SEQ_MASK)]
+            found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
             if argument is not None:
                 found.append(("arg0", argument))
             if message:
@@ -76,7 +76,7 @@ def requests(asked: Asked) -> Iterator[Item]:
         for _, _, at_ns, took, op, number, size, pid, comm in group:
             lane = lanes.take(at_ns, at_ns + took)
             track = asked.tracks.lane(asked.tracks.machine(node_id), f"{name} {lane + 1}", lane)
-            found: list[tuple[str, Any]] = [("event", number & SEQ_MASK)]
+            found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
             found += [] if size is None else [("bytes", size)]
             found += [] if pid is None else [("pid", pid), ("comm", tidy(comm or "?", 64))]
             yield Slice(track.id, at_ns, at_ns + took, asked.ops[op][1], "block", tuple(found))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ingero.model.layout import WakerKind
 from ingero.serve.answers.timeline_rows import Asked, Row, tidy
-from ingero.serve.answers.tracks import Arguments, Item, Moment, Slice
+from ingero.serve.answers.tracks import EVENT, Arguments, Item, Moment, Slice
 from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 
 WOKEN_BY_TASK = int(WakerKind.WAKER_TASK)
@@ -37,7 +37,7 @@ def states(asked: Asked) -> Iterator[Item]:
 
 def _state(asked: Asked, lane: int, start: int, end: int, row: Row) -> Iterator[Item]:
     op, number, runqueue, kind, waker_pid, waker_tid, waker, call_op, throttled, gil = row[7:]
-    found: list[tuple[str, Any]] = [("event", number & SEQ_MASK)]
+    found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
     if runqueue:
         found.append(("of it waiting for a core, ns", runqueue))
     if call_op in asked.ops:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 Value = int | float | str
 Arguments = tuple[tuple[str, Value], ...]
-T = TypeVar("T")
+EVENT = "event"  # argument: the number of the event on its node, as in its id
 
 
 class Track(NamedTuple):

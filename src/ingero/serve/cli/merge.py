@@ -98,6 +98,8 @@ def _print(answer: MergeAnswer) -> None:
     unknown = [note.node for note in answer.clocks if note.what == "unknown"]
     if unknown:
         click.echo(f"Clock: not known to be right: {_listed(unknown)} (recorded by the Go implementation)")
+    if answer.doubtful:
+        click.echo(f"Two machines seem to have the same name: {_listed(answer.doubtful)}")
     if answer.apart:
         click.echo(f"Not recorded at the same time as any other node: {_listed(answer.apart)}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ingero.serve.answers.tracks import Item, Moment, Sample, Slice, Track, Value
+from ingero.serve.answers.tracks import EVENT, Item, Moment, Sample, Slice, Track, Value
 from ingero.serve.cli.protobuf import (
     bytes_field,
     double_field,
@@ -46,6 +46,8 @@ class Packets:
         self._news: list[bytes] = []  # texts met for the first time
         self._open: dict[int, list[int]] = {}  # ends, by track
         self._heads: dict[tuple[int, str, str], bytes] = {}
+        self._ends: dict[int, bytes] = {}  # of a packet that ends a slice, by track: all but its time
+        self._known: dict[tuple[str, Value], bytes] = {}  # arguments that come again and again
 
     def packets(self, items: Iterable[Item], start_ns: int) -> Iterator[bytes]:
         """Parts of the file, in order."""
@@ -74,7 +76,12 @@ class Packets:
         return ends, due
 
     def _ended(self, track: int, at_ns: int) -> bytes:
-        return _timed(at_ns, _END + _TRACK + varint(track))
+        rest = self._ends.get(track)
+        if rest is None:
+            event = _END + _TRACK + varint(track)
+            rest = self._ends[track] = _SEQUENCE + _NEEDED + _EVENT + varint(len(event)) + event
+        time = instant(at_ns)
+        return _PACKET + varint(1 + len(time) + len(rest)) + _TIMESTAMP + time + rest
 
     def _slice(self, item: Slice) -> bytes:
         track, start_ns, end_ns, name, category, arguments, flows_in, flows_out = item
@@ -110,17 +117,22 @@ class Packets:
         return head
 
     def _arguments(self, arguments: tuple[tuple[str, Value], ...]) -> bytes:
-        parts = []
-        for name, value in arguments:
-            body = b"\x08" + self._number(_ARGUMENT_NAMES, name)
-            if isinstance(value, str):
-                body += self._text(value)
-            elif isinstance(value, int):
-                body += b"\x20" + varint(value)
-            else:
-                body += double_field(5, value)
-            parts.append(_ARGUMENT + varint(len(body)) + body)
-        return b"".join(parts)
+        known = self._known
+        return b"".join([known.get(each) or self._argument(each) for each in arguments])
+
+    def _argument(self, argument: tuple[str, Value]) -> bytes:
+        name, value = argument
+        body = b"\x08" + self._number(_ARGUMENT_NAMES, name)
+        if isinstance(value, str):
+            body += self._text(value)
+        elif isinstance(value, int):
+            body += b"\x20" + varint(value)
+        else:
+            body += double_field(5, value)
+        made = _ARGUMENT + varint(len(body)) + body
+        if name != EVENT and len(self._known) < MOST_TEXTS:  # an event's number never comes again
+            self._known[argument] = made
+        return made
 
     def _text(self, text: str) -> bytes:
         if self._counts[_TEXTS] >= MOST_TEXTS and (_TEXTS, text) not in self._numbers:

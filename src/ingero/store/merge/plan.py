@@ -24,20 +24,27 @@ class Plan:
     def of(self, source: Source) -> list[Part]:
         return [part for owner, part in self.taken if owner is source]
 
+    @property
+    def sources(self) -> list[Source]:
+        """Those something is taken from, in order."""
+        return list({id(source): source for source, _ in self.taken}.values())
+
     def whole(self, source: Source) -> bool:
         """Whether everything of a source is taken."""
         return len(self.of(source)) == len(source.parts)
 
 
-def choose(sources: Sequence[Source]) -> Plan:
-    """The first source that has something keeps its ids; later ones on that node follow by time."""
+def choose(sources: Sequence[Source], earlier: Source | None = None) -> Plan:
+    """The earlier result comes first and then who began first: those keep their ids."""
     plan = Plan()
-    first = sources[:1] if sources and sources[0].merged else []
-    later = [(source, part) for source in sources[len(first) :] for part in source.parts]
-    later.sort(key=lambda each: (each[1].node, min((r[4] for r in each[1].recordings), default=0)))
-    for source, part in [*((s, p) for s in first for p in s.parts), *later]:
-        _consider(plan, source, part)
+    for source in sorted(sources, key=lambda each: (each is not earlier, _begun_ns(each))):
+        for part in source.parts:
+            _consider(plan, source, part)
     return plan
+
+
+def _begun_ns(source: Source) -> int:
+    return min((each[4] for part in source.parts for each in part.recordings), default=0)
 
 
 def _consider(plan: Plan, source: Source, part: Part) -> None:

@@ -25,6 +25,10 @@ from ingero.store.merge.source import Part, Source, note_merge, open_source, pri
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 
 _SIDE_FILES = ("-wal", "-journal")
+_TWO_BOOTS = """
+    SELECT DISTINCT n.name FROM recording a JOIN recording b ON b.node_id = a.node_id
+    JOIN node n ON n.id = a.node_id
+    WHERE a.boot_id < b.boot_id AND a.started_ns < b.last_ns AND b.started_ns < a.last_ns ORDER BY 1"""
 Progress = Callable[[str], None]
 
 
@@ -37,6 +41,7 @@ class Merged:
     known: list[Part]
     nodes: list[tuple[str, int, int, int | None, int | None]]  # name, recordings, events, first, last
     clocks: list[ClockNote] = field(default_factory=list)
+    doubtful: list[str] = field(default_factory=list)  # names that seem to be of two machines
 
 
 def merge(
@@ -53,13 +58,14 @@ def merge(
         folder = Path(private)
         (folder / "inputs").mkdir()
         sources = _opened([target, *inputs] if before else inputs, folder / "inputs", force_node, progress)
-        if before and not sources[0].merged:
+        earlier = sources[0] if before else None
+        if earlier is not None and not earlier.merged:
             raise _taken(target)
-        plan = planning.choose(sources)
-        if before and all(owner is sources[0] for owner, _ in plan.taken) and plan.whole(sources[0]):
-            return _summary(plan, sources[0].uri, changed=False)
+        plan = planning.choose(sources, earlier)
+        if earlier is not None and plan.sources == [earlier] and plan.whole(earlier):
+            return _summary(plan, earlier.uri, changed=False)
         made = folder / "result.db"
-        found = _build(made, target, plan, sources if before else [None, *sources], progress)
+        found = _build(made, target, plan, progress)
         _publish(made, target, before)
     return found
 
@@ -124,18 +130,14 @@ def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progres
     return sources
 
 
-def _build(
-    made: Path, target: Path, plan: Plan, sources: Sequence[Source | None], progress: Progress
-) -> Merged:
-    """The result in a private file. The first source is the earlier result, if there is one."""
-    earlier, *others = sources
+def _build(made: Path, target: Path, plan: Plan, progress: Progress) -> Merged:
+    """The result in a private file."""
     location.prepare(made)
     with contextlib.closing(private_database(made)) as out:
-        for source in filter(None, (earlier, *others)):
-            if plan.of(source):
-                progress(f"copying {source.path}")
-                _copy(out, source, plan, target)
-        note_merge(out, [source.path for source in others if source is not None])
+        for source in plan.sources:
+            progress(f"copying {source.path}")
+            _copy(out, source, plan, target)
+        note_merge(out)
         return _told(plan, out, changed=True)
 
 
@@ -164,7 +166,8 @@ def _told(plan: Plan, connection: sqlite3.Connection, changed: bool) -> Merged:
         " (SELECT MAX(last_ns) FROM recording r WHERE r.node_id = n.id) FROM node n ORDER BY n.name"
     ).fetchall()
     taken = [part for _, part in plan.taken]
-    return Merged(changed, taken, plan.known, nodes, clock_notes(connection))
+    doubtful = [row[0] for row in connection.execute(_TWO_BOOTS)]
+    return Merged(changed, taken, plan.known, nodes, clock_notes(connection), doubtful)
 
 
 def _claim(made: Path, target: Path) -> None:

@@ -7,7 +7,6 @@ older version upgraded, in a private copy that goes with the merge.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+from ingero import __version__
 from ingero.errors import StoreError
 from ingero.store import imported, migrations, trouble
 from ingero.store.foreign.convert import NAMELESS
@@ -190,7 +190,6 @@ def describe(identity: Identity) -> str:
     return f"a recording of {clean(node, 60)}"
 
 
-def note_merge(connection: sqlite3.Connection, paths: list[Path]) -> None:
+def note_merge(connection: sqlite3.Connection) -> None:
     """Mark the result, so that a later merge may add to it."""
-    value = json.dumps([clean(path.name, 200) for path in paths])
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (MERGED, value))
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (MERGED, f"ingero {__version__}"))
