@@ -63,7 +63,7 @@ class Export:
 @database
 @configured
 def export(config: Config, form: str, output: str | None, **flags: Any) -> int:  # noqa: ARG001
-    """Write a recording for other programs.
+    """Write a recording as a timeline or as tables.
 
     perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
     last recording. csv and parquet: tables; without a range everything.

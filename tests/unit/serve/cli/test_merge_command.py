@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -147,3 +148,4 @@ def test_findings_of_several_nodes_say_whose_they_are(
     assert main(["explain", "-d", out, "--node", "node-1"]) == 0
     assert "Node:" not in capsys.readouterr().out
     assert main(["explain", "-d", out, "--per-process"]) == 0
+    assert re.search(r"python3 \(4821\).* on node-1", capsys.readouterr().out)
