@@ -28,8 +28,10 @@ from builders import (
     window,
     xid,
 )
+from go_databases import VERSIONS, GoRecording
 from merging import differing_views, rows
 
+from ingero.errors import StoreError
 from ingero.model.window import Container, NotWatched, SystemSample
 from ingero.store.findings import FindingRow
 from ingero.store.merge.clocks import clock_notes
@@ -343,3 +345,26 @@ def test_two_machines_with_one_name_are_noticed(make: Make, tmp_path: Path) -> N
     connection.close()
     assert merge([a, b], tmp_path / "out.db").doubtful == ["a"]
     assert merge([a, make("c.db", "c")], tmp_path / "other.db").doubtful == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_databases_of_the_go_implementation_are_merged_with_ours(
+    make: Make, tmp_path: Path, version: str
+) -> None:
+    go, ours, out = tmp_path / "go.db", make("ours.db", "ours"), tmp_path / "out.db"
+    recorded = GoRecording(go, version).session(stopped_at=0).call(4, 100, 50, arg0=4096).away(500, 90)
+    force = "go-node" if version == "0.8" else None
+    if force:
+        with pytest.raises(StoreError, match="does not say on which node"):
+            merge([go, ours], out)
+    merge([go, ours], out, force)
+    node = force or recorded.node
+    counts = "SELECT node, COUNT(*) FROM events GROUP BY node ORDER BY node"
+    assert dict(ask(out, counts)) == {node: 2, "ours": 8}
+    assert not merge([go], out, force).changed
+    recorded.insert("process_names", pid=9, name="ingero", seen_at=0)  # the agent becomes known
+    recorded.event(3, 5, 9000, pid=9)
+    recorded.close()
+    assert merge([go], out, force).changed  # it went on
+    assert dict(ask(out, counts)) == {node: 3, "ours": 8}
+    assert ask(out, "SELECT COUNT(*) FROM recording") == [(2,)]

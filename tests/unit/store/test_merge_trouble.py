@@ -148,6 +148,8 @@ def test_two_states_of_which_neither_has_all_are_refused(tmp_path: Path) -> None
         "DROP TABLE recording",
         "UPDATE operation_second SET op_id = 77",
         "UPDATE node SET next_seq = 'many'",
+        "UPDATE recording SET last_ns = 'late'",
+        "UPDATE event SET ts_ns = 'soon'",
         "PRAGMA application_id = 5",
         "INSERT INTO migration (name, applied_ns) VALUES ('9999-from-the-future', 0)",
     ],

@@ -44,7 +44,7 @@ def choose(sources: Sequence[Source], earlier: Source | None = None) -> Plan:
 
 
 def _begun_ns(source: Source) -> int:
-    return min((each[4] for part in source.parts for each in part.recordings), default=0)
+    return min((each[2] for part in source.parts for each in part.recordings), default=0)
 
 
 def _consider(plan: Plan, source: Source, part: Part) -> None:

@@ -26,7 +26,7 @@ from ingero.units import clean
 MERGED = "merged"  # key in `meta` of a merge's result
 MAX_NODE = (1 << (63 - NODE_SHIFT)) - 1
 
-Identity = tuple[str, str | None, str | None, int | None, int]  # node, boot, version, agent, start
+Identity = tuple[str, str | None, int]  # node, boot, start
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,9 @@ def _part(connection: sqlite3.Connection, path: Path, node_id: object, name: obj
     if not isinstance(node_id, int) or not 0 < node_id <= MAX_NODE or not isinstance(name, str):
         raise StoreError(f"{path} holds a node that makes no sense", hint="The file is damaged.")
     rows = connection.execute(
-        "SELECT boot_id, version, agent_pid, started_ns, last_ns FROM recording WHERE node_id = ?", (node_id,)
-    )
-    recordings = {(name, boot, version, agent, start): last for boot, version, agent, start, last in rows}
+        "SELECT boot_id, started_ns, last_ns FROM recording WHERE node_id = ?", (node_id,)
+    ).fetchall()
+    recordings = {(name, boot, start): last for boot, start, last in rows}
     first = node_id << NODE_SHIFT
     event = connection.execute(
         "SELECT ts_ns FROM event WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1", (first, first + SEQ_MASK)
@@ -176,6 +176,9 @@ def _part(connection: sqlite3.Connection, path: Path, node_id: object, name: obj
         "SELECT start_ns FROM operation_second WHERE node_id = ? ORDER BY start_ns LIMIT 1", (node_id,)
     ).fetchone()
     oldest = tuple(row[0] if row else 2**63 - 1 for row in (event, second))
+    instants = [*oldest, *(instant for _, start, last in rows for instant in (start, last))]
+    if not all(isinstance(instant, int) for instant in instants):  # SQLite takes text for a number
+        raise StoreError(f"{path} holds times that make no sense", hint="The file is damaged.")
     return Part(path, name, node_id, recordings, (oldest[0], oldest[1]))
 
 
@@ -183,7 +186,7 @@ def describe(identity: Identity) -> str:
     """A recording in words."""
     from datetime import datetime
 
-    node, _, _, _, started_ns = identity
+    node, _, started_ns = identity
     with contextlib.suppress(ValueError, OverflowError, OSError, TypeError):
         at = datetime.fromtimestamp(started_ns / 1e9).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         return f"the recording of {clean(node, 60)} from {at}"
