@@ -20,4 +20,4 @@ compile() {
 }
 
 compile requirements/run.txt --extra tui
-compile requirements/dev.txt --extra tui --extra gpu --group dev
+compile requirements/dev.txt --extra tui --extra gpu --extra parquet --group dev

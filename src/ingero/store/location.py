@@ -50,6 +50,17 @@ def _home() -> Path:
     return Path.home()
 
 
+def prepare_directory(directory: Path) -> None:
+    """Make sure the directory of a database is there."""
+    try:
+        _make_directory(directory)
+    except OSError as error:
+        raise StoreError(
+            f"cannot create the directory {directory}: {error.strerror}",
+            hint="Choose another place, or check the permissions.",
+        ) from error
+
+
 def prepare(path: Path) -> None:
     """Make sure the database file is there, is a plain file and is private."""
     try:

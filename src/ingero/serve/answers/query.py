@@ -56,9 +56,11 @@ class Range:
     end: str | None = None
 
 
-def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int) -> StatisticsAnswer:
-    """Per-operation statistics; at most `limit` operations."""
-    with Reader(db or default_path()) as reader:
+def ask_statistics(
+    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
+) -> StatisticsAnswer:
+    """Per-operation statistics, of one node where asked for; at most `limit` operations."""
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         found = operation_stats(reader, when, filters)
         return StatisticsAnswer(
@@ -70,16 +72,18 @@ def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int)
         )
 
 
-def ask_kernels(db: Path | None, wanted: Range, filters: Filters, limit: int) -> KernelsAnswer:
-    """Statistics by process and kernel; at most `limit` kernels."""
-    with Reader(db or default_path()) as reader:
+def ask_kernels(
+    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
+) -> KernelsAnswer:
+    """Statistics by process and kernel, of one node where asked for; at most `limit` kernels."""
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         return kernel_stats(reader, when, filters, limit)
 
 
-def ask_sql(db: Path | None, sql: str, limits: Limits) -> SqlAnswer:
-    """One reading statement."""
-    with Reader(db or default_path()) as reader:
+def ask_sql(db: Path | None, sql: str, limits: Limits, node: str | None = None) -> SqlAnswer:
+    """One reading statement; it sees one node's rows only where asked for."""
+    with Reader(db or default_path(), node) as reader:
         found = answer_sql(reader, sql, limits)
     columns = distinct(found.columns)
     rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in found.rows]
