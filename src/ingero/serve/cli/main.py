@@ -41,6 +41,7 @@ COMMANDS: dict[str, Lazy] = {
     "explain": Lazy("ingero.serve.cli.explain", "Say why a recorded job was slow, and what fixes it."),
     "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
+    "mcp": Lazy("ingero.serve.cli.mcp", "Answer AI assistants over the Model Context Protocol."),
     "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
     "version": Lazy("ingero.serve.cli.version", "Print the version."),
     "completion": Lazy("ingero.serve.cli.completion", "Print the completion script of a shell."),

@@ -1,0 +1,20 @@
+"""A database may come from anybody: values of the wrong kind are its fault, not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ingero.errors import StoreError
+from ingero.store.reader import Reader
+
+
+@contextmanager
+def sense_made_of(reader: Reader) -> Iterator[None]:
+    """SQLite takes text for a number; whoever adds it up finds out here."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
+        ) from error
