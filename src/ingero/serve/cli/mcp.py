@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ingero.config import Config
 
-PATH = "/mcp"
-BODY_BYTES = 256 << 10
 VARIABLES = ("INGERO_MCP_BEARER_TOKEN",)
 EPILOG = """\b
 Examples:
@@ -91,6 +89,7 @@ def _stdio(server: MCPServer[Any]) -> int:
 
 def _http(server: MCPServer[Any], address: str, config: Config, flags: dict[str, Any]) -> int:
     from ingero.serve.cli.servers import opened
+    from ingero.serve.mcp.http import PATH, http_app
     from ingero.serve.web.guard import Guard
     from ingero.serve.web.server import serve
 
@@ -101,18 +100,5 @@ def _http(server: MCPServer[Any], address: str, config: Config, flags: dict[str,
         for note in found.notes:
             click.echo(f"  {note}", err=True)
 
-    app = server.streamable_http_app(
-        streamable_http_path=PATH,
-        json_response=True,
-        stateless_http=True,  # nothing is kept for a client, so there is nothing to exhaust
-        max_request_body_size=BODY_BYTES,
-        transport_security=_checked_by_guard(),
-    )
-    serve(Guard(app, found.rules), found.sockets, found.tls, ready)
+    serve(Guard(http_app(server), found.rules), found.sockets, found.tls, ready)
     return 0
-
-
-def _checked_by_guard() -> Any:
-    from mcp.server.transport_security import TransportSecuritySettings
-
-    return TransportSecuritySettings(enable_dns_rebinding_protection=False)

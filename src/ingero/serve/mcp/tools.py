@@ -237,7 +237,8 @@ class Tools:
     ) -> Answer:
         """Runs one reading SQL statement (SQLite) over the recording. Nothing can be changed; rows, time and
         memory are limited, so aggregate in SQL. Prefer the other tools: they resolve names."""
-        limits = Limits(rows=limit, bytes=SQL_BYTES, seconds=SQL_SECONDS)
+        allowed = units.parse_duration(str(self._source.config.query.timeout)) / units.SECOND
+        limits = Limits(rows=limit, bytes=SQL_BYTES, seconds=min(allowed, SQL_SECONDS))
         found = ask_sql(self._source.db, query, limits)
         return {
             "answer": f"{len(found.rows)} rows" + (", there are more" if found.truncated else ""),

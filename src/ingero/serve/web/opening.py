@@ -83,8 +83,11 @@ def _tls(wanted: Wanted, folder: Folder, names: Sequence[str]) -> tuple[ssl.SSLC
         certificate = certificates.given_certificate(wanted.cert, wanted.key)
     else:
         certificate = certificates.own_certificate(folder, names)
-    said = f"certificate for clients: {certificate.chain} (SHA-256 {certificates.fingerprint(certificate)})"
-    return certificates.tls_context(certificate, wanted.client_ca), [said] if certificate.made else []
+    context = certificates.tls_context(certificate, wanted.client_ca)
+    if not certificate.made:
+        return context, []
+    digits = certificates.fingerprint(certificate)
+    return context, [f"certificate for clients: {certificate.chain} (SHA-256 {digits})"]
 
 
 def _tokens(
