@@ -78,7 +78,7 @@ def test_none_of_them_is_obeyed_over_http(incident: Path, home: Path) -> None:
 
 
 def test_no_sql_but_reading_is_run(incident: Path, home: Path) -> None:
-    asked = [sql for sql in SQL_ATTEMPTS if sql not in EMPTY and "\x00" not in sql]
+    asked = [sql for sql in SQL_ATTEMPTS if sql not in EMPTY and sql.isprintable()]
     answers = ask_stdio(incident, home, [("run_sql", {"query": sql}) for sql in asked], **QUICK)
     for sql, answer in zip(asked, answers, strict=True):
         assert answer.failed, (sql[:200], answer.text[:200])

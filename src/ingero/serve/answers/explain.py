@@ -29,7 +29,7 @@ from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
-from ingero.serve.answers.sense import sense_made_of
+from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
@@ -63,8 +63,7 @@ def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: i
             raise _nothing_recorded(reader, when)
         diagnosis = diagnosed(reader, when)
         with sense_made_of(reader):
-            report = _read(reader, when, recorded, diagnosis.extras)
-            msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
+            report = checked(_read(reader, when, recorded, diagnosis.extras))
     return _judged(report, diagnosis, pid)
 
 

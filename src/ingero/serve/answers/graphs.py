@@ -16,7 +16,7 @@ from ingero.model.report import Loss
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns, stats_by_process
 from ingero.serve.answers.query import Range, WindowAnswer
-from ingero.serve.answers.sense import sense_made_of
+from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
@@ -110,7 +110,7 @@ def get_graphs(db: Path | None, wanted: Range, pid: int | None = None) -> Graphs
         ]
         launches = [row for at in ranges for row in reader.rows(_LAUNCHES, _asked(at, when, pid))]
         with sense_made_of(reader):
-            return GraphsAnswer(
+            answer = GraphsAnswer(
                 WindowAnswer(when.from_ns, when.to_ns),
                 recorded_ns(reader, when),
                 _counts(reader, when, pid),
@@ -119,6 +119,7 @@ def get_graphs(db: Path | None, wanted: Range, pid: int | None = None) -> Graphs
                 len(events) > MOST_EVENTS,
                 losses_within(reader, when.from_ns, when.to_ns),
             )
+            return checked(answer)
 
 
 def _asked(ids: tuple[int, int], when: TimeRange, pid: int | None, *more: int) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from ingero.model.finding import StackFrame
 from ingero.model.report import Loss
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.query import Range, WindowAnswer
-from ingero.serve.answers.sense import sense_made_of
+from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
@@ -65,13 +65,14 @@ def get_stacks(
         found = _grouped(reader, when, pid, op)
         with sense_made_of(reader):
             top = sorted((row for row in found if row[2] is not None), key=lambda row: -(row[5] or 0))[:limit]
-            return StacksAnswer(
+            answer = StacksAnswer(
                 WindowAnswer(when.from_ns, when.to_ns),
                 [_stack(reader, row) for row in top],
                 sum(row[3] for row in found),
                 sum(row[3] for row in found if row[2] is None),
                 losses_within(reader, when.from_ns, when.to_ns),
             )
+            return checked(answer)
 
 
 def _grouped(reader: Reader, when: TimeRange, pid: int | None, op: str | None) -> list[tuple[Any, ...]]:
