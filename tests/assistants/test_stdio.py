@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +125,21 @@ def test_it_ends_when_the_client_goes_away(incident: Path, home: Path) -> None:
         command(incident), input="", capture_output=True, text=True, timeout=60, env=environment(home)
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_while_it_waits(number: signal.Signals, incident: Path, home: Path) -> None:
+    server = subprocess.Popen(
+        command(incident), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(home), text=True
+    )
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}) + "\n")
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(number)
+        assert server.wait(30) == -number
 
 
 @pytest.mark.parametrize("package", ["mcp", "mcp_types", "pydantic"])

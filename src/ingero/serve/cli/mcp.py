@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,7 @@ def _stdio(server: MCPServer[Any]) -> int:
 
     if sys.stdin.isatty():
         click.echo("This speaks MCP on standard input: an assistant starts it, see docs/mcp.md.", err=True)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what waits for standard input could not be woken
     anyio.run(server.run_stdio_async)
     return 0
 

@@ -1,6 +1,6 @@
 """What every request passes before the application sees it, and what every answer carries.
 
-In this order: the name it asked for (a page of somebody else's must not reach us
+In this order: its headers' length, the name it asked for (a page of somebody else's must not reach us
 through DNS), where it was sent from, who sent it, how large it is, how long it takes.
 Plain ASGI, so that every server of ours can use it.
 """
@@ -42,6 +42,7 @@ class Rules:
     hosts: frozenset[str]  # names that may stand in Host, lower case, no port
     tokens: Tokens | None = None  # None: whoever gets through TLS, or is_ours with same_user
     same_user: bool = False  # only this machine's connections of our own user
+    max_header_bytes: int = 16 << 10
     max_body_bytes: int = 256 << 10
     seconds: float = 120.0
     streams: frozenset[str] = frozenset()  # paths whose answers may go on for ever
@@ -96,6 +97,8 @@ class Guard:
             await _refuse(Refused(503, "took too long", (b"connection", b"close")), sending)
 
     async def _admit(self, scope: Scope) -> None:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._rules.max_header_bytes:
+            raise Refused(431, "headers are too long", (b"connection", b"close"))
         headers = _single(scope["headers"])
         host = _require_host(headers.get(b"host"), scope, self._rules.hosts)
         _require_origin(headers.get(b"origin"), host)

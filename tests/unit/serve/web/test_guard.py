@@ -66,6 +66,7 @@ def test_a_request_with_everything_right_gets_through_whole() -> None:
         ({b"authorization": b"bearer " + TOKEN.encode()}, 200), ({b"authorization": b"Bearer "}, 401),
         ({b"authorization": b"Bearer \xff\xfe"}, 401), ({b"content-length": b"999999999"}, 413),
         ({b"content-length": b"-1"}, 413), ({b"content-length": b"9" * 4000}, 413),
+        ({b"x-long": b"x" * 20_000}, 431),
     ],
 )  # fmt: skip
 def test_each_header_is_looked_at(changed: dict[bytes, bytes], status: int) -> None:
