@@ -7,8 +7,7 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +30,7 @@ from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
+from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.several_nodes import combined
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
@@ -100,26 +100,14 @@ def _report(reader: Reader, when: TimeRange, pid: int | None) -> Report:
         raise _nothing_recorded(reader, when)
     with reader.trouble_told():
         diagnosis = diagnosed(reader, when)
-    with reader.trouble_told(), _sense_made_of(reader):
-        report = _read(reader, when, recorded, diagnosis.extras)
-        msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
+    with reader.trouble_told(), sense_made_of(reader):
+        report = checked(_read(reader, when, recorded, diagnosis.extras))
     return _judged(report, diagnosis, pid)
 
 
 def has_counted_findings(report: Report) -> bool:
     """Whether there is a finding --exit-code counts."""
     return any(finding.severity in COUNTED for finding in report.findings)
-
-
-@contextmanager
-def _sense_made_of(reader: Reader) -> Iterator[None]:
-    """The file may come from anybody: values of the wrong kind are its fault, not ours."""
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise StoreError(
-            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
-        ) from error
 
 
 def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Report:
