@@ -107,6 +107,7 @@ def test_every_call_is_a_slice_with_its_arguments(trace: Trace, recording: Path)
     ]
     assert copies
     assert all(each["bytes"] > 0 and each["direction"] == "HtoD" for each in copies)
+    assert all("to_device (/workspace/train.py:48)" in each["stack"].splitlines() for each in copies)
 
 
 def test_every_arrow_has_two_ends(trace: Trace) -> None:
