@@ -21,7 +21,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -42,7 +42,7 @@ define run_twice
 endef
 
 # The perf shape comes last: the kernel lets go of its probes slowly, which would hold up the others.
-test: check  ## check, then every other test; the eBPF tests need root
+test: check inspector  ## check, then every other test; the eBPF tests need root
 	@echo "== everything else"
 	@$(call run_twice,,tests --ignore tests/unit --ignore tests/contracts)
 	@echo "== calls, INGERO_ATTACH=multi"
@@ -65,6 +65,17 @@ bench-truth: build  ## how often the diagnosis is right, on injected faults; nee
 
 bench: build  ## measure what tracing costs, write docs/overhead.md; needs root; BENCH=--quick is short
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+# Where there is no npm, or no registry, the tests that need it say so.
+inspector:  ## install the MCP Inspector, which some tests ask with; needs npm
+	@if command -v npm >/dev/null; then $(MAKE) build/inspector/ready || echo "inspector: not installed"; fi
+
+build/inspector/ready: tests/assistants/inspector/package.json tests/assistants/inspector/package-lock.json
+	@echo "installing the MCP Inspector"
+	@mkdir -p $(@D)
+	@cp $^ $(@D)
+	@cd $(@D) && npm install --no-audit --no-fund --ignore-scripts --omit=optional --loglevel=error
+	@touch $@
 
 layout: build  ## write model/layout.py from the compiled probes, then build again
 	$(BIN)/python tools/layout.py $(OBJECT)

@@ -42,7 +42,13 @@ def template(start_ns: int) -> list[Window]:
 
 def dense(window: Window) -> Window:
     """Each record several times, as if more of the calls deserved one."""
-    return replace(window, calls=_repeated(window.calls), waits=_repeated(window.waits))
+    return replace(
+        window,
+        calls=_repeated(window.calls),
+        waits=_repeated(window.waits),
+        call_stacks=np.tile(window.call_stacks, COPIES),
+        wait_stacks=np.tile(window.wait_stacks, COPIES),
+    )
 
 
 def _repeated(records: Records) -> Records:

@@ -19,5 +19,5 @@ compile() {
     { echo '# Written by `make lock`.'; cat build/lock/out.txt; } >"$target"
 }
 
-compile requirements/run.txt --extra tui
-compile requirements/dev.txt --extra tui --extra gpu --group dev
+compile requirements/run.txt --extra tui --extra mcp
+compile requirements/dev.txt --extra tui --extra gpu --extra parquet --extra mcp --group dev

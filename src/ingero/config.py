@@ -103,6 +103,23 @@ class Query(_Section, frozen=True):
     ] = "30s"
 
 
+class Server(_Section, frozen=True):
+    """Who may connect to `ingero mcp --http`, and how. A token comes from INGERO_TOKEN or a file."""
+
+    cert: Annotated[str | None, _key("Certificate in PEM; one is made if not set.", "INGERO_TLS_CERT")] = None
+    key: Annotated[str | None, _key("File with its private key in PEM.", "INGERO_TLS_KEY")] = None
+    client_ca: Annotated[
+        str | None,
+        _key("Only clients with a certificate signed by an authority in this file.", "INGERO_CLIENT_CA"),
+    ] = None
+    token_file: Annotated[
+        str | None, _key("File with the accepted bearer tokens, one per line.", "INGERO_TOKEN_FILE")
+    ] = None
+    allowed_hosts: Annotated[
+        list[str], _key("More names this machine is reached by.", "INGERO_ALLOWED_HOSTS")
+    ] = msgspec.field(default_factory=list)
+
+
 class Fleet(_Section, frozen=True):
     """The other machines."""
 
@@ -118,6 +135,7 @@ class Config(_Section, frozen=True):
     trace: Trace = Trace()
     log: Log = Log()
     query: Query = Query()
+    server: Server = Server()
     fleet: Fleet = Fleet()
 
 

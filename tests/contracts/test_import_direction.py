@@ -38,7 +38,19 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "scenarios": BASICS | {"model", "store", "correlate", "detectors", "serve.answers"},
     "serve.answers": STAGE | {"store", "discover", "attach", "correlate", "detectors", "fleet"},
     "serve.terminal": BASICS | {"model"},
-    "serve.cli": BASICS | {"model", "serve.answers", "serve.terminal", "serve.tui", "agent", "scenarios"},
+    "serve.web": BASICS,
+    "serve.mcp": BASICS | {"model", "serve.answers", "scenarios"},
+    "serve.cli": BASICS
+    | {
+        "model",
+        "serve.answers",
+        "serve.terminal",
+        "serve.tui",
+        "serve.web",
+        "serve.mcp",
+        "agent",
+        "scenarios",
+    },
     "serve.tui": BASICS | {"model", "serve.answers", "serve.terminal"},
     "serve": frozenset(),  # only a folder
     "__main__": frozenset({"serve.cli"}),
@@ -47,7 +59,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 # These only when they are used: a reading command does not load the probes' code.
 ONLY_LAZILY: dict[str, frozenset[str]] = {
     "serve.answers": frozenset({"attach", "discover", "native"}),
-    "serve.cli": frozenset({"agent", "scenarios", "serve.tui"}),
+    "serve.cli": frozenset({"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp"}),
+    "serve.mcp": frozenset({"scenarios"}),
 }
 
 

@@ -128,6 +128,11 @@ class Finding(msgspec.Struct, frozen=True):
     episodes: list[tuple[int, int]] = []  # when: from and to of each
 
     @property
+    def node(self) -> str:
+        """The machine it happened on; the id is node:kind:pid."""
+        return self.id.rsplit(":", 2)[0]
+
+    @property
     def key(self) -> str:
         """Which findings are the same one, seen again."""
         return f"{self.kind}:{self.victim.pid}"

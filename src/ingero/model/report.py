@@ -110,6 +110,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     worst_stall: Stall | None = None
     cpu_taken_ns: int = 0  # ran while a feeding thread of another process waited for that core
     lines: list[CodeLine] = []  # the lines that cost most, of each kind; empty without stacks
+    node: str | None = None  # where the report is of several
 
 
 class Loss(msgspec.Struct, frozen=True):

@@ -23,12 +23,17 @@ def default_path() -> Path:
     """INGERO_DB, or ~/.ingero/ingero.db of the person who called sudo."""
     named = os.environ.get("INGERO_DB")
     try:
-        return Path(named).expanduser() if named else _home() / ".ingero" / "ingero.db"
+        return Path(named).expanduser() if named else state_folder() / "ingero.db"
     except RuntimeError as error:  # no HOME, and a user the system has no name for
         raise StoreError(
             "cannot tell where the database is: this user has no home directory",
             hint="Name it with --db or INGERO_DB.",
         ) from error
+
+
+def state_folder() -> Path:
+    """~/.ingero of the person who called sudo: what we keep for this user."""
+    return _home() / ".ingero"
 
 
 def invoking_user() -> tuple[int, int] | None:
@@ -48,6 +53,17 @@ def _home() -> Path:
         with contextlib.suppress(KeyError):
             return Path(pwd.getpwuid(owner[0]).pw_dir)
     return Path.home()
+
+
+def prepare_directory(directory: Path) -> None:
+    """Make sure the directory of a database is there."""
+    try:
+        _make_directory(directory)
+    except OSError as error:
+        raise StoreError(
+            f"cannot create the directory {directory}: {error.strerror}",
+            hint="Choose another place, or check the permissions.",
+        ) from error
 
 
 def prepare(path: Path) -> None:

@@ -27,6 +27,17 @@ _PRAGMAS = (
 
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Any SQLite file, whoever made it; nothing is written, not even beside it."""
+    return _open(path)[0]
+
+
+def read_only_uri(path: Path) -> str:
+    """What ATTACH takes, to read the same file beside another."""
+    connection, uri = _open(path)
+    connection.close()
+    return uri
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, str]:
     _require_readable(path)
     try:
         return _connect(path, "mode=ro")
@@ -61,7 +72,7 @@ def _require_readable(path: Path) -> None:
         )
 
 
-def _connect(path: Path, how: str) -> sqlite3.Connection:
+def _connect(path: Path, how: str) -> tuple[sqlite3.Connection, str]:
     uri = f"file:{quote(os.fsencode(path.absolute()))}?{how}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
@@ -72,7 +83,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             raise trouble.opening_error(path, error) from error
         raise
-    return connection
+    return connection, uri
 
 
 def set_up(connection: sqlite3.Connection) -> None:

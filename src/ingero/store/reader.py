@@ -16,7 +16,7 @@ from typing import Any
 
 from ingero.errors import StoreError
 from ingero.model.facts import Facts
-from ingero.store import imported, migrations, trouble
+from ingero.store import imported, migrations, one_node, trouble
 from ingero.store.facts import FactReader
 from ingero.store.opening import open_read_only, set_up
 from ingero.store.schema import NODE_SHIFT
@@ -39,11 +39,19 @@ class RecordingInfo:
 
 
 class Reader:
-    """Asks one database."""
+    """Asks one database; of several nodes only one where it is named."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, node: str | None = None) -> None:
         self.path = Path(path)
         self.connection = _open(self.path)
+        if node is not None:
+            try:
+                one_node.restrict(self.connection, self.path, node)
+            except BaseException as error:
+                self.connection.close()
+                if isinstance(error, sqlite3.Error):
+                    raise trouble.opening_error(self.path, error) from error
+                raise
 
     def rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of one of our own queries."""
@@ -59,6 +67,10 @@ class Reader:
             yield
         except sqlite3.Error as error:
             raise trouble.opening_error(self.path, error) from error
+
+    def nodes(self) -> list[str]:
+        """Those that recorded, by name."""
+        return sorted({recording.node for recording in self.recordings()})
 
     def recordings(self) -> list[RecordingInfo]:
         """Oldest first."""

@@ -18,8 +18,8 @@ from ingero.units import MINUTE
 BATCH = 20_000  # rows merged per call: bounds the pause at a minute's turn
 
 _NEW = (
-    f"SELECT start_ns / {MINUTE} * {MINUTE}, node_id, process_id, op_id, caller, pid, count, exact,"
-    " count_error, sum_ns, min_ns, max_ns, bytes, errors, slots, id FROM operation_second"
+    f"SELECT start_ns / {MINUTE} * {MINUTE}, node_id, COALESCE(process_id, 0), op_id, caller, pid, count,"
+    " exact, count_error, sum_ns, min_ns, max_ns, bytes, errors, slots, id FROM operation_second"
     " WHERE node_id = ? AND id > ? ORDER BY id LIMIT ?"
 )
 _OLD = (
@@ -41,12 +41,13 @@ def roll_up(connection: sqlite3.Connection, node_id: int) -> int:
         groups.setdefault(row[:5], []).append(row)
     for key, members in groups.items():
         members.extend(connection.execute(_OLD, key))
-    connection.executemany(_PUT, _merged(groups))
+    connection.executemany(_PUT, merged(groups))
     connection.execute("UPDATE node SET rolled_id = ? WHERE id = ?", (rows[-1][15], node_id))
     return len(rows)
 
 
-def _merged(groups: dict[tuple[int, ...], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+def merged(groups: dict[tuple[int, ...], list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    """One row of operation_minute for each key, from all rows that have it."""
     blobs = [row[14] for members in groups.values() for row in members]
     numbers = np.repeat(np.arange(len(groups)), [len(members) for members in groups.values()])
     slots = histogram.merge(blobs, numbers, len(groups))

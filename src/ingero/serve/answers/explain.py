@@ -7,8 +7,7 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +30,8 @@ from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
+from ingero.serve.answers.sense import checked, sense_made_of
+from ingero.serve.answers.several_nodes import combined
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
@@ -54,36 +55,59 @@ _COST = "SELECT ns_per_hit, budget FROM recording WHERE started_ns < ? ORDER BY 
 _HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
 
 
-def get_report(db: Path | None, wanted: Range, pid: int | None = None, now_ns: int | None = None) -> Report:
-    """The diagnosis of a recording; of one process where asked for."""
+def get_report(
+    db: Path | None,
+    wanted: Range,
+    pid: int | None = None,
+    now_ns: int | None = None,
+    node: str | None = None,
+) -> Report:
+    """The diagnosis of a recording; of one process or one node where asked for.
+
+    In a merged database each node is looked at by itself, over its own last recording
+    unless a range is given.
+    """
     now_ns = time.time_ns() if now_ns is None else now_ns
-    with Reader(db or default_path()) as reader:
+    path = db or default_path()
+    with Reader(path, node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
+        nodes = reader.nodes()
+        if len(nodes) < 2:
+            return _report(reader, when, pid)
+        reports = _by_node(path, nodes, None if wanted == Range() else when, pid, now_ns)
         recorded = recorded_ns(reader, when)
-        if not recorded:
-            raise _nothing_recorded(reader, when)
-        with reader.trouble_told():
-            diagnosis = diagnosed(reader, when)
-        with reader.trouble_told(), _sense_made_of(reader):
-            report = _read(reader, when, recorded, diagnosis.extras)
-            msgspec.convert(msgspec.to_builtins(report), Report)  # SQLite takes text for a number
+        if not recorded or not reports:
+            raise _nothing_recorded(reader, when) if pid is None or not recorded else _not_seen(pid, [])
+    return combined(reports, recorded)
+
+
+def _by_node(
+    path: Path, nodes: list[str], when: TimeRange | None, pid: int | None, now_ns: int
+) -> list[Report]:
+    found = []
+    for name in nodes:
+        with Reader(path, name) as reader:
+            mine = when or time_range(reader, now_ns=now_ns)
+            if recorded_ns(reader, mine):
+                with suppress(TargetError):  # another node has the process
+                    found.append(_report(reader, mine, pid))
+    return found
+
+
+def _report(reader: Reader, when: TimeRange, pid: int | None) -> Report:
+    recorded = recorded_ns(reader, when)
+    if not recorded:
+        raise _nothing_recorded(reader, when)
+    with reader.trouble_told():
+        diagnosis = diagnosed(reader, when)
+    with reader.trouble_told(), sense_made_of(reader):
+        report = checked(_read(reader, when, recorded, diagnosis.extras))
     return _judged(report, diagnosis, pid)
 
 
 def has_counted_findings(report: Report) -> bool:
     """Whether there is a finding --exit-code counts."""
     return any(finding.severity in COUNTED for finding in report.findings)
-
-
-@contextmanager
-def _sense_made_of(reader: Reader) -> Iterator[None]:
-    """The file may come from anybody: values of the wrong kind are its fault, not ours."""
-    try:
-        yield
-    except (TypeError, ValueError, OverflowError) as error:
-        raise StoreError(
-            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
-        ) from error
 
 
 def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Report:
@@ -143,8 +167,12 @@ def _only(processes: list[ProcessReport], pid: int) -> list[ProcessReport]:
     found = [process for process in processes if process.pid == pid]
     if found:
         return found
+    raise _not_seen(pid, processes)
+
+
+def _not_seen(pid: int, processes: list[ProcessReport]) -> TargetError:
     seen = ", ".join(f"{process.pid} ({clean(process.comm, 40)})" for process in processes[:5])
-    raise TargetError(
+    return TargetError(
         f"process {pid} was not seen in that time",
         hint=f"Seen: {seen}." if seen else "No CUDA process was seen at all.",
     )

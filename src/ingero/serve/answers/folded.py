@@ -1,7 +1,8 @@
 """Stacks as text for flame graphs: one line each, outermost frame first, and what it weighs.
 
 The format that flamegraph.pl, speedscope and inferno read. A process is the root of its
-stacks; what has no stack stands beside them, so that nothing looks larger than it is.
+stacks, or its node where there are several; what has no stack stands beside them, so
+that nothing looks larger than it is.
 """
 
 from __future__ import annotations
@@ -43,15 +44,22 @@ WHAT = {
 
 
 def folded(
-    db: Path | None, wanted: Range, what: str, pid: int | None = None, op: str | None = None
+    db: Path | None,
+    wanted: Range,
+    what: str,
+    pid: int | None = None,
+    op: str | None = None,
+    node: str | None = None,
 ) -> Iterator[str]:
     """Lines of a folded file, heaviest first; `op` is an operation, or for waits a bucket."""
-    with Reader(db or default_path()) as reader, reader.trouble_told():
+    with Reader(db or default_path(), node) as reader, reader.trouble_told():
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         weights: dict[str, float] = defaultdict(float)
-        for node_id in sorted({each.node_id for each in reader.recordings()}):
+        nodes = {each.node_id: each.node for each in reader.recordings()}
+        for node_id, name in nodes.items():
+            root = f"{_plain(name)};" if len(nodes) > 1 else ""
             for path, weight in _stacks(reader, node_id, when, what, pid, op):
-                weights[path] += weight
+                weights[root + path] += weight
     for path in sorted(weights, key=lambda each: (-weights[each], each)):
         if round(weights[path]) > 0:
             yield f"{path} {round(weights[path])}"

@@ -21,6 +21,8 @@ from ingero.serve.answers.window import time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
+QUICK_ROWS = 300_000  # looked through for kernels in a fifth of a second
+
 
 class WindowAnswer(msgspec.Struct, frozen=True):
     """From and to, Unix-epoch nanoseconds."""
@@ -56,9 +58,11 @@ class Range:
     end: str | None = None
 
 
-def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int) -> StatisticsAnswer:
-    """Per-operation statistics; at most `limit` operations."""
-    with Reader(db or default_path()) as reader:
+def ask_statistics(
+    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
+) -> StatisticsAnswer:
+    """Per-operation statistics, of one node where asked for; at most `limit` operations."""
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         found = operation_stats(reader, when, filters)
         return StatisticsAnswer(
@@ -70,16 +74,30 @@ def ask_statistics(db: Path | None, wanted: Range, filters: Filters, limit: int)
         )
 
 
-def ask_kernels(db: Path | None, wanted: Range, filters: Filters, limit: int) -> KernelsAnswer:
-    """Statistics by process and kernel; at most `limit` kernels."""
-    with Reader(db or default_path()) as reader:
+def ask_kernels(
+    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
+) -> KernelsAnswer:
+    """Statistics by process and kernel, of one node where asked for; at most `limit` kernels."""
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         return kernel_stats(reader, when, filters, limit)
 
 
-def ask_sql(db: Path | None, sql: str, limits: Limits) -> SqlAnswer:
-    """One reading statement."""
+def ask_kernels_if_quick(
+    db: Path | None, wanted: Range, filters: Filters, limit: int
+) -> KernelsAnswer | None:
+    """The same where few enough rows have to be looked through, else None."""
     with Reader(db or default_path()) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        ranges = reader.id_ranges(when.from_ns, when.to_ns)
+        if sum(last - first + 1 for first, last in ranges) > QUICK_ROWS:
+            return None
+        return kernel_stats(reader, when, filters, limit)
+
+
+def ask_sql(db: Path | None, sql: str, limits: Limits, node: str | None = None) -> SqlAnswer:
+    """One reading statement; it sees one node's rows only where asked for."""
+    with Reader(db or default_path(), node) as reader:
         found = answer_sql(reader, sql, limits)
     columns = distinct(found.columns)
     rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in found.rows]

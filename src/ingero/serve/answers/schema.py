@@ -25,7 +25,8 @@ NOTES = (
     "Counts in operations are the calls made, exact unless exact is 0.",
     "Instants ending in _ns, and events.timestamp, are Unix-epoch nanoseconds; durations are nanoseconds.",
     "Unknown is NULL, never 0.",
-    "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases.",
+    "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases; only of"
+    " two databases of one node the later one's numbers move up.",
     "Buckets of accounted time: " + " ".join((*BUCKET_NAMES, "lost")) + ".",
 )
 

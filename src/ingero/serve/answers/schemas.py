@@ -15,6 +15,7 @@ from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer
 from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.kernels import KernelsAnswer
+from ingero.serve.answers.merging import MergeAnswer
 from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
 from ingero.serve.answers.version import Version
@@ -86,6 +87,7 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "check": ("ingero check --json", CheckAnswer),
     "explain": ("ingero explain --json", Report),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
+    "merge": ("ingero merge --json", MergeAnswer),
     "query": ("ingero query --json", StatisticsAnswer),
     "query-kernels": ("ingero query --kernels --json", KernelsAnswer),
     "query-sql": ("ingero query --json 'SELECT ...'", SqlAnswer),

@@ -64,22 +64,24 @@ def time_range(
     end: str | None = None,
     now_ns: int | None = None,
 ) -> TimeRange:
-    """The range meant; without any it is the whole last recording."""
+    """The range meant; without any it is the whole last recording, of every node in a merged database."""
     if since is not None and (start is not None or end is not None):
         raise UsageError("--since and --from/--to exclude each other", hint="Give one of them.")
     now_ns = time.time_ns() if now_ns is None else now_ns
-    last = _last_recording(reader)
+    newest = _last_recordings(reader)
+    last = max(newest, key=lambda each: each.last_ns)
     live = not ended(last, now_ns)
     until_ns = max(now_ns, last.last_ns + 1) if live else last.last_ns + 1
+    started_ns = min(each.started_ns for each in newest)
     if since is not None:
         return TimeRange(until_ns - parse_duration(since), until_ns, "now" if live else "last-record")
     if start is None and end is None:
-        return TimeRange(last.started_ns, until_ns, "recording")
-    return _given(last, until_ns, start, end)
+        return TimeRange(started_ns, until_ns, "recording")
+    return _given(started_ns, until_ns, start, end)
 
 
-def _given(last: RecordingInfo, until_ns: int, start: str | None, end: str | None) -> TimeRange:
-    from_ns = last.started_ns if start is None else parse_instant(start)
+def _given(started_ns: int, until_ns: int, start: str | None, end: str | None) -> TimeRange:
+    from_ns = started_ns if start is None else parse_instant(start)
     to_ns = until_ns if end is None else parse_instant(end)
     if from_ns >= to_ns:
         raise UsageError(
@@ -88,8 +90,12 @@ def _given(last: RecordingInfo, until_ns: int, start: str | None, end: str | Non
     return TimeRange(from_ns, to_ns, "given")
 
 
-def _last_recording(reader: Reader) -> RecordingInfo:
-    recordings = reader.recordings()
-    if not recordings:
+def _last_recordings(reader: Reader) -> list[RecordingInfo]:
+    """The last of each node."""
+    newest: dict[int, RecordingInfo] = {}
+    for each in reader.recordings():
+        if each.node_id not in newest or each.last_ns >= newest[each.node_id].last_ns:
+            newest[each.node_id] = each
+    if not newest:
         raise StoreError(f"{reader.path} holds no recording", hint="Record one with `sudo ingero trace`.")
-    return max(recordings, key=lambda each: each.last_ns)
+    return list(newest.values())

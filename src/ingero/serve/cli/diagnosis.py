@@ -107,12 +107,16 @@ def _findings(report: Report, detail: Detail) -> Iterator[Block]:
     for finding in full:
         victim = _victim(report, finding)
         with_bar = victim is not None and victim.pid not in shown
+        yield Heading(tidy(finding.title, 200), finding.severity)
+        if of_several(report):
+            yield Field("Node", tidy(finding.node, 80))
         yield from _finding(finding, victim if with_bar else None, room, detail)
         yield Gap()
         shown.add(finding.victim.pid)
     rest = report.findings[len(full) :]
     for finding in rest:
-        yield Heading(terminal.finding_words(finding), finding.severity)
+        where = f"{tidy(finding.node, 80)}: " if of_several(report) else ""
+        yield Heading(f"{where}{terminal.finding_words(finding)}", finding.severity)
     if rest:
         yield Line("-v shows them in full", "dim")
         yield Gap()
@@ -123,11 +127,20 @@ def person(comm: str, pid: int | None) -> str:
 
 
 def _victim(report: Report, finding: Finding) -> ProcessReport | None:
-    return next((each for each in report.processes if each.pid == finding.victim.pid and each.time), None)
+    found = (
+        each
+        for each in report.processes
+        if each.pid == finding.victim.pid and each.time and each.node in (None, finding.node)
+    )
+    return next(found, None)
+
+
+def of_several(report: Report) -> bool:
+    """Whether the report is of several nodes."""
+    return any(process.node is not None for process in report.processes)
 
 
 def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
-    yield Heading(tidy(finding.title, 200), finding.severity)
     confidence = f"confidence {units.format_share(finding.confidence)}"
     yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
     yield Field("Effect", effect_words(finding), rows=room.rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ingero.errors import IngeroError, UsageError
-from ingero.serve.cli.options import as_json, configured, database
+from ingero.serve.cli.options import as_json, configured, database, one_node
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -25,7 +25,7 @@ Examples:
   ingero explain --compare before.db after.db
   ingero explain --json --exit-code | jq .findings
 """
-ONE_DATABASE = ("start", "end", "pid", "per_process", "db")
+ONE_DATABASE = ("start", "end", "pid", "node", "per_process", "db")
 
 
 @click.command(epilog=EPILOG)
@@ -33,6 +33,7 @@ ONE_DATABASE = ("start", "end", "pid", "per_process", "db")
 @click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@one_node
 @click.option("--per-process", is_flag=True, help="Every process and thread: calls, waits, switches.")
 @click.option(
     "--compare",
@@ -56,6 +57,7 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
 
     Reads the recording; needs no privileges. Without a range, the whole last recording;
     --since counts back from now while it runs, and from its last record afterwards.
+    Each node of a merged database is looked at by itself.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
@@ -65,7 +67,8 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
     from ingero.serve.answers.explain import get_report, has_counted_findings
     from ingero.serve.answers.query import Range
 
-    report = get_report(flags["db"], Range(flags["since"], flags["start"], flags["end"]), flags["pid"])
+    wanted = Range(flags["since"], flags["start"], flags["end"])
+    report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"])
     _deliver(report, lambda: _document(report, flags), form, flags["output"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
 

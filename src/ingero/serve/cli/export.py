@@ -1,56 +1,106 @@
-"""`ingero export`: a recording in the format of another tool.
+"""`ingero export`: a recording for other programs.
 
-A format is a module with `write(flags)`; FORMATS says which. Options that only one
-format knows are checked there.
+A format is a function that takes an Export and writes it; it is imported when it is
+asked for. Another format is one more line in FORMATS; an option that only some
+formats know is in ONLY, and refused by the others.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ingero.serve.cli.options import configured, database
+from ingero.errors import UsageError
+from ingero.serve.cli.options import configured, database, one_node
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.serve.answers.query import Range
 
+# Name, and what writes it: module and function.
 FORMATS = {
-    "folded": "ingero.serve.cli.export_folded",
+    "perfetto": "ingero.serve.cli.export_perfetto:export_perfetto",
+    "csv": "ingero.serve.cli.export_tables:export_csv",
+    "parquet": "ingero.serve.cli.export_tables:export_parquet",
+    "folded": "ingero.serve.cli.export_folded:export_folded",
 }
+ONLY = {"table": ("csv", "parquet"), "op": ("folded",), "what": ("folded",)}
+
 EPILOG = """\b
 Examples:
-  ingero export --format folded -o calls.folded             where calls come from
-  ingero export --format folded --what samples --since 5m   where host time goes
+  ingero export --format perfetto -o trace.pftrace      for ui.perfetto.dev
+  ingero export --format perfetto -o trace.json --since 30s
+  ingero export --format csv --table operations > operations.csv
+  ingero export --format parquet -o archive/            every table
+  ingero export --format folded -o calls.folded         for flamegraph.pl, speedscope
+  ingero export --format folded --what samples --since 5m
   ingero export --format folded --what waits --op disk_wait -o disk.folded
-  flamegraph.pl calls.folded > calls.svg
 """
 
 
+@dataclass(frozen=True)
+class Export:
+    """What is asked for."""
+
+    db: Path | None
+    when: Range
+    pid: int | None
+    node: str | None
+    output: Path | None  # None: standard output
+    into_folder: bool  # the output was written with a slash at its end, or is a folder
+    table: str | None = None
+    op: str | None = None
+    what: str | None = None
+
+
 @click.command(epilog=EPILOG)
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), required=True, help="What to write.")
+@click.option("--format", "form", required=True, type=click.Choice(list(FORMATS)), help="What to write.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file.  [stdout]"
-)
+    "-o", "--output", metavar="PATH",
+    help="File to write, or folder/ for every table. Standard output if not given.",
+)  # fmt: skip
 @click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
-@click.option("--op", metavar="NAME", help="Only this operation; with --what waits, this bucket.")
+@one_node
+@click.option("--table", metavar="NAME", help="For csv and parquet: see ingero query --schema.  [events]")
+@click.option("--op", metavar="NAME", help="For folded: only this operation; of waits, this bucket.")
 @click.option(
-    "--what",
-    type=click.Choice(["calls", "samples", "waits", "bytes"]),
-    help="folded: what a stack's width is.  [calls]",
-)
+    "--what", type=click.Choice(["calls", "samples", "waits", "bytes"]),
+    help="For folded: what the width of a stack is.  [calls]",
+)  # fmt: skip
 @database
 @configured
-def export(config: Config, form: str, **flags: Any) -> int:  # noqa: ARG001
-    """Write a recording in the format of another tool.
+def export(config: Config, form: str, output: str | None, **flags: Any) -> int:  # noqa: ARG001
+    """Write a recording as a timeline, tables or stacks.
 
-    folded: stacks for flame graphs (flamegraph.pl, speedscope): calls made, samples on
-    a core, nanoseconds waited, or bytes copied and allocated.
+    perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
+    last recording. csv and parquet: tables; without a range everything.
+    folded: stacks for flame graphs, as wide as calls made, samples on a core, nanoseconds waited, or
+    bytes copied and allocated.
     """
-    importlib.import_module(FORMATS[form]).write(flags)
+    from ingero.serve.answers.query import Range
+
+    for name, formats in ONLY.items():
+        if flags[name] is not None and form not in formats:
+            raise UsageError(f"--{name} is for {' and '.join(formats)}", hint="Leave it out.")
+    module, _, function = FORMATS[form].partition(":")
+    path = Path(output) if output not in (None, "-") else None
+    request = Export(
+        db=flags["db"],
+        when=Range(flags["since"], flags["start"], flags["end"]),
+        pid=flags["pid"],
+        node=flags["node"],
+        output=path,
+        into_folder=path is not None and (str(output).endswith("/") or path.is_dir()),
+        table=flags["table"],
+        op=flags["op"],
+        what=flags["what"],
+    )
+    getattr(importlib.import_module(module), function)(request)
     return 0

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from ingero.errors import StoreError
+from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.folded import WHAT, folded
-from ingero.serve.answers.query import Range
 from ingero.serve.cli import output
+from ingero.serve.cli.export import Export
 
 
-def write(flags: dict[str, Any]) -> None:
-    what = flags["what"] or "calls"
-    wanted = Range(flags["since"], flags["start"], flags["end"])
-    lines = list(folded(flags["db"], wanted, what, flags["pid"], flags["op"]))
+def export_folded(request: Export) -> None:
+    if request.into_folder:
+        raise UsageError("stacks go into one file", hint="Name it with -o, as in -o calls.folded.")
+    what = request.what or "calls"
+    lines = list(folded(request.db, request.when, what, request.pid, request.op, request.node))
     if not lines:
         raise StoreError(
             f"there are no {what} to write", hint="Choose another --what, --op, --pid or a longer time."
         )
     text = "\n".join(lines) + "\n"
-    if flags["output"] is None:
+    if request.output is None:
         click.echo(text, nl=False)
         return
-    output.write_file(flags["output"], text)
-    click.echo(f"Wrote {flags['output']}: {len(lines)} stacks, in {WHAT[what].unit}", err=True)
+    output.write_file(request.output, text)
+    click.echo(f"Wrote {request.output}: {len(lines)} stacks, in {WHAT[what].unit}", err=True)

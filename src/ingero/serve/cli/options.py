@@ -52,6 +52,11 @@ def database(function: Function) -> Function:
     return option(function)
 
 
+def one_node(function: Function) -> Function:
+    """--node, for databases of several."""
+    return click.option("--node", metavar="NAME", help="Only this node of a merged database.")(function)
+
+
 def as_json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 

@@ -13,10 +13,10 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
@@ -52,15 +52,25 @@ def write_csv(columns: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """The whole text or nothing, readable by its owner; only a plain file is replaced, no link followed."""
+    """The whole text or nothing, as `writing` does it."""
+    with writing(path) as file:
+        file.write(text.encode("utf-8", "replace"))
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears whole or not at all, readable by its owner; no link is followed.
+
+    Only a plain file is replaced.
+    """
     try:
         mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
         if not stat.S_ISREG(mode):
             raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}."[:100], dir=path.absolute().parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                yield file
             Path(unfinished).replace(path)
         except BaseException:
             with suppress(OSError):
@@ -110,10 +120,16 @@ def write_parquet(columns: Sequence[str], rows: Sequence[Row]) -> None:
             "Parquet is not for a terminal", hint="Write it to a file: ingero query ... > out.parquet"
         )
     by_column = {column: [row[column] for row in rows] for column in columns}
+    pyarrow, parquet = parquet_modules()
+    parquet.write_table(pyarrow.table(by_column), sys.stdout.buffer)
+
+
+def parquet_modules() -> tuple[Any, Any]:
+    """pyarrow and its writer, an extra of ours."""
     try:
         import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
         from pyarrow import parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
-        hint = "Install it with pip install pyarrow, or use --format csv."
+        hint = "Install it with pip install 'ingero[parquet]', or use --format csv."
         raise UsageError("writing Parquet needs pyarrow, which is not installed", hint=hint) from error
-    parquet.write_table(pyarrow.table(by_column), sys.stdout.buffer)
+    return pyarrow, parquet

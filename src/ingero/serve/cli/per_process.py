@@ -41,6 +41,7 @@ def breakdown(report: Report, detail: Detail) -> Document:
 
 def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     place = f" in {tidy(process.container, 60)}" if process.container else ""
+    place += f" on {tidy(process.node, 80)}" if process.node else ""
     yield Heading(f"{person(process.comm, process.pid)}{place}")
     if process.cmdline:
         yield Field(

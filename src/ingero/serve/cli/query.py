@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
-from ingero.serve.cli.options import as_json, configured, database, given
+from ingero.serve.cli.options import as_json, configured, database, given, one_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace"
 @click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@one_node
 @click.option("--op", metavar="NAME", help="Only this operation.")
 @click.option("--container", metavar="ID", help="Only this container.")
 @click.option("--pod", metavar="NAME", help="Only this pod.")
@@ -84,13 +85,13 @@ def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
     return ask_kernels(*_asked(config, flags))
 
 
-def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int]:
+def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int, str | None]:
     from ingero.serve.answers.operations import Filters
     from ingero.serve.answers.query import Range
 
     filters = Filters(flags["pid"], flags["op"], flags["container"], flags["pod"], flags["namespace"])
     wanted = Range(flags["since"], flags["start"], flags["end"])
-    return flags["db"], wanted, filters, given(flags["limit"], config.query.limit)
+    return flags["db"], wanted, filters, given(flags["limit"], config.query.limit), flags["node"]
 
 
 def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
@@ -105,7 +106,7 @@ def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
         raise UsageError(f"--{flag} is for statistics, not for SQL", hint="Write it as WHERE.")
     seconds = units.parse_duration(str(config.query.timeout)) / units.SECOND
     limits = Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
-    return ask_sql(flags["db"], sql, limits)
+    return ask_sql(flags["db"], sql, limits, flags["node"])
 
 
 def _print_rows(answer: SqlAnswer, form: str) -> None:

@@ -158,7 +158,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     assert main(["query", "-d", str(recording), "--format", "parquet", "SELECT 1"]) == 2
-    assert "pip install pyarrow" in capsys.readouterr().err
+    assert "pip install 'ingero[parquet]'" in capsys.readouterr().err
 
 
 def test_what_a_hostile_row_holds_stays_text(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
@@ -175,12 +175,15 @@ def test_a_name_that_comes_twice_gets_a_number() -> None:
     assert distinct(["a", "a", "a_2", "a"]) == ["a", "a_2", "a_2_2", "a_3"]
 
 
-def test_every_schema_holds_for_real_output(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+def test_every_schema_holds_for_real_output(
+    capsys: pytest.CaptureFixture[str], recording: Path, tmp_path: Path
+) -> None:
     db = ["-d", str(recording)]
     outputs = {
         "check": said(capsys, "check", "--json"),
         "explain": said(capsys, "explain", *db, "--json"),
         "explain-compare": said(capsys, "explain", "--compare", *[str(recording)] * 2, "--json"),
+        "merge": said(capsys, "merge", str(recording), "-o", str(tmp_path / "merged.db"), "--json"),
         "query": said(capsys, "query", *db, "--json"),
         "query-kernels": said(capsys, "query", *db, "--kernels", "--json"),
         "query-sql": said(capsys, "query", *db, "--json", "SELECT * FROM events LIMIT 3"),

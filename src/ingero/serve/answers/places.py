@@ -1,0 +1,31 @@
+"""Where this user's files are, for surfaces that keep some of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingero.store.location import default_path, invoking_user, state_folder
+
+__all__ = ["database", "owner_of_new_files", "stamp_of", "state_folder"]
+
+
+def database(named: Path | None) -> Path:
+    """The one named, or the usual one."""
+    return named or default_path()
+
+
+def owner_of_new_files() -> tuple[int, int] | None:
+    """(uid, gid) of whoever called sudo; None where that is nobody else."""
+    return invoking_user()
+
+
+def stamp_of(db: Path) -> tuple[int, ...]:
+    """Changes whenever something was written into a database."""
+    found: list[int] = []
+    for side in ("", "-wal"):
+        try:
+            info = db.with_name(db.name + side).stat()
+            found += [info.st_mtime_ns, info.st_size, info.st_ino]
+        except OSError:
+            found += [0, 0, 0]
+    return tuple(found)

@@ -1,0 +1,82 @@
+"""The diagnoses of several nodes as one report: each finding and process says whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ingero.detectors import in_order
+from ingero.model.report import Loss, NotWatched, OverheadReport, Report, ReportWindow, SystemContext
+
+
+def combined(reports: list[Report], recorded_ns: int) -> Report:
+    """Findings worst first, whichever node they are of; nothing is concluded across nodes here."""
+    if len(reports) == 1:
+        return reports[0]
+    return Report(
+        node=", ".join(each.node for each in reports),
+        window=ReportWindow(
+            min(each.window.from_ns for each in reports),
+            max(each.window.to_ns for each in reports),
+            reports[0].window.anchor,
+        ),
+        system=_system([each.system for each in reports]),
+        findings=in_order([finding for each in reports for finding in each.findings]),
+        processes=[
+            msgspec.structs.replace(process, node=each.node) for each in reports for process in each.processes
+        ],
+        losses=_losses(loss for each in reports for loss in each.losses),
+        overhead=_overhead([each.overhead for each in reports]),
+        not_watched=list(_not_watched(reports)),
+        unexplained=[one for each in reports for one in each.unexplained],
+        recorded_ns=recorded_ns,
+    )
+
+
+def _system(systems: list[SystemContext]) -> SystemContext:
+    """Means and sums over the nodes; the load of one machine says nothing about the others."""
+    cores = [each.cores for each in systems if each.cores is not None]
+    swaps = [each.swap_bytes for each in systems if each.swap_bytes is not None]
+    return SystemContext(
+        _mean(each.cpu_share for each in systems),
+        _mean(each.memory_share for each in systems),
+        None,
+        sum(cores) if cores else None,
+        sum(swaps) if swaps else None,
+        {name: _mean(each.psi.get(name) for each in systems) for name in systems[0].psi},
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _losses(losses: Iterable[Loss]) -> list[Loss]:
+    found: dict[str, Loss] = {}
+    for loss in losses:
+        seen = found.get(loss.reason, Loss(loss.reason, 0, loss.from_ns, loss.to_ns))
+        found[loss.reason] = Loss(
+            loss.reason,
+            seen.count + loss.count,
+            min(seen.from_ns, loss.from_ns),
+            max(seen.to_ns, loss.to_ns),
+        )
+    return sorted(found.values(), key=lambda loss: -loss.count)
+
+
+def _overhead(overheads: list[OverheadReport]) -> OverheadReport:
+    """Of the node where it is most."""
+    return max(overheads, key=lambda each: -1.0 if each.share is None else each.share)
+
+
+def _not_watched(reports: list[Report]) -> Iterable[NotWatched]:
+    """Once each, with the nodes where it is not the same on all."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for report in reports:
+        for each in report.not_watched:
+            where.setdefault((each.what, each.why), []).append(report.node)
+    for (what, why), nodes in where.items():
+        named = "" if len(nodes) == len(reports) else f" on {', '.join(nodes)}"
+        yield NotWatched(f"{what}{named}", why)

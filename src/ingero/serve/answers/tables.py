@@ -1,0 +1,96 @@
+"""Whole tables, row by row, for archives and other programs: what `ingero export` writes.
+
+The views scripts rely on, as `ingero query --schema` describes them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ingero.errors import UsageError
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.schema import VIEWS
+from ingero.serve.answers.window import time_range
+from ingero.store import trouble
+from ingero.store.location import default_path
+from ingero.store.reader import Reader
+
+FETCH = 10_000
+COLUMNS = {view.name: tuple(view.columns) for view in VIEWS}
+# Which column says when, where a row has an instant; findings and losses last.
+_BEGINS = ("timestamp", "timestamp_ns", "bucket_start_ns", "first_ns", "start_ns")
+_ENDS = {"findings": "last_ns", "losses": "end_ns", "processes": "COALESCE(end_ns, ?1)"}
+TEXT = frozenset(
+    {
+        "id", "node", "comm", "op", "layer", "caller", "kernel_name", "direction", "comm_hash", "datatype",
+        "reduce_op", "container_id", "runtime", "pod", "namespace", "job", "bucket", "waker", "kind",
+        "severity", "title", "source_file", "source_function", "json", "reason", "cmdline", "function",
+        "file", "module", "text",
+    }
+)  # fmt: skip
+REAL = frozenset({"confidence", "wall_share", "explained_share"})
+
+
+def kind_of(column: str) -> str:
+    """text, real or whole."""
+    return "text" if column in TEXT else "real" if column in REAL else "whole"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which rows: all of them unless something is given."""
+
+    db: Path | None
+    when: Range = field(default_factory=Range)
+    pid: int | None = None
+    node: str | None = None
+
+
+def require_table(name: str) -> str:
+    if name not in COLUMNS:
+        raise UsageError(f"there is no table {name!r}", hint=f"There are {', '.join(COLUMNS)}.")
+    return name
+
+
+@contextmanager
+def open_tables(wanted: Wanted) -> Iterator[Tables]:
+    with Reader(wanted.db or default_path(), wanted.node) as reader:
+        yield Tables(reader, wanted)
+
+
+class Tables:
+    """The tables of one database."""
+
+    def __init__(self, reader: Reader, wanted: Wanted) -> None:
+        self._reader, self._wanted = reader, wanted
+        when = wanted.when
+        self._range = None if when == Range() else time_range(reader, when.since, when.start, when.end)
+
+    def rows(self, name: str) -> Iterator[tuple[Any, ...]]:
+        """In the order they are stored."""
+        columns = COLUMNS[require_table(name)]
+        where, parameters = self._where(name, columns)
+        try:
+            cursor = self._reader.connection.execute(
+                f"SELECT {', '.join(columns)} FROM {name}{where}", parameters
+            )
+            while rows := cursor.fetchmany(FETCH):
+                yield from rows
+        except sqlite3.Error as error:
+            raise trouble.opening_error(self._reader.path, error) from error
+
+    def _where(self, name: str, columns: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
+        parts: list[str] = []
+        parameters: tuple[int, ...] = ()
+        begin = next((column for column in _BEGINS if column in columns), None)
+        if self._range is not None and begin is not None:
+            parts.append(f"{_ENDS.get(name, begin)} >= ?2 AND {begin} < ?1")
+            parameters = (self._range.to_ns, self._range.from_ns)
+        if self._wanted.pid is not None and "pid" in columns:
+            parts.append(f"pid = {self._wanted.pid}")
+        return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters

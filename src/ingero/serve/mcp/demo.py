@@ -1,0 +1,62 @@
+"""`run_demo`: a made-up scenario recorded into a database of its own, which is gone afterwards."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ingero.errors import StoreError
+from ingero.model.finding import Finding
+from ingero.model.live import LiveView
+from ingero.model.report import Report
+from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.query import Range
+
+SPEED = 10_000.0  # the story's seconds in a second: nobody watches
+SEED = 7
+
+
+class _Nobody:
+    """A surface without a viewer."""
+
+    wants_records = False
+
+    def __init__(self) -> None:
+        self.stop_requested = threading.Event()
+
+    def run(self, work: Callable[[], int]) -> int:
+        return work()
+
+    def begin(self, view: LiveView) -> None: ...
+
+    def update(self, view: LiveView) -> None: ...
+
+    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
+
+    def end(self, view: LiveView, exit_code: int) -> None: ...
+
+
+class _Later:
+    """No diagnosis meanwhile: the recording is asked when it is complete."""
+
+    findings: tuple[Finding, ...] = ()
+
+    def consider(self, now_ns: int) -> None: ...
+
+    def conclude(self) -> None: ...
+
+
+def play(scenario: str) -> tuple[str, Report]:
+    """What it shows, and the diagnosis."""
+    from ingero.scenarios import demo
+    from ingero.scenarios.catalogue import BY_NAME
+
+    chosen = BY_NAME[scenario]
+    with tempfile.TemporaryDirectory(prefix="ingero-demo-") as folder:
+        db = Path(folder) / "demo.db"
+        if demo.run(demo.Played(chosen, db, SEED, SPEED), _Nobody(), lambda _: _Later()):
+            raise StoreError(f"cannot record the demo in {folder}", hint="Is there space left?")
+        return chosen.summary, get_report(db, Range())

@@ -1,0 +1,99 @@
+"""Stacks, graphs and rows of SQL as an assistant reads them; nothing is computed here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ingero import units
+from ingero.serve.answers.graphs import GraphCounts, GraphEvent, Launched
+from ingero.serve.answers.kernels import KernelsAnswer
+from ingero.serve.answers.stacks import StackTime
+from ingero.serve.mcp import rendering
+from ingero.serve.mcp.code_lines import place
+from ingero.serve.mcp.quoting import data, word
+
+Part = dict[str, Any]
+CELL = 200  # characters
+
+
+def stack_part(each: StackTime) -> Part:
+    return {
+        "op": word(each.op),
+        "layer": word(each.layer),
+        "calls": each.calls,
+        "total": units.format_ns(each.sum_ns),
+        "max": units.format_ns(each.max_ns),
+        "pid": each.pid,
+        "processes": each.processes,
+        "line": place(each.source.function, each.source.file, each.source.line) if each.source else None,
+        "frames": rendering.frames(each.frames),
+    }
+
+
+def kernel_parts(found: KernelsAnswer | None) -> Part:
+    """What was launched, where that is known."""
+    if found is None:
+        return {"kernels": "too many calls to look through: ask about a shorter time with since"}
+    if not found.launches:
+        return {}
+    return {
+        "kernels": [
+            {
+                "kernel": data(each.short or each.kernel, CELL),
+                "pid": each.pid,
+                "launches": each.launches,
+                "share_of_launches": units.format_share(each.share),
+                "launch_call_p50": units.format_ns(each.p50_ns),
+            }
+            for each in found.kernels
+            if each.kernel is not None
+        ],
+        "launches_with_a_kernel_name": units.format_share(found.named_share),
+    }
+
+
+def graph_counts(each: GraphCounts) -> Part:
+    making = units.format_ns(each.making_ns)
+    return {"pid": each.pid, "calls": each.calls, "failed": each.failed, "time_making_graphs": making}
+
+
+def graph_event(each: GraphEvent) -> Part:
+    part = {
+        "at": rendering.instant(each.at_ns),
+        "pid": each.pid,
+        "tid": each.tid,
+        "step": each.step,
+        "op": word(each.op),
+        "graph": _handle(each.graph or None),
+        "executable": _handle(each.executable or None),
+        "stream": _handle(each.stream),
+        "took": units.format_ns(each.duration_ns),
+        "failed_with": each.ret or None,
+    }
+    return {key: value for key, value in part.items() if value is not None}
+
+
+def launched_part(each: Launched, total: int) -> Part:
+    return {
+        "pid": each.pid,
+        "executable": _handle(each.executable or None),
+        "launches": each.launches,
+        "share_of_launches": units.format_share(each.launches / total),
+        "per_second": round(each.per_s, 1) if each.per_s is not None else None,
+        "call_mean": units.format_ns(each.mean_ns),
+        "call_max": units.format_ns(each.max_ns),
+        "first": rendering.instant(each.first_ns),
+        "last": rendering.instant(each.last_ns),
+    }
+
+
+def _handle(value: int | None) -> str | None:
+    return None if value is None else f"0x{value & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+def cell(value: object) -> object:
+    if isinstance(value, str):
+        return data(value, CELL)
+    if isinstance(value, int | float) or value is None:
+        return value
+    return data(str(value), CELL)

@@ -1,0 +1,147 @@
+"""The MCP server: tools, a prompt and resources, the same over every transport.
+
+Questions are answered in a few threads, so that one long one holds nobody up, and SQL
+of others in fewer. What we expect to go wrong is said with its hint; anything else is our bug:
+it is logged here, and the assistant learns only that it happened.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
+from mcp.server.mcpserver.prompts import Prompt
+from mcp_types import ToolAnnotations
+
+from ingero import __version__
+from ingero.errors import IngeroError
+from ingero.serve.answers.catalogue import entries
+from ingero.serve.answers.schema import NOTES, VIEWS, schema_markdown
+from ingero.serve.mcp.bounds import Answer, fitted
+from ingero.serve.mcp.investigate import INSTRUCTIONS, investigate
+from ingero.serve.mcp.quoting import NOTE, data
+from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.tools import Tools
+
+TOOLS = {
+    "get_check": "Can this machine be traced?",
+    "get_findings": "What is wrong?",
+    "get_causal_chains": "Why is it slow?",
+    "get_process_time": "Where did the time go?",
+    "get_trace_stats": "What do calls cost?",
+    "get_stacks": "Where do calls come from?",
+    "graph_lifecycle": "How did CUDA graphs come to be?",
+    "graph_frequency": "How often are CUDA graphs launched?",
+    "run_sql": "Ask the recording in SQL",
+    "run_demo": "Show a made-up problem",
+    "query_fleet": "Ask many nodes",
+}
+THREADS = 4
+HEAVY = frozenset({"run_sql", "run_demo", "get_check"})
+HEAVY_THREADS = 2
+
+
+def make_server(source: Source) -> MCPServer[Any]:
+    """Everything registered; no transport yet."""
+    server: MCPServer[Any] = MCPServer(
+        "ingero",
+        title="ingero: why is the GPU job slow?",
+        instructions=INSTRUCTIONS,
+        version=__version__,
+        log_level="WARNING",
+        subscriptions=False,
+    )
+    _add_tools(server, Tools(source))
+    server.add_prompt(
+        Prompt.from_function(
+            investigate, title="Investigate a slow GPU job", description="Finds out why a GPU job is slow."
+        )
+    )
+    _add_resources(server, Tools(source))
+    return server
+
+
+def _add_tools(server: MCPServer[Any], tools: Tools) -> None:
+    light, heavy = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(HEAVY_THREADS)
+    for name, title in TOOLS.items():
+        method = getattr(tools, name)
+        server.add_tool(
+            _answering(method, heavy if name in HEAVY else light),
+            name=name,
+            title=title,
+            description=description_of(method),
+            annotations=ToolAnnotations(
+                title=title, read_only_hint=True, destructive_hint=False, open_world_hint=False
+            ),
+            structured_output=False,
+        )
+
+
+def description_of(method: Callable[..., Answer]) -> str:
+    text = " ".join((inspect.getdoc(method) or "").split())
+    return f"{text} {_tables()}" if method.__name__ == "run_sql" else text
+
+
+def _tables() -> str:
+    views = "; ".join(f"{view.name}({', '.join(view.columns)})" for view in VIEWS)
+    return f"Views: {views}. {' '.join(NOTES[:4])} The resource ingero://schema says what each column means."
+
+
+def _answering(
+    method: Callable[..., Answer], limiter: anyio.CapacityLimiter
+) -> Callable[..., Awaitable[str]]:
+    @functools.wraps(method)
+    async def answer(**arguments: Any) -> str:
+        work = functools.partial(_answered, method, arguments)
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
+
+    # What is checked and described is the method's own signature; what comes back is text.
+    signature = inspect.signature(method, eval_str=True)
+    answer.__signature__ = signature.replace(return_annotation=str)  # type: ignore[attr-defined]
+    return answer
+
+
+def _answered(method: Callable[..., Answer], arguments: dict[str, Any]) -> str:
+    try:
+        found = method(**arguments)
+    except IngeroError as error:
+        raise ToolError(_said(error)) from error
+    return fitted({"note": NOTE, **found}, arguments.get("detail", "brief"))
+
+
+def _said(error: IngeroError) -> str:
+    """A message may quote a traced process."""
+    hint = f" Hint: {data(error.hint)}" if error.hint else ""
+    return f"{data(error.message)}{hint}"
+
+
+def _add_resources(server: MCPServer[Any], tools: Tools) -> None:
+    json = "application/json"
+
+    @server.resource("ingero://findings", title="Findings of the last recording", mime_type=json)
+    async def findings() -> str:
+        """What is wrong in the last recording, worst first."""
+        try:
+            return await anyio.to_thread.run_sync(_answered, tools.get_findings, {})
+        except ToolError as error:
+            raise ResourceError(str(error)) from error
+
+    @server.resource("ingero://schema", title="Views and columns for run_sql", mime_type="text/markdown")
+    async def schema() -> str:
+        """What every view and column of a recording means."""
+        return schema_markdown()
+
+    @server.resource("ingero://kinds", title="Kinds of findings", mime_type="text/markdown")
+    async def kinds() -> str:
+        """Every kind of problem that can be found: how it shows, and what it is blind to."""
+        return "\n".join(
+            f"- {each.name}: {each.summary}"
+            + (f" Nobody looks for it yet: {each.unwatched}" if each.unwatched else "")
+            for each in entries()
+        )

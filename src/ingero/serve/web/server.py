@@ -1,0 +1,212 @@
+"""Runs an ASGI application on sockets of ours until it is told to stop.
+
+uvicorn gives a client all the time it likes to send a request: a connection that
+sends a byte now and then would stay for ever, and enough of them would keep
+everybody else out. Here a request has to arrive within its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ingero.errors import UsageError
+from ingero.serve.web.guard import Application
+from ingero.serve.web.peers import address_of
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+REQUEST_S = 15.0  # from the connection, or the answer before, to the last byte of a request
+HANDSHAKE_S = 10.0
+KEEP_ALIVE_S = 5
+CONNECTIONS = 1000  # beyond them: 503
+HEADER_BYTES = 16 << 10
+STOP_S = 5
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen; an empty host is every address of this machine."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Nobody outside this machine can reach it."""
+        address = address_of(self.host)
+        return self.host == "localhost" or (address is not None and address.is_loopback)
+
+
+def parse_address(text: str, flag: str) -> Address:
+    """`:8443`, `127.0.0.1:8443`, `[::1]:8443` or `gpu-node-01:8443`."""
+    host, _, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    if ":" in bare and not host.startswith("["):
+        port = ""
+    if not (port.isascii() and port.isdecimal()) or int(port) > 65535 or ":" not in text:
+        raise UsageError(
+            f"{flag}: not an address: {text!r}", hint="Write :8443, 127.0.0.1:8443 or [::1]:8443."
+        )
+    return Address(bare, int(port))
+
+
+def listen(address: Address) -> list[socket.socket]:
+    """Sockets on that address; port 0 takes a free one."""
+    try:
+        if not address.host:
+            return [_everywhere(address.port)]
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        ends = dict.fromkeys((family, where[:2]) for family, _, _, _, where in found)
+        sockets: list[socket.socket] = []
+        for family, (host, port) in ends:
+            port = sockets[0].getsockname()[1] if sockets and not port else port
+            sockets.append(socket.create_server((str(host), int(port)), family=family, backlog=1024))
+        return sockets
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {address.host or '*'}:{address.port}: {error.strerror or error}",
+            hint="Is another server there? Choose another port, such as :8444.",
+        ) from error
+
+
+def _everywhere(port: int) -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # IPv6 may be compiled in and switched off
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    return socket.create_server(("", port), backlog=1024)
+
+
+def names_of(address: Address, more: Sequence[str] = ()) -> list[str]:
+    """What this server may be called: for its certificate and for the Host header."""
+    own = [] if address.loopback else [socket.gethostname()]
+    given = [address.host] if address.host and address_of(address.host) is None else []
+    numbers = [
+        str(found) for each in [address.host] if (found := address_of(each)) and not found.is_unspecified
+    ]
+    return list(dict.fromkeys(name.lower() for name in (*LOOPBACK_NAMES, *own, *given, *numbers, *more)))
+
+
+def url_of(address: Address, sockets: Sequence[socket.socket], secure: bool) -> str:
+    """Where it can be reached."""
+    host = address.host or socket.gethostname()
+    port = sockets[0].getsockname()[1]
+    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def serve(
+    app: Application, sockets: list[socket.socket], tls: ssl.SSLContext | None, ready: Callable[[], None]
+) -> None:
+    """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken."""
+    _allow_many_files()
+    config = uvicorn.Config(
+        app,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # whoever connects is who it is
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+    )
+    config.load()
+    config.ssl = tls
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(_Server(config, ready).serve(sockets))
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and leaves quietly when told to."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Being stopped is how a server ends: no failure, so nothing is raised again."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Gives a TLS handshake less than a minute."""
+
+    async def create_server(self, *args: Any, **more: Any) -> asyncio.Server:
+        if more.get("ssl") is not None:
+            more |= {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": HANDSHAKE_S}
+        return await super().create_server(*args, **more)
+
+
+class TimedProtocol(H11Protocol):
+    """A connection whose requests have to arrive within REQUEST_S."""
+
+    _due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._stop_if_arrived()
+
+    def on_response_complete(self) -> None:
+        self._expect_request()
+        super().on_response_complete()  # may find the next request waiting
+        self._stop_if_arrived()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _expect_request(self) -> None:
+        self._cancel()
+        self._due = self.loop.call_later(REQUEST_S, self._too_slow)
+
+    def _stop_if_arrived(self) -> None:
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _too_slow(self) -> None:
+        self.transport.abort()
+
+
+def _allow_many_files() -> None:
+    """A connection is a file; the usual limit is that of an interactive program."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 4 * CONNECTIONS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,57 @@
+"""Kernels and lines of code as an assistant reads them."""
+
+from __future__ import annotations
+
+from builders import process_report
+
+from ingero.model.report import CodeLine
+from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
+from ingero.serve.mcp.code_lines import BRIEF, code_lines
+from ingero.serve.mcp.parts import kernel_parts
+
+
+def kernels(*stats: KernelStats) -> KernelsAnswer:
+    launches = sum(each.launches for each in stats)
+    return KernelsAnswer(0, 1, "recording", 1, launches, 0.75 if launches else None, list(stats), [])
+
+
+def test_kernels_have_their_short_name_marked_and_the_nameless_a_share() -> None:
+    found = kernel_parts(
+        kernels(
+            KernelStats(100, "python", "void «scale»<4>(float*)", "«scale»", True, 75, 0.75, 6_000, 9_000),
+            KernelStats(100, "python", None, None, False, 25, 0.25, 5_000, 9_000),
+        )
+    )
+    assert found == {
+        "kernels": [
+            {
+                "kernel": "«'scale'»",
+                "pid": 100,
+                "launches": 75,
+                "share_of_launches": "75.0 %",
+                "launch_call_p50": "6 µs",
+            }
+        ],
+        "launches_with_a_kernel_name": "75.0 %",
+    }
+
+
+def test_kernels_that_were_not_looked_for_are_said_to_be() -> None:
+    assert "too many calls" in kernel_parts(None)["kernels"]
+    assert kernel_parts(kernels()) == {}
+
+
+def test_the_heaviest_lines_of_each_kind_come_first() -> None:
+    lines = process_report().lines
+    more = [CodeLine("call", "/a.py", at, "f", at, 1, 0.1, op="cudaFree") for at in range(1, 9)]
+    found = code_lines([*more, *lines], full=False)
+    assert list(found) == ["calls", "on_a_core", "waits", "holds_the_gil"]
+    assert len(found["calls"]) == BRIEF
+    assert found["calls"][0] == "«forward() at /home/a/train.py:142»: 3 s, 80.0 % of cudaMemcpy, 290 calls"
+    assert found["on_a_core"] == [
+        "«load() at /home/a/data.py:7»: 2 s, 50.0 % of thread 100, 25.0 % collecting garbage"
+    ]
+    assert "disk_wait" in found["waits"][0]
+    assert "others waited 1 s" in found["holds_the_gil"][0]
+    assert len(code_lines([*more, *lines], full=True)["calls"]) == 9
+    assert code_lines([], full=True) == {}
