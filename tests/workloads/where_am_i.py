@@ -417,6 +417,15 @@ def long_function():
 
 
 @place
+def very_long_code():
+    """Its line table does not fit into a record."""
+    lines = "".join(f"    value = [{n}, len(str({n}))] if value is None else None\n" for n in range(3000))
+    scope = dict(globals())
+    exec(compile("def made(value=None):\n" + lines + "    allocate(P, spot())\n", "long.py", "exec"), scope)
+    scope["made"]()
+
+
+@place
 def code_used_again():
     for turn in range(12):
         source = "\n" * turn + f"def made_{turn}():\n    allocate(P, spot())\n"

@@ -6,12 +6,10 @@ after the ring of calls, so that a call's stack is always there when it is asked
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from ingero.agent.interpreters import Interpreters
 from ingero.attach.kernel import KernelSide
-from ingero.capture.code_objects import Version
 from ingero.capture.line_table import line_at
 from ingero.capture.maps import MapReader
 from ingero.capture.ring import RingReader
@@ -34,10 +32,11 @@ class Frames:
         kernel: KernelSide,
         ring: RingReader,
         symbols: NativeSymbols,
-        version_of: Callable[[int], Version | None],
+        pythons: Interpreters,
     ) -> None:
         self._ring = ring
-        self._book = StackBook(symbols.frames_at, line_at, version_of)
+        self._pythons = pythons
+        self._book = StackBook(symbols.frames_at, line_at, pythons.version_of)
         self._samples = SampleBook(kernel.maps["samples"]) if "samples" in kernel.maps else None
         costs = np.dtype([("at", "<u4")])
         self._costs = MapReader(kernel.maps["walk_costs"], costs, layout.WALK_COST, kernel.cpus)
@@ -52,6 +51,15 @@ class Frames:
         long_codes = self._ring.take(RecordType.REC_CODE_LONG)
         if len(stacks) or len(codes) or len(long_codes):
             self._book.add(stacks, codes, long_codes)
+            self._read_long_ones()
+
+    def _read_long_ones(self) -> None:
+        """Code objects the kernel had no room for, while they are likely still there."""
+        for key, start_ns in self._book.code.take_missing():
+            found = self._pythons.long_code(*key)
+            if found:
+                self._book.code.learn(key, start_ns, *found)
+                self._book.retry()
 
     def fill(self, window: Window) -> None:
         """Name the stacks of a window's calls, waits and samples."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ingero.attach.kernel import KernelSide
+from ingero.discover.python_code import LongCode, read_code
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_runtime import RuntimeFinder
 from ingero.model import layout
@@ -60,6 +61,13 @@ class Interpreters:
             return None
         major, minor = look.frames.version.split(".")[:2]
         return int(major), int(minor)
+
+    def long_code(self, pid: int, code: int, sign: int) -> LongCode | None:
+        """A code object the kernel had no room for."""
+        look = self._looks.get(pid) or self._looks.get(self._parent_of(pid) or 0)
+        if look is None or look.frames is None or look.frames.layout is None:
+            return None
+        return read_code(pid, look.frames.layout, code, sign)
 
     def look(self, live: Iterable[int], now_ns: int) -> None:
         """Look at new processes, and again at those that may be ready by now."""

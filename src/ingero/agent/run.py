@@ -192,7 +192,7 @@ class Agent:
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets)
         self._reader = WindowReader(self._kernel, before.find)
-        self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters.version_of)
+        self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
             self._command.start()

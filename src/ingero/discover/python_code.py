@@ -1,0 +1,102 @@
+"""A code object too long for the kernel's record, read out of its process.
+
+Between the kernel's walk and this the object may have been freed and its place taken by
+another: its sign is computed as the kernel does (probes/walk.bpf.h), after everything
+was read, and what does not bear the sign is not taken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
+from ingero.model.layout import PythonFlag
+
+MAX_TEXT_BYTES = 1 << 16
+MAX_TABLE_BYTES = 4 << 20
+_CODECS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+_WORD = (1 << 64) - 1
+
+
+class LongCode(NamedTuple):
+    name: str
+    file: str
+    first_line: int
+    table: bytes
+
+
+def read_code(pid: int, layout: np.void, address: int, sign: int) -> LongCode | None:
+    """None where it is gone, or another one by now."""
+    try:
+        with ProcessMemory(pid, reads=64) as memory:
+            reader = _Reader(memory, layout)
+            found = reader.read(address)
+            return found if reader.sign(address) == sign else None
+    except (NotThereError, TooMuchError, OSError):
+        return None
+
+
+class _Reader:
+    def __init__(self, memory: ProcessMemory, layout: np.void) -> None:
+        self.memory = memory
+        self.at = {name: int(layout[name]) for name in layout.dtype.names or ()}
+
+    def read(self, address: int) -> LongCode:
+        pointers = self._pointers(address)
+        lines = pointers["code_lines"]
+        size = min(self.memory.word(lines + self.at["bytes_length"]), MAX_TABLE_BYTES)
+        table = self.memory.read(lines + self.at["bytes_data"], size) if size else b""
+        first_line = self.memory.signed32(address + self.at["code_first_line"])
+        return LongCode(
+            self._text(pointers["code_name"]), self._text(pointers["code_file"]), first_line, table
+        )
+
+    def _pointers(self, address: int) -> dict[str, int]:
+        names = ("code_name", "code_file", "code_lines")
+        return {name: self.memory.word(address + self.at[name]) for name in names}
+
+    def _text(self, address: int) -> str:
+        length = self.memory.word(address + self.at["text_length"])
+        state = self.memory.signed32(address + self.at["text_state"]) >> self.at["text_kind_shift"]
+        unit, start = state & 7, self.at["text_ascii" if state & 16 else "text_compact"]
+        if unit not in _CODECS or length * unit > MAX_TEXT_BYTES or not length:
+            return ""
+        return self.memory.read(address + start, length * unit).decode(_CODECS[unit], "replace")
+
+    def sign(self, address: int) -> int:
+        """As sign_of() has it."""
+        pointers = self._pointers(address)
+        first_line = self.memory.signed32(address + self.at["code_first_line"]) & 0xFFFFFFFF
+        words = [first_line, pointers["code_name"], pointers["code_file"], pointers["code_lines"]]
+        if self.at["flags"] & PythonFlag.PYTHON_VERSIONED:
+            words.append(self.memory.signed32(address + self.at["code_version"]) & 0xFFFFFFFF)
+        else:
+            words += self._peek(pointers["code_name"], end=False)
+            words += self._peek(pointers["code_file"], end=True)
+            words += self._table_words(pointers["code_lines"])
+        sign = 0
+        for word in words:
+            sign = stir(sign, word)
+        return sign & 0xFFFFFFFF
+
+    def _peek(self, text: int, end: bool) -> list[int]:
+        length = self.memory.word(text + self.at["text_length"])
+        start = text + self.at["text_ascii"] + (length - 16 if end and length > 16 else 0)
+        return [length, *_words(self.memory.read(start, min(length, 16)) if length else b"", 2)]
+
+    def _table_words(self, lines: int) -> list[int]:
+        length = self.memory.word(lines + self.at["bytes_length"])
+        data = self.memory.read(lines + self.at["bytes_data"], min(length, 40)) if length else b""
+        return [length, *_words(data, 5)]
+
+
+def stir(hash_: int, word: int) -> int:
+    hash_ = ((hash_ ^ word) * 0x9E3779B97F4A7C15) & _WORD
+    return hash_ ^ hash_ >> 29
+
+
+def _words(data: bytes, count: int) -> list[int]:
+    padded = data.ljust(8 * count, b"\0")
+    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, 8 * count, 8)]
