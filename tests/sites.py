@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import sites as model
+from ingero.model.layout import SampleFlag
 from ingero.model.sites import Sites
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import BUCKET_NAMES
@@ -102,6 +103,14 @@ class Code(Sites):
             (at_ns, row[1], row[5], row[6])
             for at_ns, row in self._rows.get("samples", [])
             if from_ns <= at_ns < to_ns and row[0] == pid
+        ]
+        return np.array(rows, model.SECOND_SITES)
+
+    def collecting(self, pid: int, from_ns: int, to_ns: int) -> NDArray[np.void]:
+        rows = [
+            (at_ns, row[1], 0, row[6])
+            for at_ns, row in self._rows.get("samples", [])
+            if from_ns <= at_ns < to_ns and row[0] == pid and row[4] & SampleFlag.SAMPLE_COLLECTING
         ]
         return np.array(rows, model.SECOND_SITES)
 

@@ -96,7 +96,9 @@ def test_where_the_collector_has_no_symbol_the_reason_is_told(tracer: Tracer, py
     _, pid = works(tracer, python)
     told = [each for window in tracer.windows for each in window.not_watched if each.pid == pid]
     assert [(each.what, Path(python).resolve().name in each.why) for each in told] == [("gc", True)]
-    assert any("garbage collections are not seen" in each for each in tracer.agent._targets.warnings.values())
+    assert any(
+        "garbage collections are not counted" in each for each in tracer.agent._targets.warnings.values()
+    )
 
 
 def test_it_can_be_left_out_and_others_are_not_looked_at() -> None:

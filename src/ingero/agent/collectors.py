@@ -14,7 +14,7 @@ from ingero.discover.libraries import Library
 from ingero.errors import AttachError
 
 UNUSED_NS = 60_000_000_000
-UNSEEN = "garbage collections are not seen: "
+UNSEEN = "garbage collections are not counted, they only show in samples: "
 
 
 class Collectors:

@@ -18,6 +18,7 @@ from ingero.correlate.steps import Loop, find_loop
 from ingero.correlate.tables import Tables
 from ingero.model.facts import Facts
 from ingero.model.layout import Bucket
+from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import Records
 
 LAYERS = frozenset({"runtime", "driver", "graph", "nccl"})
@@ -159,6 +160,7 @@ class Timeline:
             self._tell_silence(slices, calling)
             job.covered = min(1.0, job.wall_ns / max(self.facts.to_ns - self.facts.from_ns, 1))
         job.calls = {number: self._calls(number, pid) for number in calling}
+        self._sample_collections(job)
         with_calls = [number for number in calling if (number, pid) in self.tables.operations]
         job.capturing = capture_ns(self.facts, self.tables, pid, with_calls)
         self._mark(job)
@@ -174,6 +176,17 @@ class Timeline:
             )
         self._mark_rare(job)
         return job
+
+    def _sample_collections(self, job: Job) -> None:
+        """A collector without a symbol to probe shows in the samples of the thread that feeds the GPU."""
+        if not any(pid == job.pid and source == "gc" for pid, source, _ in self.facts.blind):
+            return
+        rows = self.facts.sites.collecting(job.pid, self.facts.from_ns, self.facts.to_ns)
+        for start_ns, count in rows[rows["tid"] == job.tid][["start_ns", "count"]].tolist():
+            number = int((start_ns - self.facts.origin_ns) // self.facts.slice_ns)
+            if number in job.calls:
+                spent = job.calls[number].setdefault("gc", Spent())
+                spent.ns += int(count * SAMPLE_NS)
 
     def _lives_to(self, pid: int) -> int:
         known = self.facts.processes.get(pid)

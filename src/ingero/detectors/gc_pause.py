@@ -1,9 +1,10 @@
 """Garbage collection: Python's collector runs while the GPU waits.
 
 Shows as   the feeding thread computing between steps, inside the collector.
-Proof      the collector's own calls, counted and timed.
+Proof      the collector's own calls, counted and timed; where the interpreter has no symbol
+           to probe, samples of the thread that see the collector at work.
 Not this   other work of the thread between steps (data-starvation).
-Blind to   interpreters without symbols, and free-threaded builds.
+Blind to   interpreters without symbols whose frames cannot be read, and free-threaded builds.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
+from ingero.model.sites import SAMPLE_NS
 from ingero.units import format_ns
 
 
@@ -35,6 +37,15 @@ def headline(case: Case) -> str:
 def prove(case: Case) -> list[Proof]:
     count = sum(case.job.spent(each.slice.number, "gc").count for each in case.evidence)
     spent = sum(case.job.spent(each.slice.number, "gc").ns for each in case.evidence)
+    if not count:
+        return [
+            Proof(
+                f"the collector was at work in {round(spent / SAMPLE_NS)} samples of the thread,"
+                f" {format_ns(spent)} of its time",
+                f"SELECT SUM(count) FROM samples WHERE pid = {case.job.pid} AND tid = {case.job.tid}"
+                f" AND collecting AND {case.span_sql}",
+            )
+        ]
     return [
         Proof(
             f"{count} collections took {format_ns(spent)}, {format_ns(spent / max(count, 1))} each",

@@ -74,6 +74,10 @@ class Sites:
         """SECOND_SITES: the same, second by second."""
         return np.zeros(0, SECOND_SITES)
 
+    def collecting(self, pid: int, from_ns: int, to_ns: int) -> Records:  # noqa: ARG002
+        """SECOND_SITES, without stacks: how often a thread was seen inside Python's garbage collector."""
+        return np.zeros(0, SECOND_SITES)
+
     def kept(self, pid: int, from_ns: int, to_ns: int) -> Records:  # noqa: ARG002
         """KEPT_SITES: allocations on the GPU that were not freed again."""
         return np.zeros(0, KEPT_SITES)

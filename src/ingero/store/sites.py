@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ingero.model import sites as model
-from ingero.model.layout import CallFlag
+from ingero.model.layout import CallFlag, SampleFlag
 from ingero.model.sites import Sites
 from ingero.model.stack import Frame
 from ingero.model.window import Records
@@ -59,6 +59,13 @@ _BY_SECOND = f"""
     WHERE start_ns >= ? AND start_ns < ? AND node_id = ? AND pid = ?
     GROUP BY 1, 2, 3
     LIMIT {MOST_ROWS}"""
+_COLLECTING = f"""
+    SELECT {_whole("start_ns", "tid")}, 0, TOTAL(count)
+    FROM thread_sample
+    WHERE start_ns >= ? AND start_ns < ? AND node_id = ? AND pid = ?
+        AND flags & {int(SampleFlag.SAMPLE_COLLECTING)}
+    GROUP BY 1, 2
+    LIMIT {MOST_ROWS}"""
 _MEMORY = f"""
     SELECT o.kind = 'alloc', {
     _whole("CASE o.kind WHEN 'alloc' THEN e.out ELSE e.arg0 END", "e.bytes", "e.stack_hash")
@@ -101,6 +108,10 @@ class SiteReader(Sites):
 
     def samples_by_second(self, pid: int, from_ns: int, to_ns: int) -> Records:
         rows = self._connection.execute(_BY_SECOND, (from_ns, to_ns, self._node, pid)).fetchall()
+        return np.array(rows, model.SECOND_SITES)
+
+    def collecting(self, pid: int, from_ns: int, to_ns: int) -> Records:
+        rows = self._connection.execute(_COLLECTING, (from_ns, to_ns, self._node, pid)).fetchall()
         return np.array(rows, model.SECOND_SITES)
 
     def _answer(

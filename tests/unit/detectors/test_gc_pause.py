@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingero.model.finding import Severity
-from tests.facts import SEVERITIES, Story, job
+from ingero.model.layout import SampleFlag
+from tests.facts import JOB, SEVERITIES, Story, job
 
 KIND = "gc-pause"
 
@@ -55,3 +56,30 @@ def test_a_healthy_run_that_collects_now_and_then_is_quiet() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched", "gc"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert collecting(600).abstains(KIND, source)
+
+
+def sampled(collecting_ms: float, computing_ms: float = 0, blind: bool = True) -> Story:
+    """An interpreter without the collector's symbol: only samples see it at work."""
+    both = collecting_ms + computing_ms
+    story = job({"host_cpu": 100 + both}, {"host_cpu": both}, slices=12)
+    if blind:
+        story.facts.blind = [(JOB, "gc", "the file has no symbol of its collector")]
+    story.sampled("step train.py:20", round(collecting_ms * 49 / 1000), flags=SampleFlag.SAMPLE_COLLECTING)
+    return story.sampled("load train.py:30", round(computing_ms * 49 / 1000))
+
+
+def test_a_collector_without_a_symbol_shows_in_samples() -> None:
+    story = sampled(600)
+    assert story.kinds() == [KIND]
+    assert "samples" in story.findings()[0].causes[0].evidence[0].text
+    assert story.line(KIND) == "step train.py:20"
+
+
+def test_samples_of_the_program_itself_are_not_the_collectors() -> None:
+    assert sampled(0, 900).kinds() == ["data-starvation"]
+    assert sampled(20, 900).kinds() == ["data-starvation"]
+
+
+def test_samples_do_not_count_what_the_probe_counts() -> None:
+    """Where the collector is probed its calls are the truth."""
+    assert KIND not in sampled(600, blind=False).kinds()
