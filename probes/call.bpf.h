@@ -10,6 +10,7 @@
 #include "account.bpf.h"
 
 #define OPS 512
+#define MOST_UNSAMPLED (1 << 20)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -329,6 +330,32 @@ static __always_inline void note_extremes(struct op_stats *s, __u64 window, __u6
 		e->max_ns = ns;
 }
 
+/* Every so many calls one stands for those before it: as many as are made in an interval,
+ * more or less at random. By the clock instead, a burst of calls would be counted where the
+ * clock strikes and not where they are made. A slow operation is sampled call by call; one
+ * that became slow, by the clock, until its rate is known. */
+static __always_inline bool sample_due(struct op_stats *s, const struct settings *set, __u64 window, __u64 now)
+{
+	__u64 since = now - s->last_sample_ns, n;
+
+	if (s->sample_window != window) {
+		n = (s->count - s->sample_count) * (set->sample_every_ns >> 10) >> (WINDOW_BITS - 10);
+		s->sample_every = n > s->sample_every / 2 ? n : s->sample_every / 2;
+		s->sample_count = s->count;
+		s->sample_window = window;
+	}
+	if (s->unsampled < s->sample_at && since < 10 * set->sample_every_ns)
+		return false;
+	n = s->sample_every;
+	if (!n && since < set->sample_every_ns)		/* its first second */
+		n = (s->unsampled + 1) * set->sample_every_ns / (since + 1);
+	if (n > MOST_UNSAMPLED)
+		n = MOST_UNSAMPLED;
+	s->sample_at = n ? n / 2 + bpf_get_prandom_u32() % n : 0;
+	s->last_sample_ns = now;
+	return true;
+}
+
 /* Calls that deserve a record: failed, rare, or slow against their own recent norm,
  * within a budget per second; and one weighted sample per interval of the rest. */
 static __always_inline __u32 deserves(struct op_stats *s, const struct settings *set, __u32 flags,
@@ -355,10 +382,8 @@ static __always_inline __u32 deserves(struct op_stats *s, const struct settings 
 		if (s->budget_used++ >= set->rare_per_second)
 			why = 0;
 	}
-	if (now - s->last_sample_ns >= set->sample_every_ns) {
-		s->last_sample_ns = now;
+	if (sample_due(s, set, window, now))
 		why |= WHY_SAMPLE;
-	}
 	return why;
 }
 

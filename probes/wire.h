@@ -290,6 +290,10 @@ struct op_stats {
 	__u64 budget_window;
 	__u64 budget_used;
 	__u64 last_sample_ns;
+	__u64 sample_window;
+	__u64 sample_count;	/* count when that window began */
+	__u64 sample_every;	/* calls to a sample, from the rate of the window before */
+	__u64 sample_at;	/* of unsampled: the next one */
 	__u64 unsampled;	/* calls since the last weighted sample */
 	__u32 slots[HIST_SLOTS];
 };

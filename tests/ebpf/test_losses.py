@@ -110,3 +110,17 @@ def test_many_new_operations_at_once_are_all_counted() -> None:
         assert counted[function] == sum(made["function"] == function for made in said), function
     assert counted["cuLaunchKernel"] == 60
     assert "histogram_full" not in tracer.losses()
+
+
+def test_samples_stand_for_the_calls_where_they_were_made() -> None:
+    """Bursts of calls, with rests between them: what is counted is calls, not when they came."""
+    with tracing() as tracer, workload("bursts.py", "120") as job:
+        tracer.until_target(job.pid)
+        tracer.tick()
+        [said] = job.go()
+        rows = tracer.calls(job.pid)
+        rows = rows[rows["bytes"] > 0]
+    weights = {size: int(rows["weight"][rows["bytes"] == int(size)].sum()) for size in said}
+    assert len(rows) > 40
+    shares = {size: weight / sum(weights.values()) for size, weight in weights.items()}
+    assert shares["512"] == pytest.approx(0.1, abs=0.09)

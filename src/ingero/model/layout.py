@@ -370,7 +370,7 @@ EXTREME = _dtype(
 )
 
 OP_STATS = _dtype(
-    1248,
+    1280,
     [
         ("count", "<u8", 0),
         ("sum_ns", "<u8", 8),
@@ -384,8 +384,12 @@ OP_STATS = _dtype(
         ("budget_window", "<u8", 192),
         ("budget_used", "<u8", 200),
         ("last_sample_ns", "<u8", 208),
-        ("unsampled", "<u8", 216),
-        ("slots", ("<u4", (256,)), 224),
+        ("sample_window", "<u8", 216),
+        ("sample_count", "<u8", 224),
+        ("sample_every", "<u8", 232),
+        ("sample_at", "<u8", 240),
+        ("unsampled", "<u8", 248),
+        ("slots", ("<u4", (256,)), 256),
     ],
 )
 
