@@ -277,10 +277,12 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		if (drained(t, f, info->flags)) {
 			note_done(t, f, info->flags & OP_SYNC, now);
 			t->idle = 1;
-		} else if (info->flags & OP_EVENT_SYNC && !t->sync) {
+		} else if (info->flags & OP_EVENT_SYNC && info->flags & OP_SYNC && !t->sync) {
 			note_running(t, f, ns, now);
 		}
 	}
+	if (info->flags & OP_NOT_READY_OK)
+		t->polls = f->ret == 600 && gave_work(t);
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;
@@ -299,7 +301,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	f->flags = flags;
 	s = stats_of(&key);
-	if (info->flags & OP_EVENT_SYNC && !t->sync && !t->idle)
+	if (info->flags & OP_EVENT_SYNC && info->flags & OP_SYNC && !t->sync && !t->idle)
 		note_late(t, f, now);
 	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
