@@ -236,6 +236,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	if (info->flags & OP_DRAIN && !failed && !t->idle)
 		wait_over(t, index, info->flags, now);
+	if (info->flags & OP_NOT_READY_OK)
+		t->polls = f->ret == 600 && gave_work(t);
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;
@@ -256,7 +258,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	if (t->host_function && info->flags & OP_LAUNCH && key.caller != 2)
 		why = pair_launch(t, f, nth(f, info->kernel_arg), set->learning);
 	s = stats_of(&key);
-	if (info->flags & OP_EVENT_SYNC && !t->sync && !t->idle)
+	if (info->flags & OP_EVENT_SYNC && info->flags & OP_SYNC && !t->sync && !t->idle)
 		wait_late(t, index, now);
 	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);

@@ -206,6 +206,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		}
 		__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
 		t->idle = 0;
+		t->polls = 0;
 		t->unrecorded = 1;
 	}
 	f->sync_before = t->sync;

@@ -176,9 +176,18 @@ static __always_inline void note_running(struct thread *t, const struct frame *f
 	t->work_ns = now;	/* it goes on with what is behind the event */
 }
 
-/* Whether the GPU has done all this thread gave it, now that a call that waits is over. */
+/* It has given the GPU something: who only watches others' events does not wait for them. */
+static __always_inline bool gave_work(const struct thread *t)
+{
+	return t->unrecorded || t->last_event;
+}
+
+/* Whether the GPU has done all this thread gave it, now that a call that waits is over, or
+ * one that only looks. */
 static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags)
 {
+	if (flags & OP_NOT_READY_OK && (f->ret || !gave_work(t)))
+		return false;
 	if (flags & OP_MAY_WAIT)	/* without the time it was off its core for other reasons */
 		return t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
 	if (flags & OP_EVENT_SYNC)
@@ -198,7 +207,7 @@ __noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
 	if (drained(t, f, flags)) {
 		note_done(t, f, flags & OP_SYNC, now);
 		t->idle = 1;
-	} else if (flags & OP_EVENT_SYNC && !t->sync) {
+	} else if (flags & OP_EVENT_SYNC && flags & OP_SYNC && !t->sync) {
 		note_running(t, f, now - f->start_ns, now);
 	}
 	return 0;

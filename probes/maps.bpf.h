@@ -89,6 +89,7 @@ struct thread {
 	__u32 sync;		/* > 0: inside a synchronising call */
 	__u32 copies;		/* and it copies: woken from its wait, it moves bytes */
 	__u32 woken;
+	__u32 polls;		/* it looked, and the GPU was not done: asleep, it waits for it */
 	__u32 idle;		/* the GPU has done what this thread gave it and got nothing since */
 	__u32 busy_known;	/* busy_acc holds something */
 	__u32 unrecorded;	/* it gave the GPU something after that event */

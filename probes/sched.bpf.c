@@ -75,6 +75,8 @@ static __always_inline void leave_core(struct task_struct *task, bool preempt, _
 		return;
 	}
 	classify_wait(t, task, state, true);
+	if (t->polls && t->bucket == SLEEP && !t->poll)
+		t->bucket = GPU_WAIT;
 	t->holder_tid = t->bucket == LOCK_WAIT ? holder_of(t) : 0;
 	t->state = BLOCKED;
 }

@@ -105,3 +105,18 @@ def test_a_copy_to_the_host_that_was_woken_copies(acting: Stage) -> None:
         assert played.ns["gpu_wait"] > 25 * MS
     assert woken.ns["cuda_cpu"] > 15 * MS
     assert spinning.ns["cuda_cpu"] < 0.5 * woken.ns["cuda_cpu"]
+
+
+def test_naps_between_two_looks_at_the_gpu_are_waits_for_it(acting: Stage) -> None:
+    """40 ms of the GPU's and 20 ms of nothing, ten times."""
+    played = acting.play("polled", 10, 40, 20)
+    adds_up(played)
+    assert played.ns["gpu_wait"] > 300 * MS
+    assert 200 * MS <= played.ns["sleep"] < 300 * MS
+    assert gap_ns(played, Bucket.SLEEP) == pytest.approx(played.ns["sleep"], rel=0.15)
+
+
+def test_who_only_looks_at_the_work_of_others_does_not_wait_for_it(acting: Stage) -> None:
+    played = acting.play("watched_event", "0.3")
+    assert played.ns["gpu_wait"] < 10 * MS
+    assert played.ns["sleep"] > 100 * MS

@@ -390,11 +390,12 @@ def gives_work(row: Row) -> bool:
 def drains(row: Row) -> bool:
     """After it the GPU has done what the thread gave it.
 
-    An event does where it was recorded last, which the kernel side knows. A stream is
-    taken for all of it: with several streams in flight time is called idle that is not.
+    An event does where it was recorded last, which the kernel side knows; one that is only
+    looked at does where it is done. A stream is taken for all of it: with several streams
+    in flight time is called idle that is not.
     """
     name = plain_name(row)
-    if row.kind == "sync":
+    if row.kind in ("sync", "poll"):
         return True
     if row.flags & OpFlag.OP_MAY_WAIT:
         return True
@@ -412,7 +413,7 @@ def _flags(row: Row) -> OpFlag:
         (gives_work(row), OpFlag.OP_WORK),
         (drains(row), OpFlag.OP_DRAIN),
         ("EventRecord" in row.name, OpFlag.OP_RECORD_EVENT),
-        ("EventSynchronize" in row.name, OpFlag.OP_EVENT_SYNC),
+        ("EventSynchronize" in row.name or "EventQuery" in row.name, OpFlag.OP_EVENT_SYNC),
         (row.quiet, OpFlag.OP_QUIET),
         (row.status, OpFlag.OP_STATUS),
         (row.layer == "nccl", OpFlag.OP_IN_PROGRESS_OK),

@@ -51,11 +51,14 @@ def _copying_ns(spent: Spent) -> int:
 
 
 def _slow_ns(spent: Spent) -> int:
-    """Large copies: what a pinned one would have saved."""
+    """Large copies: what a pinned one would have saved.
+
+    It takes the bus's time, which the wait of a copy to the host holds already.
+    """
     ns = _copying_ns(spent)
     if spent.bytes / spent.count < LARGE_BYTES or spent.bytes / max(ns, 1) >= SLOW_BYTES_PER_NS:
         return 0
-    return int(ns - spent.bytes / BUS_BYTES_PER_NS)
+    return int(ns - max(0, spent.bytes / BUS_BYTES_PER_NS - spent.gpu_wait_ns))
 
 
 def _small_ns(job: Job, each: SliceLedger, copies: list[Spent]) -> int:

@@ -127,4 +127,4 @@ def test_of_a_copy_that_waits_first_only_the_copying_counts() -> None:
     assert finding.kind == KIND
     assert "1.0 GB/s" in finding.title
     assert finding.gain is not None
-    assert finding.gain.share == pytest.approx((400 - 100 * (4 << 20) / 25.0 / 1e6) / 2000, abs=0.001)
+    assert finding.gain.share == pytest.approx(400 / 2000, abs=0.001)  # the bus worked in the wait

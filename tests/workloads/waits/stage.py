@@ -152,6 +152,36 @@ def lagged_then_waits(rounds: str, wait_ms: str) -> None:
 
 
 @act
+def polled(rounds: str, busy_ms: str, idle_ms: str) -> None:
+    """Gives the GPU work, looks at it again and again with naps between, then sleeps with nothing given."""
+    event = RUNTIME.event(0)
+    for _ in range(int(rounds)):
+        RUNTIME.launch(cuda.stub_kernel(), int(busy_ms) * 1000)
+        RUNTIME.cudaEventRecord(event, None)
+        while RUNTIME.try_call("cudaEventQuery", event):
+            time.sleep(0.002)
+        time.sleep(float(idle_ms) / 1000)
+
+
+@act
+def watched_event(seconds: str) -> None:
+    """A thread that gives the GPU nothing and looks at another one's event now and then."""
+    event = RUNTIME.event(0)
+    busy = threading.Thread(target=lambda: _occupy(event, float(seconds)))
+    busy.start()
+    until = time.monotonic() + float(seconds) / 2
+    while time.monotonic() < until:
+        RUNTIME.try_call("cudaEventQuery", event)
+        time.sleep(0.01)
+    busy.join()
+
+
+def _occupy(event: int, seconds: float) -> None:
+    RUNTIME.launch(cuda.stub_kernel(), int(seconds * 1e6))
+    RUNTIME.cudaEventRecord(event, None)
+
+
+@act
 def read_back(blocks: str, megabytes: str, patience: str) -> None:
     """A result copied to pageable memory, the wait for it spinning (1) or blocking (4)."""
     RUNTIME.cudaSetDeviceFlags(int(patience))
