@@ -13,6 +13,7 @@ from ingero.attach.kernel import KernelSide
 from ingero.attach.session import Session
 from ingero.attach.shapes import Shape
 from ingero.capture.kernel_names import KernelBook
+from ingero.discover.kernel_handles import HandleNames
 from ingero.discover.native_symbols import NativeSymbols
 from ingero.model.kernels import KernelName
 from ingero.model.operations import Operation
@@ -34,7 +35,8 @@ class Kernels:
         symbols: NativeSymbols,
     ) -> None:
         self._symbols = symbols
-        self._book = KernelBook(operations, self._functions_at, self._places_at, demangle)
+        self._kept = HandleNames()
+        self._book = KernelBook(operations, self._functions_at, self._places_at, demangle, self._kept.names)
         self._rounds = NameRounds(kernel, session, targets, lambda: shapes.entry_only(shape, kernel, "names"))
 
     def name(self, window: Window, names: Records) -> None:
@@ -52,8 +54,10 @@ class Kernels:
             pid = int(exec_["h"]["pid"])
             self._book.forget({pid}, before_ns=int(exec_["h"]["start_ns"]))
             self._symbols.forget({pid})
+            self._kept.forget({pid})
         self._book.forget(gone)
         self._symbols.forget(gone)
+        self._kept.forget(gone)
         self._rounds.forget(gone)
 
     def close(self) -> None:

@@ -1,17 +1,17 @@
 """What each launch launched: the names of kernels behind the driver's handles.
 
 A handle's name is heard when the program asks for the handle (`cuLibraryGetKernel` and
-relatives), or learnt from a launch whose host function the runtime's probe has seen: that
-one's symbol is the kernel's name. Handles are used again after an unload, so a name holds
-from the moment it was given. What is known is held per process and bounded; launches are
-named by arrays, never one by one.
+relatives), read where the driver keeps it, or learnt from a launch whose host function
+the runtime's probe has seen: that one's symbol is the kernel's name. Handles are used
+again after an unload, so a name holds from the moment it was given. What is known is held
+per process and bounded; launches are named by arrays, never one by one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ MAX_GIVEN = 8  # names of one handle remembered
 
 # The symbols of functions that begin at these addresses of a process, or their places.
 Resolve = Callable[[int, Sequence[int]], Sequence[KernelName | None]]
+# The names the driver itself keeps of handles of a process, as far as they can be read.
+KeptNames = Callable[[int, Sequence[int]], Mapping[int, bytes]]
 Handle = tuple[int, int]  # process, value
 Given = list[tuple[int, int]]  # since when, number of the name; in order
 
@@ -36,10 +38,16 @@ class KernelBook:
     """Names of kernels, as numbers: 0 is no name."""
 
     def __init__(
-        self, operations: Iterable[Operation], functions_at: Resolve, places_at: Resolve, demangle: Demangle
+        self,
+        operations: Iterable[Operation],
+        functions_at: Resolve,
+        places_at: Resolve,
+        demangle: Demangle,
+        kept_by_driver: KeptNames = lambda _pid, _handles: {},
     ) -> None:
         """functions_at: symbols, or places where there is none; places_at: places only."""
         self._functions_at, self._places_at = functions_at, places_at
+        self._kept_by_driver = kept_by_driver
         operations = list(operations)
         size = 1 + max((each.number for each in operations), default=0)
         self._argument = np.full(size, -1, np.int64)
@@ -161,11 +169,26 @@ class KernelBook:
                 self.taught[handle[0]] += 1
                 self._learnt.append(LearntKernel(*handle, self._table[number]))
 
+    def _ask_driver(self, handles: list[Handle]) -> None:
+        """Handles that were given out before we came: the driver knows what they are called."""
+        nameless: dict[int, list[int]] = {}
+        for pid, value in handles:
+            if (pid, value) not in self._given:
+                nameless.setdefault(pid, []).append(value)
+        for pid, values in nameless.items():
+            kept = self._kept_by_driver(pid, values)
+            for (value, _), number in zip(
+                kept.items(), self._table.of_texts(list(kept.values())), strict=True
+            ):
+                self._give((pid, value), 0, number)
+                self._learnt.append(LearntKernel(pid, value, self._table[number]))
+
     def _by_handle(self, launches: Records, kernel: NDArray[np.uint64]) -> NDArray[np.int64]:
         first, group = _distinct(launches["h"]["pid"], kernel)
         earliest = np.full(len(first), np.iinfo(np.uint64).max, np.uint64)
         np.minimum.at(earliest, group, launches["h"]["start_ns"])
         handles = _handles(launches["h"]["pid"][first], kernel[first])
+        self._ask_driver(handles)
         found = self._unnamed(launches[first], handles)
         changing = []  # handles that got a name amid these launches
         for index, handle in enumerate(handles):
