@@ -236,8 +236,11 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	if (info->flags & OP_DRAIN && !failed && !t->idle)
 		wait_over(t, index, info->flags, now);
-	if (info->flags & OP_NOT_READY_OK)
+	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);
+		if (t->polls && drains_at(t, f, info->flags))
+			note_not_yet(t, now);
+	}
 	f->bytes = bytes_of(info, f, &flags);
 	f->out = out_of(info, f, !failed, &flags);
 	f->seq = 0;

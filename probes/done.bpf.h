@@ -54,6 +54,8 @@ static __always_inline __u64 usual(const struct bounds *b)
  * waited for it, or it was woken. 0: it was away. */
 static __always_inline __u64 seen_done(const struct thread *t, const struct frame *f, __u64 now)
 {
+	if (t->copies && t->woken)	/* it copied since */
+		return 0;
 	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
 		return now - f->start_ns > LATE_NS ? now : 0;
 	return t->blocked_ns && t->off_ns >= f->start_ns ? t->off_ns + t->blocked_ns : 0;
@@ -119,14 +121,35 @@ static __always_inline void add_to_gap(struct thread *t, __u64 lost, __u64 waite
 	}
 }
 
-/* All is done. Waits for the GPU that follow a wait for something else are shorter by it:
- * only what exceeds them was lost. A wait after the last piece of work cost nothing where
- * the GPU was still busy then, and otherwise no more than all of it took longer than usual. */
+/* What of the waits since the GPU got something to do it had nothing to do in, now that all
+ * is done. Where the thread had to wait for it at last, waits after the last piece of work
+ * cost nothing, and those before it what exceeds that wait. Where it was done already, as
+ * much as all of it took longer than usual. */
+static __always_inline __u64 lost_of(const struct thread *t, const struct frame *f, __u64 waited, __u64 inside,
+				     __u64 late, __u64 now)
+{
+	__u64 at_last = t->acc[GPU_WAIT] - f->acc[GPU_WAIT] + inside - late;
+	__u64 hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT] + inside - late;
+	__u64 took = now - t->work_ns, most = waited;
+
+	if (at_last <= WAITED_NS && t->span.before_ns) {
+		most = took > usual(&t->span) ? took - usual(&t->span) : 0;
+		return most < waited ? most : waited;
+	}
+	if (at_last > WAITED_NS) {
+		most = waits_between(t->busy_acc, t->given_acc);
+		if (most > waited)
+			most = waited;
+	}
+	return most > hidden ? most - hidden : 0;
+}
+
+/* All is done, and the thread knows it. */
 static __always_inline void note_done(struct thread *t, const struct frame *f, bool sync, __u64 now)
 {
 	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE];
-	__u64 waited = waits_between(t->busy_acc, t->acc), amid = waits_between(t->busy_acc, t->given_acc);
-	__u64 done, late = 0, hidden, most, lost = 0;
+	__u64 waited = waits_between(t->busy_acc, t->acc);
+	__u64 done, late = 0, lost;
 
 	t->known++;
 	if (!t->busy_known)
@@ -134,25 +157,26 @@ static __always_inline void note_done(struct thread *t, const struct frame *f, b
 	waited = waited > inside ? waited - inside : 0;
 	if (sync)
 		late = late_by(t, f, &t->span, t->work_ns, waited, now);
+	if (late > inside)
+		late = inside;
 	t->late_ns += late;
-	hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT] + (inside > late ? inside - late : 0);
-	most = waited;
-	if (hidden > WAITED_NS) {
-		most = amid;
-	} else if (t->span.before_ns && waited > amid) {
-		most = now - t->work_ns > usual(&t->span) ? now - t->work_ns - usual(&t->span) : 0;
-		if (most < amid)
-			most = amid;
-	}
-	if (most > waited)
-		most = waited;
-	if (most > hidden) {
-		lost = most - hidden;
+	lost = lost_of(t, f, waited, inside, late, now);
+	if (lost)
 		add_to_gap(t, lost, waited, inside);
-	}
 	done = sync ? seen_done(t, f, now) : 0;
 	if (done > t->work_ns + lost)
 		note_exactly(&t->span, done - t->work_ns - lost);
+	else if (!sync)
+		note_before(&t->span, now - t->work_ns);
+}
+
+/* It looked, and the GPU was not done yet. */
+static __always_inline void note_not_yet(struct thread *t, __u64 now)
+{
+	__u64 took = now - t->work_ns, waited = waits_between(t->busy_acc, t->acc);
+
+	if (t->busy_known && took > waited && took - waited > t->span.after_ns)
+		note_after(&t->span, took - waited);
 }
 
 /* An event with more work behind it. Waited for, the GPU was busy all the time and still is:
@@ -182,6 +206,12 @@ static __always_inline bool gave_work(const struct thread *t)
 	return t->unrecorded || t->last_event;
 }
 
+/* Whether what a call waits for, or looks at, is all that this thread gave the GPU. */
+static __always_inline bool drains_at(const struct thread *t, const struct frame *f, __u32 flags)
+{
+	return !(flags & OP_EVENT_SYNC) || (!t->unrecorded && t->last_event == f->args[0]);
+}
+
 /* Whether the GPU has done all this thread gave it, now that a call that waits is over, or
  * one that only looks. */
 static __always_inline bool drained(const struct thread *t, const struct frame *f, __u32 flags)
@@ -190,9 +220,7 @@ static __always_inline bool drained(const struct thread *t, const struct frame *
 		return false;
 	if (flags & OP_MAY_WAIT)	/* without the time it was off its core for other reasons */
 		return t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
-	if (flags & OP_EVENT_SYNC)
-		return !t->unrecorded && t->last_event == f->args[0];
-	return true;
+	return drains_at(t, f, flags);
 }
 
 /* A call that may wait for the GPU is over. Not static: verified once, not in every state

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 from benchmarks.truth.drawn import CORES, Case, Draw, one_core
 from benchmarks.truth.faults.cpu import programs
 from benchmarks.truth.held_out.shape import fit, gpu_ms, services, shape
 from benchmarks.truth.props import Cores, Hogs, Neighbours, Quota, WorkersQuota
+
+
+def host_ms(random: Random, usual: dict[str, Any]) -> float:
+    """Python work in each step, for which the GPU waits; more would be a fault of its own."""
+    return gpu_ms(usual) * random.uniform(0.15, 0.3)
 
 
 def bursting_services(random: Random) -> Draw:
@@ -20,7 +26,8 @@ def bursting_services(random: Random) -> Draw:
 
 def polite_crowd(random: Random) -> Draw:
     """Many programs that are nice, on all cores, and Python work in the step."""
-    usual = shape(random, 4, 7, blocking=False, sync="device", host_ms=random.uniform(1, 4))
+    usual = shape(random, 4, 7, blocking=False, sync="device")
+    usual["host_ms"] = host_ms(random, usual)
     return fit(random, usual, None, Hogs(programs(random, random.randint(6, 10)), CORES, nice=5))
 
 
@@ -39,7 +46,7 @@ def short_period(random: Random) -> Draw:
     What it does between two waits for the GPU takes longer by it; the waits hide the rest.
     """
     usual = shape(random, 6, 12, blocking=False, sync="stream", loader="thread")
-    usual["host_ms"] = random.uniform(3, 5)
+    usual["host_ms"] = host_ms(random, usual)
     limit = Quota(random.uniform(0.35, 0.6), random.choice((10_000, 20_000, 30_000)))
     return fit(random, usual, None, limit)
 
@@ -53,7 +60,8 @@ def workers_limited(random: Random) -> Draw:
 
 def bursting_neighbours(random: Random) -> Draw:
     """Another container has bursts on every core."""
-    usual = shape(random, 5, 8, blocking=False, sync="stream", host_ms=random.uniform(1, 3))
+    usual = shape(random, 5, 8, blocking=False, sync="stream")
+    usual["host_ms"] = host_ms(random, usual)
     hogs = services(random, random.randint(4, 5), (30, 80), (5, 20))
     return fit(random, usual, None, Neighbours(hogs, CORES, shares=random.uniform(2, 4)))
 

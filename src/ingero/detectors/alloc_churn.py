@@ -27,8 +27,10 @@ def _churn_ns(job: Job, each: SliceLedger) -> int:
         return 0
     if not steps or min(allocated.count, freed.count) < max(PER_STEP * steps, 2):
         return 0
-    # A free also waits for the GPU, as another call would otherwise.
-    return allocated.ns + freed.ns - freed.gpu_wait_ns
+    # A free also waits for the GPU, as another call would otherwise. Once the GPU has nothing
+    # to do any more it waits for nobody: that is what freeing itself takes.
+    waiting = max(0, freed.gpu_wait_ns - each.gap["gpu_wait"])
+    return allocated.ns + freed.ns - waiting
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:

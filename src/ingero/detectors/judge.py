@@ -28,7 +28,7 @@ from ingero.model.finding import (
 )
 from ingero.units import SECOND, format_ns
 
-EDGE = 0.7  # of the usual loss: a slice at the edge with less was hit only in part
+EDGE = 0.7  # of the usual loss: slices at the edge with less were hit only in part, or not yet
 LEAST_NS = SECOND // 2  # a pause nobody at a terminal would notice twice
 LEAST_OF_ALL = 0.003  # of the time the job was seen: half a second in three minutes
 LONG_NS = 10 * SECOND  # and that much is worth saying however long the recording is
@@ -53,12 +53,12 @@ class Episode:
 
     def without_edges(self) -> Episode:
         shares = [each.ns / max(each.slice.wall_ns, 1) for each in self.evidence]
-        usual = median(shares)
-        inner = list(self.evidence)
-        if len(inner) > 2 and shares[0] < EDGE * usual:
-            inner = inner[1:]
-        if len(inner) > 2 and shares[-1] < EDGE * usual:
-            inner = inner[:-1]
+        first, last, least = 0, len(shares) - 1, EDGE * median(shares)
+        while last - first > 1 and shares[first] < least:
+            first += 1
+        while last - first > 1 and shares[last] < least:
+            last -= 1
+        inner = self.evidence[first : last + 1]
         return Episode(inner[0].slice.number, inner[-1].slice.number, inner)
 
 

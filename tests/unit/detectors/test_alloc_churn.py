@@ -35,6 +35,15 @@ def test_all_the_time_in_them_can_be_won() -> None:
     assert finding.gain.share == pytest.approx(0.3, abs=0.001)
 
 
+def test_of_frees_only_the_wait_for_a_busy_gpu_is_none_of_their_cost() -> None:
+    """Of 800 ms in frees 500 are the wait for the GPU; in the rest it had nothing to do."""
+    story = job({"cuda_cpu": 260.0}, {"cuda_cpu": 200.0, "gpu_wait": 300.0}, slices=12)
+    story.calls("cudaMalloc", 400, 200, size=1 << 20)
+    (finding,) = story.calls("cudaFree", 400, 800, split={"gpu_wait": 800}).findings()
+    assert finding.kind == KIND
+    assert finding.effect.wall_share == pytest.approx(500 / 2000, abs=0.001)
+
+
 def test_a_cache_that_grows_and_rests_is_no_churn() -> None:
     story = job(slices=12).calls("cudaMalloc", 500, 300, size=1 << 20, when=range(3))
     assert KIND not in story.kinds()

@@ -110,6 +110,12 @@ def one(story: Story) -> Finding:
     return finding
 
 
+def test_how_bad_it_is_is_told_of_the_slices_it_fills() -> None:
+    """A little before, then a fault that begins and ends amid a slice."""
+    losses = {10: 70.0, 11: 80.0, 12: 500.0} | dict.fromkeys(range(13, 20), 1200.0) | {20: 300.0}
+    assert one(disturbed(losses)).effect.wall_share == pytest.approx(0.6, abs=0.001)
+
+
 def test_what_is_usual_is_learnt_from_the_undisturbed_slices() -> None:
     finding = one(disturbed(dict.fromkeys(range(10, 15), 1000)))
     assert finding.effect.usual_ns == 10 * MS
