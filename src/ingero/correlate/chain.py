@@ -84,9 +84,8 @@ class Chains:
             return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
         comm, feeder = self._tables.name(row), bool(row["feeder"])
         found: list[Root] = []
-        for at, name in enumerate(BUCKET_NAMES):
-            ns = int(row["ns"][at])
-            if ns and Bucket(at) in ASKING:
+        for at, (name, ns) in enumerate(zip(BUCKET_NAMES, row["ns"].tolist(), strict=True)):
+            if ns and at in ASKING:
                 found.extend(self._asking(number, row, Bucket(at), replace(by, via=via)))
             elif ns:
                 found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))

@@ -118,6 +118,11 @@ class Timeline:
         self.tables = Tables(facts)
         self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
         self._blind = self._blind_slices()
+        self._driver_ops = {
+            number
+            for number, op in facts.ops.items()
+            if op.name.startswith("cu") and not op.name.startswith("cuda")
+        }
         self._outermost: dict[tuple[int, int], list[np.void]] = {}
         self.jobs = list(self._jobs())
 
@@ -253,8 +258,7 @@ class Timeline:
         return self.tables.op_kind(int(row["op"]))
 
     def _driver_name(self, row: np.void) -> bool:
-        known = self.facts.ops.get(int(row["op"]))
-        return known is not None and known.name.startswith("cu") and not known.name.startswith("cuda")
+        return int(row["op"]) in self._driver_ops
 
     def _launching(self, pid: int) -> int:
         """The operation the process launches with most."""
