@@ -55,6 +55,7 @@ from ingero.store.writer import Writer
 POLL_MS = 10
 WINDOW_NS = 1_000_000_000
 SHORT_NS = 200_000_000
+NAMES_NS = 100_000_000  # stacks are named ten times a second: fewer and larger batches cost less
 MAX_DESCRIPTORS = 1 << 16
 NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
@@ -128,6 +129,7 @@ class Agent:
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
+        self._next_names_ns = 0
         self._overhead = Overhead(budget_share=options.max_overhead_share)
         self._cost_so_far = np.zeros(5)  # hits, feeding threads' ns, elapsed ns, our own CPU ns, walks' ns
         self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
@@ -245,8 +247,11 @@ class Agent:
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
         self._reader.drain()
-        self._frames.take_in()
         events = self._reader.ring.take(RecordType.REC_PROCESS)
+        now_ns = time.monotonic_ns()
+        if len(events) or now_ns >= self._next_names_ns:  # a process that ends takes its names with it
+            self._frames.take_in()
+            self._next_names_ns = now_ns + NAMES_NS
         if len(events):
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
@@ -256,7 +261,7 @@ class Agent:
             self._look_at_pythons(mapped)
             self._symbols.look(mapped)
         if self._options.stack:
-            self._interpreters.look(self._targets.live, time.monotonic_ns())
+            self._interpreters.look(self._targets.live, now_ns)
 
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""
