@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from ingero.agent import name_rounds
+from ingero.discover import kernel_handles
 from ingero.model.layout import Why
 from tests.ebpf.real_runs import Place, left_alone, probed_pages
 from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, Workload, tracing, workload
@@ -45,7 +46,9 @@ def handles(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names must be learnt, and quickly: this driver's handles lead to none."""
     monkeypatch.setattr(name_rounds, "ROUND_NS", 300_000_000)
+    monkeypatch.setattr(kernel_handles, "FEWEST", 1_000_000)
 
 
 def tell(job: Workload, line: str) -> None:
@@ -92,6 +95,15 @@ def test_names_asked_for_under_the_trace_are_heard(tracer: Tracer, kernels: str)
         job.go()
         tracer.tick()
         assert named(tracer, job.pid) == dict.fromkeys(ALL, 10)
+        assert not learning(tracer)
+
+
+def test_names_given_before_the_trace_are_read_where_the_driver_keeps_them(kernels: str) -> None:
+    with workload(kernels, "warm", "20") as job, tracing(pids=(job.pid,), record_all=True) as tracer:
+        tracer.until_target(job.pid)
+        job.go()
+        tracer.tick()
+        assert named(tracer, job.pid) == dict.fromkeys(ALL, 20)
         assert not learning(tracer)
 
 
