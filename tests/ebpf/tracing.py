@@ -23,7 +23,7 @@ import numpy as np
 
 from ingero.agent.run import Agent
 from ingero.attach import probes
-from ingero.model.live import LiveView
+from ingero.model.live import QuietSurface
 from ingero.model.options import TraceOptions
 from ingero.model.window import Window
 
@@ -31,23 +31,6 @@ WORKLOADS = Path(__file__).parent.parent / "workloads"
 # Attaching and detaching perf uprobes waits until the kernel has let go of those of the test before.
 PATIENCE = 4 if os.environ.get("INGERO_ATTACH") == "perf" else 1
 NAMES = {number: name for name, (number, _) in probes.BY_NAME.items()}
-
-
-class NoSurface:
-    """Shows nothing."""
-
-    wants_records = False
-
-    def __init__(self) -> None:
-        self.stop_requested = threading.Event()
-
-    def run(self, work: Any) -> int:
-        return int(work())
-
-    def begin(self, view: LiveView) -> None: ...
-    def update(self, view: LiveView) -> None: ...
-    def records(self, lines: Any) -> None: ...
-    def end(self, view: LiveView, exit_code: int) -> None: ...
 
 
 @dataclass
@@ -112,7 +95,7 @@ class Tracer:
     """The agent, listening."""
 
     def __init__(self, options: TraceOptions) -> None:
-        self.agent = Agent(options, NoSurface())
+        self.agent = Agent(options, QuietSurface())
         self.agent.start()
         self.windows: list[Window] = []
         self._lock = threading.Lock()

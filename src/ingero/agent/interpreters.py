@@ -95,11 +95,8 @@ class Interpreters:
         if found is not None and settled and found.why:
             self._news.append(NotWatched(pid, "frames", f"Python frames cannot be read: {found.why}"))
 
-    def executed(self, pids: Iterable[int]) -> None:
-        """They became other programs; the kernel has forgotten what it knew."""
-        self.forget(pids)
-
     def forget(self, pids: Iterable[int]) -> None:
+        """They ended, or became other programs: the kernel has forgotten what it knew."""
         for pid in pids:
             self._looks.pop(pid, None)
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from ingero.attach import probes, syscalls
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model import layout
+from ingero.model.sites import SAMPLES_PER_SECOND
 from ingero.native import _shim
 
 DEFAULT_RING_BYTES = 16 * 1024 * 1024
-SAMPLES_PER_SECOND = 49  # not a divisor of what programs do by the clock
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 
 

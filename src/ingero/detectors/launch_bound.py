@@ -5,7 +5,11 @@ Proof      launches per second, time per launch, and waits for the GPU that are 
 Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
            its queue: then the GPU is the limit; a few hundred launches per iteration;
            launches that only fill a graph being captured (graph-trouble).
-Blind to   how long the kernels run; graphs launched whole count as one launch.
+Blind to   how long the kernels run; graphs launched whole count as one launch. Iterations
+           are told apart by their waits for the GPU: of a job that waits only every tenth
+           time, to log, ten count as one, and an ordinary model has too many launches then.
+           Python work between launches counts as launching: some milliseconds of it may be
+           called launch-bound where it is data-starvation.
 """
 
 from __future__ import annotations

@@ -198,3 +198,23 @@ class Surface(Protocol):
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
 
     def end(self, view: LiveView, exit_code: int) -> None: ...
+
+
+class QuietSurface:
+    """Shows nothing."""
+
+    wants_records = False
+
+    def __init__(self) -> None:
+        self.stop_requested = threading.Event()
+
+    def run(self, work: Callable[[], int]) -> int:
+        return work()
+
+    def begin(self, view: LiveView) -> None: ...
+
+    def update(self, view: LiveView) -> None: ...
+
+    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
+
+    def end(self, view: LiveView, exit_code: int) -> None: ...

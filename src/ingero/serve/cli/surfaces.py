@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
@@ -17,32 +16,12 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ingero.model.live import LiveView
+from ingero.model.live import LiveView, QuietSurface
 from ingero.serve import terminal
 from ingero.serve.cli import output, tables
 
 PLAIN_EVERY_NS = 5_000_000_000
 LOG_EVERY_NS = 10_000_000_000
-
-
-class QuietSurface:
-    """Shows nothing."""
-
-    wants_records = False
-
-    def __init__(self) -> None:
-        self.stop_requested = threading.Event()
-
-    def run(self, work: Callable[[], int]) -> int:
-        return work()
-
-    def begin(self, view: LiveView) -> None: ...
-
-    def update(self, view: LiveView) -> None: ...
-
-    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
-
-    def end(self, view: LiveView, exit_code: int) -> None: ...
 
 
 class PlainSurface(QuietSurface):

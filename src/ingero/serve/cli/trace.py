@@ -95,8 +95,8 @@ def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
 
 def run_on(surface: Surface, work: Callable[[], int]) -> int:
     """Run `work` where it is shown, ending it on signals; messages wait while the live view is up."""
+    from ingero.model.live import QuietSurface
     from ingero.serve.cli import log
-    from ingero.serve.cli.surfaces import QuietSurface
 
     takes_the_screen = not isinstance(surface, QuietSurface)
     with stopping_on_signals(surface.stop_requested), log.held(takes_the_screen):

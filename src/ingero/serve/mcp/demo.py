@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ingero.errors import StoreError
 from ingero.model.finding import Finding
-from ingero.model.live import LiveView
+from ingero.model.live import QuietSurface
 from ingero.model.report import Report
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 
 SPEED = 10_000.0  # the story's seconds in a second: nobody watches
 SEED = 7
-
-
-class _Nobody:
-    """A surface without a viewer."""
-
-    wants_records = False
-
-    def __init__(self) -> None:
-        self.stop_requested = threading.Event()
-
-    def run(self, work: Callable[[], int]) -> int:
-        return work()
-
-    def begin(self, view: LiveView) -> None: ...
-
-    def update(self, view: LiveView) -> None: ...
-
-    def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
-
-    def end(self, view: LiveView, exit_code: int) -> None: ...
 
 
 class _Later:
@@ -57,6 +34,6 @@ def play(scenario: str) -> tuple[str, Report]:
     chosen = BY_NAME[scenario]
     with tempfile.TemporaryDirectory(prefix="ingero-demo-") as folder:
         db = Path(folder) / "demo.db"
-        if demo.run(demo.Played(chosen, db, SEED, SPEED), _Nobody(), lambda _: _Later()):
+        if demo.run(demo.Played(chosen, db, SEED, SPEED), QuietSurface(), lambda _: _Later()):
             raise StoreError(f"cannot record the demo in {folder}", hint="Is there space left?")
         return chosen.summary, get_report(db, Range())

@@ -12,11 +12,11 @@ from types import SimpleNamespace
 import pytest
 
 import ingero
-from ingero.model.live import LiveView, Surface
+from ingero.model.live import LiveView, QuietSurface, Surface
 from ingero.model.options import TraceOptions
 from ingero.serve.cli import log
 from ingero.serve.cli.main import main
-from ingero.serve.cli.surfaces import JsonSurface, PlainSurface, QuietSurface
+from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
 from ingero.serve.cli.trace import choose_surface, run_on, stopping_on_signals
 
 

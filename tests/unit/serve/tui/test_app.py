@@ -13,8 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from ingero.errors import PrivilegeError
-from ingero.model.live import InFlight, LiveView, OperationRow, ProcessRow
-from ingero.serve.cli.surfaces import QuietSurface
+from ingero.model.live import InFlight, LiveView, OperationRow, ProcessRow, QuietSurface
 from ingero.serve.tui.app import LiveApp
 from ingero.serve.tui.screens import HelpScreen, ProcessScreen
 from ingero.serve.tui.surface import TuiSurface
