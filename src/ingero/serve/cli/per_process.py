@@ -87,9 +87,10 @@ def _takers(processes: list[ProcessReport]) -> Iterator[Block]:
 
 
 def _time(process: ProcessReport) -> Iterator[Block]:
-    time = process.time or _sum(process.threads)
+    feeds = process.threads_ns > 0  # of a worker every bucket is in `time`, and 0
+    time = process.time if feeds else _sum(process.threads)
     total = sum(time.values())
-    whose = "the threads that feed the GPU" if process.time else "its threads; none feeds a GPU"
+    whose = "the threads that feed the GPU" if feeds else "its threads; none feeds a GPU"
     yield Field("Watched", f"{units.format_ns(total)} of {whose}, in {units.format_ns(process.wall_ns)}")
     yield time_bar(time)
     yield Field("Off-CPU", off_cpu_words(time))

@@ -296,6 +296,14 @@ def test_per_process_shows_calls_waits_switches_and_who_took_cores() -> None:
         assert part in text, part
 
 
+def test_a_worker_is_shown_with_the_time_of_its_own_threads() -> None:
+    nothing = dict.fromkeys(process_report().time, 0)
+    worker = process_report(time=nothing, threads_ns=0)
+    text = piped(breakdown(report(processes=[worker]), Detail()))
+    assert "of its threads; none feeds a GPU" in text
+    assert "0 ns of" not in text
+
+
 def test_a_step_is_only_shown_where_one_is_known() -> None:
     known = StepTime("cudaStreamSynchronize", 5, 10 * SECOND, 20 * SECOND)
     assert "20 s, usually 10 s" in piped(breakdown(report(processes=[process_report(step=known)]), Detail()))
