@@ -96,6 +96,10 @@ struct task_struct {
 
 #define PF_KTHREAD 0x00200000
 
+struct vm_area_struct { unsigned long vm_flags; } CORE;
+#define VM_EXEC 4
+#define EBUSY 16
+
 /* Until 5.14 the field was `state` (2f064a59a11f "sched: Change task_struct::state"). */
 struct task_struct___v513 { volatile long state; } CORE;
 

@@ -383,6 +383,31 @@ static __always_inline void count_walk(__u64 since)
 	__sync_fetch_and_add(&cost->ns, bpf_ktime_get_ns() - since);
 }
 
+#define MAX_STRAY 8		/* frames behind the end of a chain that is none */
+
+static long is_code(struct task_struct *task, struct vm_area_struct *area, void *yes)
+{
+	*(bool *)yes = area->vm_flags & VM_EXEC;
+	return 0;
+}
+
+/* Without frame pointers the chain ends in whatever the register held: what lies in no code
+ * is no frame, and would make every walk of the same place another stack. */
+static __always_inline __u32 without_strays(const __u64 *native, __u32 count)
+{
+	bool yes;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
+		return count;
+	for (int i = 0; i < MAX_STRAY && count && count <= NATIVE_FRAMES; i++) {
+		yes = false;
+		if (bpf_find_vma(bpf_get_current_task_btf(), native[count - 1], is_code, &yes, 0) == -EBUSY || yes)
+			break;
+		count--;
+	}
+	return count;
+}
+
 /* Its id; sent if it is news. */
 static __always_inline __u64 finish_stack(struct scratch *c, __u64 hash, long bytes, __u64 now)
 {
@@ -392,6 +417,7 @@ static __always_inline __u64 finish_stack(struct scratch *c, __u64 hash, long by
 
 	if (count > NATIVE_FRAMES)
 		count = NATIVE_FRAMES;
+	count = without_strays(s->native, count);
 	s->native_count = count;
 	for (__u32 i = 0; i < NATIVE_FRAMES; i++) {
 		if (i >= count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ def stacks_of(tracer: Tracer, pid: int, op: str) -> list[tuple[Any, ResolvedStac
     known = {stack.hash: stack for window in tracer.windows for stack in window.stacks}
     found = []
     for window in tracer.windows:
-        mine = (window.calls["h"]["pid"] == pid) & [NAMES[int(number)] == op for number in window.calls["op"]]
+        named = np.array([NAMES[int(number)] == op for number in window.calls["op"]], bool)
+        mine = (window.calls["h"]["pid"] == pid) & named
         rows, hashes = window.calls[mine], window.call_stacks[mine]
         found += [(row, known.get(int(number))) for row, number in zip(rows, hashes, strict=True)]
     return sorted(found, key=lambda each: int(each[0]["h"]["start_ns"]))
@@ -55,6 +57,22 @@ def test_every_place_is_told_as_the_program_tells_it(tracer: Tracer, python: str
         if found[each["bytes"]] != each["stack"]
     }
     assert not wrong
+
+
+def test_what_lies_in_no_code_makes_no_new_stack(tracer: Tracer, compiled: Callable[..., str]) -> None:
+    """Without frame pointers a chain ends in garbage, each time another."""
+    linked = ("-L", "STUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB")
+    program = compiled("stray_frames.c", "-fomit-frame-pointer", "-mno-red-zone", *linked)
+    with workload(program, "500") as job:
+        tracer.until_target(job.pid)
+        tracer.tick()
+        job.go()
+        calls = stacks_of(tracer, job.pid, "cuLaunchKernel")
+    assert len(calls) == 500
+    found = {tuple(frame.function for frame in stack.frames) for _, stack in calls if stack}
+    assert len(found) < 5, found
+    assert len({int(row["stack_id"]) for row, _ in calls}) < 5
+    assert all("cudaLaunchKernel" in names for names in found), found
 
 
 def test_calls_without_a_record_are_not_walked() -> None:
