@@ -21,7 +21,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -65,6 +65,15 @@ bench-truth: build  ## how often the diagnosis is right, on injected faults; nee
 
 bench: build  ## measure what tracing costs, write docs/overhead.md; needs root; BENCH=--quick is short
 	@$(BIN)/python -m benchmarks.run $(BENCH)
+
+gpu-bundle: build  ## pack what a machine with a card needs for the GPU tests and benchmarks
+	@$(RUN) tools/gpu_bundle.sh
+
+test-gpu: gpu-bundle  ## the tests that need a card; PYTHON names the interpreter that has PyTorch
+	@tools/on_gpu.sh test
+
+bench-gpu: gpu-bundle  ## what tracing costs real jobs on a card, and how true what is said of them is
+	@for what in overhead truth long; do tools/on_gpu.sh bench --out build/gpu-results $$what; done
 
 # Where there is no npm, or no registry, the tests that need it say so.
 inspector:  ## install the MCP Inspector, which some tests ask with; needs npm

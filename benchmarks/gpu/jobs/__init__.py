@@ -1,0 +1,1 @@
+"""Programs to trace on a card; each runs by itself with nothing but PyTorch."""

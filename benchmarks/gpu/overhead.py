@@ -1,0 +1,154 @@
+"""What tracing costs real jobs: steps with the probes on against steps with them off, in one process.
+
+The agent stays, its probes come and go every half second (intermittent.py). A traced
+stretch is compared with the two untraced ones beside it, so that a machine that drifts
+favours neither; every step time is divided by what a fixed piece of Python took at that
+time, because the cores change their speed. The null test compares untraced stretches with
+the untraced ones beside them in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import jobs
+from benchmarks.gpu.around import JOBS
+
+WORK = ("small-training", "launch-loop", "graph-decode", "large-training")
+SETTINGS = {"default": "0.02", "no budget": "off"}
+CORES = 4
+SKIPPED_NS = 40_000_000  # after a change: probes go on one library after the other
+RESAMPLES = 4000
+
+Steps = NDArray[np.int64]  # rows: when, how long
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One kind of work under one setting."""
+
+    work: str
+    setting: str
+    step_ms: float
+    ratio: tuple[float, float, float]  # with its 95 % interval
+    null: tuple[float, float, float]
+    pairs: int
+    own_share: float  # by the agent's own account: hits times their cost
+    hits_per_s: float
+    ns_per_hit: float
+    actions: list[str]
+
+
+def run(folder: Path, seconds: float, work: list[str]) -> list[Cost]:
+    found = []
+    for name in work or WORK:
+        for setting, budget in SETTINGS.items():
+            place = folder / f"{name}-{setting.replace(' ', '-')}"
+            place.mkdir(parents=True, exist_ok=True)
+            try:
+                cost = _measured(
+                    name, setting, budget, seconds if setting == "default" else seconds / 2, place
+                )
+            except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+                print(f"{name}, {setting}: BROKEN: {type(error).__name__}: {error}", flush=True)
+                continue
+            found.append(cost)
+            (place / "cost.json").write_text(json.dumps(asdict(cost)))
+            print(_said(cost), flush=True)
+    return found
+
+
+def _said(cost: Cost) -> str:
+    ratio, null = ("{:.4f} [{:.4f}, {:.4f}]".format(*each) for each in (cost.ratio, cost.null))
+    return (
+        f"{cost.work}, {cost.setting}: {cost.step_ms:.3f} ms a step, x {ratio}, null {null}, "
+        f"{cost.pairs} pairs; own figure {cost.own_share:.2%}, {cost.hits_per_s:,.0f} hits/s, "
+        f"{cost.ns_per_hit:.0f} ns; {'; '.join(cost.actions)}"
+    )
+
+
+def _measured(work: str, setting: str, budget: str, seconds: float, folder: Path) -> Cost:
+    cores = sorted(os.sched_getaffinity(0))
+    book, times = folder / "book", folder / "segments.json"
+    pinned = ("taskset", "-c", ",".join(map(str, cores[:CORES])), sys.executable)
+    with jobs.job(*pinned, JOBS / "paced.py", work, book) as job:
+        agent = (
+            "benchmarks.gpu.intermittent",
+            str(job.pid),
+            folder / "trace.db",
+            times,
+            str(seconds),
+            budget,
+        )
+        subprocess.run([sys.executable, "-m", *map(str, agent)], check=True, env=jobs.environment(folder))
+        assert job.process.stdin is not None
+        job.process.stdin.close()
+        job.process.wait(30)
+    told = json.loads(times.read_text())
+    pairs, nulls, step_ns = compared(*read_book(book), told["segments"])
+    return Cost(
+        work,
+        setting,
+        step_ns / 1e6,
+        interval(pairs),
+        interval(nulls),
+        len(pairs),
+        float(np.mean(told["shares"][3:])),
+        float(np.mean(told["hits"][3:])),
+        told["ns_per_hit"],
+        told["actions"],
+    )
+
+
+def compared(
+    steps: Steps, references: Steps, segments: list[tuple[str, int, int]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Ratios of traced stretches, of untraced ones, and the mean untraced step."""
+    spans = [(name, begin + SKIPPED_NS, end) for name, begin, end in segments]
+    value = [_normal(steps, references, begin, end) for _, begin, end in spans]
+    on = [at for at, span in enumerate(spans[1:-1], start=1) if span[0] == "on"]
+    off = [at for at, span in enumerate(spans[2:-2], start=2) if span[0] == "off"]
+    pairs = [value[at] / ((value[at - 1] + value[at + 1]) / 2) for at in on]
+    nulls = [value[at] / ((value[at - 2] + value[at + 2]) / 2) for at in off]
+    return (
+        np.array([each for each in pairs if np.isfinite(each)]),
+        np.array([each for each in nulls if np.isfinite(each)]),
+        float(np.nanmean([_mean(steps, *spans[at][1:]) for at in off])),
+    )
+
+
+def read_book(path: Path) -> tuple[Steps, Steps]:
+    words = np.fromfile(path, np.int64)
+    count = int(words[0])
+    return words[2 : 2 + count].reshape(-1, 2), words[2 + count :].reshape(-1, 2)
+
+
+def _within(steps: Steps, begin: int, end: int) -> NDArray[np.int64]:
+    inside = (steps[:, 0] >= begin) & (steps[:, 0] + steps[:, 1] <= end)
+    return steps[inside, 1]
+
+
+def _mean(steps: Steps, begin: int, end: int) -> float:
+    inside = _within(steps, begin, end)
+    return float(inside.mean()) if len(inside) else float("nan")
+
+
+def _normal(steps: Steps, references: Steps, begin: int, end: int) -> float:
+    """Mean step in units of the fixed piece of Python."""
+    speeds = _within(references, begin, end)
+    return _mean(steps, begin, end) / float(np.median(speeds)) if len(speeds) else float("nan")
+
+
+def interval(ratios: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Their mean and a 95 % interval of it, by resampling."""
+    chosen = np.random.default_rng(1).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+    low, high = np.quantile(ratios[chosen].mean(axis=1), (0.025, 0.975))
+    return float(ratios.mean()), float(low), float(high)
