@@ -29,8 +29,13 @@ AT_DRIVER = {
 SUCCESS_WRITES = {"cudaMalloc", "cudaMallocHost", "cudaStreamCreate", "cuMemAlloc_v2", "cuModuleGetFunction"}
 
 
+# The interpreter may collect its garbage at any time, and that is recorded too.
+COLLECTIONS = [number for number, row in enumerate(probes.ROWS, start=1) if row.layer == "python"]
+
+
 def outermost(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return rows[(rows["flags"] & CallFlag.CALL_NESTED) == 0]
+    """The program's own calls."""
+    return rows[((rows["flags"] & CallFlag.CALL_NESTED) == 0) & ~np.isin(rows["op"], COLLECTIONS)]
 
 
 def same_call(row: np.void, made: dict[str, Any]) -> None:
