@@ -300,3 +300,24 @@ def test_only_the_chosen_container_is_traced(place: Place, steady: str, way: str
         assert place.counts(other.pid) == {}
         told = place.sql(f"SELECT container_id, runtime FROM containers WHERE container_id = '{CONTAINER}'")
         assert told == [(CONTAINER, "docker")]
+
+
+# --- least privilege -------------------------------------------------------------------
+
+
+def capabilities(status: str) -> int:
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapPrm:")), 16)
+
+
+def test_the_agent_keeps_only_what_it_needs_and_its_command_loses_nothing(place: Place) -> None:
+    from ingero.privileges import wanted
+
+    ours = capabilities(Path("/proc/self/status").read_text())
+    with place.tracing("--", "sh", "-c", "cat /proc/self/status; exec sleep 30", attached=False) as run:
+        until(lambda: "CapPrm:" in run.out, "the command ran")
+        threads = [
+            capabilities((task / "status").read_text())
+            for task in Path(f"/proc/{run.process.pid}/task").iterdir()
+        ]
+        assert set(threads) == {wanted(ours)}
+        assert capabilities(run.out) == ours

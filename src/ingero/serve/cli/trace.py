@@ -83,6 +83,9 @@ def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
     """
     options = trace_options(config, as_json=as_json, **flags)
     surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
+    from ingero import privileges
+
+    privileges.drop()  # first: NumPy starts threads, which would keep what they have
     from ingero import agent
 
     code = run_on(surface, lambda: agent.run(options, surface))

@@ -1,0 +1,70 @@
+"""Gives up what tracing does not need.
+
+Root can do everything; tracing needs to load probes, read other processes and write its own
+database. Called before there are other threads: what is given up is a thread's own, and
+new threads have what the first one has. A command to be traced is not less privileged for
+it: what root executes gets everything again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+
+log = logging.getLogger(__name__)
+
+# Name -> bit (linux/capability.h) and what for.
+KEPT = {
+    "CAP_CHOWN": 0,  # the database belongs to whoever called sudo
+    "CAP_DAC_OVERRIDE": 1,  # and lies in their folder
+    "CAP_DAC_READ_SEARCH": 2,  # libraries in other users' homes
+    "CAP_FOWNER": 3,
+    "CAP_KILL": 5,  # a command of another user is told to stop
+    "CAP_SYS_PTRACE": 19,  # memory maps, environment and memory of traced processes
+    "CAP_SYS_RESOURCE": 24,  # room for descriptors
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+    "CAP_CHECKPOINT_RESTORE": 40,  # the very file a process has mapped, whatever its name is now
+}
+SYS_ADMIN = 21
+NARROW = ("CAP_BPF", "CAP_PERFMON", "CAP_CHECKPOINT_RESTORE")
+VERSION_3 = 0x20080522
+
+
+class _Header(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+
+class _Half(ctypes.Structure):
+    _fields_ = [
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    ]
+
+
+def wanted(held: int) -> int:
+    """Of what is held, what to keep. CAP_SYS_ADMIN stands in for the narrower ones where they are missing."""
+    mask = sum(1 << bit for bit in KEPT.values())
+    if any(not held >> KEPT[name] & 1 for name in NARROW):
+        mask |= 1 << SYS_ADMIN
+    return held & mask
+
+
+def drop() -> None:
+    """Keep what tracing needs; a kernel that refuses leaves everything as it was."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header, halves = _Header(VERSION_3, 0), (_Half * 2)()
+    if libc.capget(ctypes.byref(header), halves):
+        log.warning("cannot read our capabilities: %s", os.strerror(ctypes.get_errno()))
+        return
+    permitted = halves[0].permitted | halves[1].permitted << 32
+    keep = wanted(permitted)
+    for at, half in enumerate(halves):
+        half.effective = half.permitted = keep >> 32 * at & 0xFFFFFFFF
+        half.inheritable = 0
+    if libc.capset(ctypes.byref(header), halves):
+        log.warning("cannot give up capabilities: %s", os.strerror(ctypes.get_errno()))
+        return
+    log.debug("capabilities kept: %x of %x", keep, permitted)

@@ -1,0 +1,21 @@
+"""What is kept of the capabilities we have."""
+
+from __future__ import annotations
+
+from ingero.privileges import KEPT, SYS_ADMIN, wanted
+
+EVERYTHING = (1 << 41) - 1
+
+
+def test_root_keeps_what_tracing_needs() -> None:
+    assert wanted(EVERYTHING) == sum(1 << bit for bit in KEPT.values())
+
+
+def test_nothing_is_kept_that_is_not_held() -> None:
+    held = 1 << KEPT["CAP_BPF"] | 1 << KEPT["CAP_PERFMON"] | 1 << KEPT["CAP_CHECKPOINT_RESTORE"]
+    assert wanted(held) == held
+
+
+def test_the_old_one_stays_where_the_narrow_ones_are_missing() -> None:
+    held = EVERYTHING & ~(1 << KEPT["CAP_BPF"])
+    assert wanted(held) >> SYS_ADMIN & 1
