@@ -15,6 +15,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,21 +49,18 @@ class Cost:
 
 
 def run(folder: Path, seconds: float, work: list[str]) -> list[Cost]:
-    found = []
+    found: list[Cost] = []
     for name in work or WORK:
-        for setting, budget in SETTINGS.items():
-            place = folder / f"{name}-{setting.replace(' ', '-')}"
-            place.mkdir(parents=True, exist_ok=True)
-            try:
-                cost = _measured(
-                    name, setting, budget, seconds if setting == "default" else seconds / 2, place
-                )
-            except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-                print(f"{name}, {setting}: BROKEN: {type(error).__name__}: {error}", flush=True)
-                continue
-            found.append(cost)
-            (place / "cost.json").write_text(json.dumps(asdict(cost)))
-            print(_said(cost), flush=True)
+        place = folder / name
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            costs = _measured(name, seconds, place)
+        except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
+            print(f"{name}: BROKEN: {type(error).__name__}: {error}", flush=True)
+            continue
+        found += costs
+        (place / "costs.json").write_text(json.dumps([asdict(each) for each in costs]))
+        print("\n".join(map(_said, costs)), flush=True)
     return found
 
 
@@ -75,25 +73,31 @@ def _said(cost: Cost) -> str:
     )
 
 
-def _measured(work: str, setting: str, budget: str, seconds: float, folder: Path) -> Cost:
+def _measured(work: str, seconds: float, folder: Path) -> list[Cost]:
     cores = sorted(os.sched_getaffinity(0))
-    book, times = folder / "book", folder / "segments.json"
     pinned = ("taskset", "-c", ",".join(map(str, cores[:CORES])), sys.executable)
-    with jobs.job(*pinned, JOBS / "paced.py", work, book) as job:
-        agent = (
-            "benchmarks.gpu.intermittent",
-            str(job.pid),
-            folder / "trace.db",
-            times,
-            str(seconds),
-            budget,
-        )
-        subprocess.run([sys.executable, "-m", *map(str, agent)], check=True, env=jobs.environment(folder))
+    with jobs.job(*pinned, JOBS / "paced.py", work, folder / "book") as job:
+        told = {
+            setting: _intermittent(job.pid, budget, seconds if setting == "default" else seconds / 2, folder)
+            for setting, budget in SETTINGS.items()
+        }
         assert job.process.stdin is not None
         job.process.stdin.close()
         job.process.wait(30)
-    told = json.loads(times.read_text())
-    pairs, nulls, step_ns = compared(*read_book(book), told["segments"])
+    steps, references = read_book(folder / "book")
+    return [_cost(work, setting, each, steps, references) for setting, each in told.items()]
+
+
+def _intermittent(pid: int, budget: str, seconds: float, folder: Path) -> dict[str, Any]:
+    times = folder / f"segments-{budget}.json"
+    words = ("benchmarks.gpu.intermittent", pid, folder / f"trace-{budget}.db", times, seconds, budget)
+    subprocess.run([sys.executable, "-m", *map(str, words)], check=True, env=jobs.environment(folder))
+    told: dict[str, Any] = json.loads(times.read_text())
+    return told
+
+
+def _cost(work: str, setting: str, told: dict[str, Any], steps: Steps, references: Steps) -> Cost:
+    pairs, nulls, step_ns = compared(steps, references, told["segments"])
     return Cost(
         work,
         setting,

@@ -42,22 +42,66 @@ class Verdict:
     overhead: dict[str, Any]
 
 
-def run(folder: Path, seed: int, only: list[str]) -> list[Verdict]:
-    verdicts = []
-    for case in CASES:
-        if only and case.name not in only:
-            continue
-        place = folder / case.name
-        place.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
+class Started:
+    """A case's job, importing what it needs while another is watched."""
+
+    def __init__(self, case: Case, seed: int, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.case, self.folder, self.amount = case, folder, case.drawn(seed)
+        self.cores = sorted(os.sched_getaffinity(0))[: case.cores]
+        settings = {"fault": case.fault, "model": case.model, "amount": self.amount, "cold": case.cold}
+        (folder / "settings.json").write_text(json.dumps(settings))
+        words = ("taskset", "-c", ",".join(map(str, self.cores)), sys.executable, SCRIPT)
+        with (folder / "job.log").open("w") as log:
+            self.process = subprocess.Popen(
+                [*map(str, words), str(folder / "settings.json"), str(folder / "book")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {**case.environment, "CHECKPOINTS": str(folder)},
+            )
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+
+    def until_ready(self) -> int:
+        assert self.process.stdout is not None
+        words = self.process.stdout.readline().split()
+        if words[:1] != ["ready"]:
+            raise RuntimeError(
+                f"{self.case.name} did not start: {(self.folder / 'job.log').read_text()[-400:]}"
+            )
+        return int(words[1])
+
+    def end(self) -> None:
+        """Its book is written when its input ends."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
         try:
-            verdict = _judged(case, seed, place)
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+
+
+def run(folder: Path, seed: int, only: list[str]) -> list[Verdict]:
+    chosen = [case for case in CASES if not only or case.name in only]
+    verdicts: list[Verdict] = []
+    waiting = Started(chosen[0], seed, folder / chosen[0].name)
+    for case, following in zip(chosen, [*chosen[1:], None], strict=True):
+        job, began = waiting, time.monotonic()
+        if following:
+            waiting = Started(following, seed, folder / following.name)
+        try:
+            verdicts.append(_judged(job))
         except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             print(f"{case.name}: BROKEN: {type(error).__name__}: {error}", flush=True)
+            job.process.kill()
             continue
-        verdicts.append(verdict)
-        (place / "verdict.json").write_text(json.dumps(asdict(verdict)))
-        print(_said(verdict, time.monotonic() - began), flush=True)
+        (job.folder / "verdict.json").write_text(json.dumps(asdict(verdicts[-1])))
+        print(_said(verdicts[-1], time.monotonic() - began), flush=True)
     return verdicts
 
 
@@ -72,25 +116,21 @@ def _said(verdict: Verdict, took_s: float) -> str:
     )
 
 
-def _judged(case: Case, seed: int, folder: Path) -> Verdict:
-    cores = sorted(os.sched_getaffinity(0))[: case.cores]
-    amount = case.drawn(seed)
-    settings = {"fault": case.fault, "model": case.model, "amount": amount, "cold": case.cold}
-    (folder / "settings.json").write_text(json.dumps(settings))
-    words = ("taskset", "-c", ",".join(map(str, cores)), sys.executable, SCRIPT, folder / "settings.json")
-    environment = {**case.environment, "CHECKPOINTS": str(folder)}
-    with jobs.job(*words, folder / "book", **environment) as job:
-        with around(case.around, cores, folder) as culprits:
-            if culprits:
-                time.sleep(2)
-            with jobs.tracing(folder, "--pid", str(job.pid)) as trace:
-                time.sleep(WATCHED_S + 8 * case.cold)
-                trace.stop()
-        assert job.process.stdin is not None
-        job.process.stdin.close()
-        job.process.wait(30)
-    report = explained(trace.db, folder)
-    return judge(case, amount, report, culprits, folder / "book")
+def _judged(job: Started) -> Verdict:
+    case, folder = job.case, job.folder
+    if not case.cold:
+        job.go()
+    pid = job.until_ready()
+    with around(case.around, job.cores, folder) as culprits:
+        if culprits:
+            time.sleep(2)
+        with jobs.tracing(folder, "--pid", str(pid)) as trace:
+            if case.cold:
+                job.go()
+            time.sleep(WATCHED_S + 8 * case.cold)
+            trace.stop()
+    job.end()
+    return judge(case, job.amount, explained(trace.db, folder), culprits, folder / "book")
 
 
 def explained(db: Path, folder: Path) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
     train.py SETTINGS.json BOOK
 
-Settings: fault (a name below or ""), model (see models.py), amount (how much of the fault).
-Says `ready PID` once it is warm and goes on until its input ends; then the step times
-go to the book. A comment `# fault: NAME` marks the lines an answer may point to.
+Settings: fault (a name below or ""), model (see models.py), amount (how much of the fault),
+cold (its first call is to be seen). Waits for a line before it touches the card, says
+`ready PID` once it is warm and goes on until its input ends; then the step times go to the
+book. A comment `# fault: NAME` marks the lines an answer may point to.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ FAULTS: dict[str, Callable[[float], Extra]] = {
 def main(settings: dict[str, Any], book: Path) -> None:
     if settings.get("cold"):  # watched from its very first call
         print(f"ready {os.getpid()}", flush=True)
+    sys.stdin.readline()
     step = models.MAKERS[settings["model"]]()
     fault = settings["fault"]
     extra = FAULTS[fault](settings["amount"]) if fault else lambda: None
