@@ -15,13 +15,14 @@ import pytest
 
 from tests.contracts.tree import SOURCE, under
 
-BASICS = frozenset({"errors", "clock", "units", "config", "version"})
+BASICS = frozenset({"errors", "clock", "units", "config", "version", "annotate"})
 STAGE = BASICS | {"model", "native"}
 
 # A part of the program, and the parts it may import besides itself.
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "version": frozenset(),
     "errors": frozenset(),
+    "annotate": frozenset(),  # jobs import it: nothing comes along
     "clock": frozenset({"errors"}),
     "units": frozenset({"errors"}),
     "config": frozenset({"errors", "units"}),

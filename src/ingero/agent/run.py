@@ -17,6 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ingero.agent.annotation_socket import AnnotationSocket
+from ingero.agent.annotations import Annotations
 from ingero.agent.before import BeforeAttach
 from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
@@ -41,7 +43,7 @@ from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.preattach import preattach_candidates
-from ingero.errors import KernelError, PrivilegeError
+from ingero.errors import IngeroError, KernelError, PrivilegeError
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
 from ingero.model.options import TraceOptions
@@ -126,6 +128,8 @@ class Agent:
         self._bystanders = Bystanders()
         self._pythons = Pythons()
         self._servers = Servers()
+        self._annotations = Annotations(lambda pid: pid in self._targets.live)
+        self._annotation_socket: AnnotationSocket | None = None
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -182,6 +186,8 @@ class Agent:
             lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
         )
         self._targets = Targets(self._kernel, self._session, self._scope)
+        if self._writer:
+            self._listen_to_jobs()
         self._interpreters = Interpreters(self._kernel, self._targets.parent_of)
         self._symbols = NativeSymbols()
         self._kernels = Kernels(
@@ -200,6 +206,12 @@ class Agent:
             self._command.start()
             self._targets.announce(self._command.pid)
         before.begin(self._targets.find_all())
+
+    def _listen_to_jobs(self) -> None:
+        try:
+            self._annotation_socket = AnnotationSocket(self._annotations.hear)
+        except IngeroError as error:
+            self._targets.warnings["annotate"] = error.message
 
     def _absent(self) -> dict[str, str]:
         """Sources nothing is recorded of, and why."""
@@ -302,6 +314,7 @@ class Agent:
         window.execs = self._targets.take_execs()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
+        self._annotations.fill(window, self._targets)
         self._watch_pythons(window)
         self._frames.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
@@ -327,6 +340,8 @@ class Agent:
 
     def finish(self) -> Window:
         """The last window, with what was still open."""
+        if self._annotation_socket:
+            self._annotation_socket.close()
         self.hear()
         window = self._reader.read()
         self._reader.finish(window)
@@ -415,6 +430,8 @@ class Agent:
 
     def close(self) -> None:
         """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""
+        if self._annotation_socket:
+            self._annotation_socket.close()
         if self._command:
             self._command.close()
         if self._session:

@@ -189,6 +189,15 @@ def _status_numbers(status: bytes, field: bytes) -> list[int]:
     return [int(number) for number in found[1].split()]
 
 
+def user_ids(pid: int) -> set[int]:
+    """Real, effective, saved and file system user of a process; empty where there is none."""
+    try:
+        with ProcessHandle(pid) as handle:
+            return set(_status_numbers(handle.read("status", 1 << 16), b"Uid"))
+    except (OSError, ValueError):
+        return set()
+
+
 def still_runs(process: Process) -> bool:
     """Whether this very process, not a later one with its PID, is alive."""
     stat = read_stat(process.pid)

@@ -146,6 +146,16 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotation:
+    """What a job says of one of its processes, from an instant on; an empty value: no longer."""
+
+    pid: int
+    at_ns: int
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class NotWatched:
     """Something of a process that cannot be seen, and why."""
 
@@ -226,6 +236,7 @@ class Window:
     bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
     not_watched: list[NotWatched] = field(default_factory=list)
+    annotations: list[Annotation] = field(default_factory=list)
     system: SystemSample | None = None
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0

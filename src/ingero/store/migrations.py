@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import BUCKET_ROWS, TABLES
+from ingero.store.schema import ANNOTATION, BUCKET_ROWS, TABLES
 from ingero.store.trouble import not_ours
-from ingero.store.views import create_views
+from ingero.store.views import VIEWS, create_views
 
 APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
 
@@ -35,7 +35,16 @@ def _first_schema(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('created_by', ?)", (f"ingero {__version__}",))
 
 
-ALL: tuple[Migration, ...] = (Migration("0001-first-schema", _first_schema),)
+def _annotations(connection: sqlite3.Connection) -> None:
+    """A new database has them from its first schema."""
+    for statement in (*ANNOTATION, f"CREATE VIEW IF NOT EXISTS annotations AS {VIEWS['annotations']}"):
+        connection.execute(statement)
+
+
+ALL: tuple[Migration, ...] = (
+    Migration("0001-first-schema", _first_schema),
+    Migration("0002-annotations", _annotations),
+)
 
 
 def applied_names(connection: sqlite3.Connection, path: Path) -> list[str]:

@@ -18,7 +18,7 @@ from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
 from ingero.model.window import NotWatched, Window, aligned
-from ingero.store import findings, location, migrations, trouble
+from ingero.store import annotation_rows, findings, location, migrations, trouble
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
@@ -172,6 +172,14 @@ class Recording:
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
         self.save_losses([*losses, *seen, (start_ns, end_ns, FOREIGN_LOSS, foreign)])
         self._save_not_watched(window.not_watched, end_ns)
+        annotation_rows.save(
+            self.connection,
+            (self.node_id, self.id),
+            window.annotations,
+            self._clock,
+            self._names,
+            self._processes,
+        )
         self._save_steps(steps)
         self.connection.execute(
             "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

@@ -231,8 +231,20 @@ CREATE TABLE stack (
 CREATE INDEX stack_last ON stack (last_ns)
 """
 
-TABLES = tuple(
-    part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n")
+# What a job says of itself, each label from start_ns until its next value.
+ANNOTATION = (
+    "CREATE TABLE IF NOT EXISTS annotation (id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL,"
+    " recording_id INTEGER NOT NULL, process_id INTEGER, pid INTEGER NOT NULL, key_id INTEGER NOT NULL,"
+    " value TEXT NOT NULL, number INTEGER, start_ns INTEGER NOT NULL, end_ns INTEGER)",
+    "CREATE INDEX IF NOT EXISTS annotation_start ON annotation (start_ns)",
+    "CREATE INDEX IF NOT EXISTS annotation_open ON annotation (process_id, key_id) WHERE end_ns IS NULL",
+)
+
+TABLES = (
+    tuple(
+        part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n")
+    )
+    + ANNOTATION
 )
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

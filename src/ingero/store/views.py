@@ -152,6 +152,15 @@ VIEWS = {
         FROM process p
         LEFT JOIN node n ON n.id = p.node_id
         WHERE NOT p.target""",
+    "annotations": """
+        SELECT n.name AS node, a.pid AS pid, s.text AS key, a.value AS value, a.number AS number,
+            a.start_ns AS start_ns,
+            COALESCE(a.end_ns, MAX(a.start_ns, MIN(COALESCE(p.end_ns, r.last_ns), r.last_ns))) AS end_ns
+        FROM annotation a
+        LEFT JOIN node n ON n.id = a.node_id
+        LEFT JOIN string s ON s.id = a.key_id
+        LEFT JOIN process p ON p.id = a.process_id
+        LEFT JOIN recording r ON r.id = a.recording_id""",
     "samples": """
         SELECT n.name AS node, t.pid AS pid, t.tid AS tid, t.start_ns AS bucket_start_ns,
             t.stack_hash AS stack_hash, b.name AS bucket, o.name AS op, t.flags & 1 AS collecting,

@@ -189,7 +189,7 @@ class Writer:
 
 
 def _row_count(window: Window) -> int:
-    return sum(len(getattr(window, name)) for name in _ARRAYS)
+    return len(window.annotations) + sum(len(getattr(window, name)) for name in _ARRAYS)
 
 
 def _size_bytes(window: Window) -> int:

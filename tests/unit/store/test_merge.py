@@ -36,7 +36,7 @@ from merging import differing_views, rows
 from ingero.errors import StoreError
 from ingero.model.kernels import KernelName
 from ingero.model.stack import Frame, ResolvedStack
-from ingero.model.window import Container, NotWatched, SystemSample
+from ingero.model.window import Annotation, Container, NotWatched, SystemSample
 from ingero.store.findings import FindingRow
 from ingero.store.merge.clocks import clock_notes
 from ingero.store.merge.result import merge
@@ -82,6 +82,7 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
         containers=[Container(5, "/kube/x", "0123456789ab", "containerd", "train-0", "ml", None)],
         losses={"ring_call": 3},
         not_watched=[NotWatched(100, "gil", "free-threaded")],
+        annotations=[Annotation(100, start_ns + 10, "step", str(start_ns // SECOND))],
         system=SystemSample(0.5, 0.25, 1 << 30, 1.5, 8, 0, 0.1, None, None),
     )  # fmt: skip
 

@@ -276,6 +276,20 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
     ViewDoc(
+        "annotations",
+        "What jobs said of themselves (`ingero annotate`): their steps, epochs, requests. A label holds from"
+        " start_ns to end_ns for the process and those it started.",
+        {
+            "node": _NODE,
+            "pid": "The process that said it, or of which it was said.",
+            "key": "What is told, as in step.",
+            "value": "Its value, as in 120.",
+            "number": "The value where it is a whole number.",
+            "start_ns": "When it was said.",
+            "end_ns": "When its next value was, or the process or the recording ended.",
+        },
+    ),
+    ViewDoc(
         "samples",
         "Where threads were on a core, by a clock of 49 a second: the threads that feed a GPU and those"
         " that wake them. One row per thread, place, state and interval.",

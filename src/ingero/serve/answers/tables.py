@@ -24,13 +24,18 @@ FETCH = 10_000
 COLUMNS = {view.name: tuple(view.columns) for view in VIEWS}
 # Which column says when, where a row has an instant; findings and losses last.
 _BEGINS = ("timestamp", "timestamp_ns", "bucket_start_ns", "first_ns", "start_ns")
-_ENDS = {"findings": "last_ns", "losses": "end_ns", "processes": "COALESCE(end_ns, ?1)"}
+_ENDS = {
+    "findings": "last_ns",
+    "losses": "end_ns",
+    "annotations": "end_ns",
+    "processes": "COALESCE(end_ns, ?1)",
+}
 TEXT = frozenset(
     {
         "id", "node", "comm", "op", "layer", "caller", "kernel_name", "direction", "comm_hash", "datatype",
         "reduce_op", "container_id", "runtime", "pod", "namespace", "job", "bucket", "waker", "kind",
         "severity", "title", "source_file", "source_function", "json", "reason", "cmdline", "function",
-        "file", "module", "text",
+        "file", "module", "text", "key", "value",
     }
 )  # fmt: skip
 REAL = frozenset({"confidence", "wall_share", "explained_share"})

@@ -45,6 +45,7 @@ COMMANDS: dict[str, Lazy] = {
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
     "mcp": Lazy("ingero.serve.cli.mcp", "Answer AI assistants over the Model Context Protocol."),
     "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
+    "annotate": Lazy("ingero.serve.cli.annotate", "Tell a running trace what a job is doing."),
     "version": Lazy("ingero.serve.cli.version", "Print the version."),
     "completion": Lazy("ingero.serve.cli.completion", "Print the completion script of a shell."),
 }

@@ -20,6 +20,7 @@ REFERENCES = {
     "comm_id": "string",
     "waker_id": "string",
     "reason_id": "string",
+    "key_id": "string",
     "kernel_id": "kernel",
     "event_id": "event",
     "first_id": "event",
@@ -52,6 +53,7 @@ PLAIN_TABLES: dict[str, str] = {
     "clock_step": "",
     "window": "",
     "not_watched": "",
+    "annotation": "",
     "system_sample": "DO NOTHING",
     "in_flight": "DO UPDATE SET first_seen_ns = MIN(first_seen_ns, excluded.first_seen_ns),"
     " bucket = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket, bucket),"

@@ -1,0 +1,179 @@
+"""What jobs say of themselves: who may say it, how much of it, and of whom it is kept.
+
+A job labels its own process. A label of a process nobody traces is remembered for a
+while, the last of each key: jobs name their epoch before they touch CUDA, and a
+launcher speaks for the ranks it starts. What is refused or too much is a loss.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ingero.agent.targets import Targets
+from ingero.annotate import CALLER, OWN
+from ingero.capture.annotations import Message, parse
+from ingero.discover import processes
+from ingero.model.window import Annotation, Process, Window
+
+# A second, a process or a user. Steps come a few times a second, requests a few hundred times.
+PER_PROCESS, PER_USER, IN_ALL = 2_000, 8_000, 16_000
+KEYS_PER_USER, KEYS_IN_ALL = 16, 256  # a name is stored for good
+MAX_WAITING = 1_024  # processes that are no targets yet
+ANCESTORS = 16
+INVALID, REFUSED, RATE, UNSENT = (
+    "annotation_invalid", "annotation_refused", "annotation_rate", "annotation_unsent",
+)  # fmt: skip
+
+IsTarget = Callable[[int], bool]
+
+
+class Annotations:
+    """Heard in one thread, taken once a second in another."""
+
+    def __init__(self, is_target: IsTarget) -> None:
+        self._is_target = is_target
+        self._lock = threading.Lock()
+        self._heard: list[Annotation] = []
+        self._labels: Counter[tuple[str, int]] = Counter()  # this second, by process and by user
+        self._losses: Counter[str] = Counter()
+        self._keys: dict[int, set[str]] = {}
+        self._waiting: dict[int, dict[str, Annotation]] = {}
+
+    def hear(self, raw: bytes, sender: tuple[int, int]) -> str:
+        """A message and the PID and user the kernel vouches for; empty, or why it counts for nothing."""
+        pid, uid = sender
+        said = parse(raw, time.monotonic_ns())
+        if said is None:
+            return self._lose(INVALID, 1, "not understood")
+        about = subject(said, pid, uid, self._is_target)
+        if about is None:
+            return self._lose(REFUSED, len(said.labels), "not a process of yours")
+        if said.unsent:
+            self._lose(UNSENT, said.unsent)
+        with self._lock:
+            if not self._room(pid, uid, said):
+                self._losses[RATE] += len(said.labels)
+                return "too many labels"
+            self._heard += [Annotation(about, said.at_ns, *label) for label in said.labels.items()]
+        return ""
+
+    def _lose(self, reason: str, count: int, why: str = "") -> str:
+        with self._lock:
+            self._losses[reason] += count
+        return why
+
+    def _room(self, pid: int, uid: int, said: Message) -> bool:
+        keys = self._keys.setdefault(uid, set()) if len(self._keys) < KEYS_IN_ALL else self._keys.get(uid)
+        if keys is None:
+            return False
+        new = said.labels.keys() - keys
+        known = sum(map(len, self._keys.values())) if new else 0
+        limits = (
+            (self._labels["pid", pid], PER_PROCESS), (self._labels["uid", uid], PER_USER),
+            (len(self._heard), IN_ALL),
+        )  # fmt: skip
+        if any(count + len(said.labels) > most for count, most in limits):
+            return False
+        if new and (len(keys) + len(new) > KEYS_PER_USER or known + len(new) > KEYS_IN_ALL):
+            return False
+        keys |= new
+        self._labels["pid", pid] += len(said.labels)
+        self._labels["uid", uid] += len(said.labels)
+        return True
+
+    def take(
+        self, live: Mapping[int, object], parents: Iterable[int | None]
+    ) -> tuple[list[Annotation], list[int]]:
+        """Labels of targets and their launchers since the last window; which of those are launchers."""
+        with self._lock:
+            heard, self._heard = self._heard, []
+            self._labels.clear()
+        strangers = self._waiting or any(each.pid not in live for each in heard)
+        mine = live.keys() | (_ancestors(parents) if strangers else set())
+        found = [each for pid in self._waiting.keys() & mine for each in self._still_true(pid)]
+        for each in heard:
+            if each.pid in mine:
+                found.append(each)
+            else:
+                self._remember(each)
+        found.sort(key=lambda each: each.at_ns)
+        return found, sorted({each.pid for each in found} - live.keys())
+
+    def _still_true(self, pid: int) -> list[Annotation]:
+        """What was remembered, unless the number has meanwhile gone to another process."""
+        labels, stat = self._waiting.pop(pid).values(), processes.read_stat(pid)
+        asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+        return [each for each in labels if stat and stat.start_ns <= each.at_ns + asleep_ns]
+
+    def _remember(self, label: Annotation) -> None:
+        if label.pid not in self._waiting and len(self._waiting) >= MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting.setdefault(label.pid, {})[label.key] = label
+
+    def fill(self, window: Window, targets: Targets) -> None:
+        traced = {**targets.gone, **targets.live}
+        window.annotations, launchers = self.take(
+            traced, (each.process.parent_pid for each in traced.values())
+        )
+        window.bystanders += launchers_of(launchers)
+        for reason, count in self.take_losses().items():
+            window.losses[reason] = window.losses.get(reason, 0) + count
+
+    def take_losses(self) -> dict[str, int]:
+        with self._lock:
+            losses, self._losses = self._losses, Counter()
+        return dict(losses)
+
+
+def subject(said: Message, pid: int, uid: int, is_target: IsTarget) -> int | None:
+    """The process a message is about; None where the sender may not speak for it."""
+    if said.pid == OWN:
+        return pid or None  # 0: from a PID namespace that is not below ours
+    about = _caller(pid, is_target) if said.pid == CALLER else _named(said.pid, pid)
+    return about if about is not None and _belongs_to(about, uid) else None
+
+
+def _caller(pid: int, is_target: IsTarget) -> int | None:
+    """The nearest traced process above the sender, else its parent: a shell may stand between."""
+    above = _above(pid)
+    return next(filter(is_target, above), above[0] if above else None)
+
+
+def _above(pid: int) -> list[int]:
+    found: list[int] = []
+    while len(found) < ANCESTORS and (stat := processes.read_stat(pid)) and stat.parent_pid > 1:
+        pid = stat.parent_pid
+        found.append(pid)
+    return found
+
+
+def _ancestors(parents: Iterable[int | None]) -> set[int]:
+    starts = {pid for pid in parents if pid}
+    return starts.union(*map(_above, starts)) if starts else starts
+
+
+def _named(named: int, sender: int) -> int | None:
+    """A number means the same to both only in one PID namespace: nobody names processes from a container."""
+    try:
+        same = Path(f"/proc/{sender}/ns/pid").samefile("/proc/self/ns/pid")
+    except OSError:
+        return None
+    return named if same else None
+
+
+def _belongs_to(pid: int, uid: int) -> bool:
+    """With all of its identities, so that a program that gained some is not spoken for."""
+    if uid == 0:
+        return processes.read_stat(pid) is not None
+    return processes.user_ids(pid) == {uid}
+
+
+def launchers_of(pids: Iterable[int]) -> list[Process]:
+    """To be stored beside the targets: their labels hold for the ranks they started."""
+    found = (processes.read_process(pid) for pid in pids)
+    return [replace(process, target=False) for process in found if process is not None]
