@@ -106,6 +106,15 @@ class Fix(msgspec.Struct, frozen=True):
     command: str | None = None
 
 
+class LabelRange(msgspec.Struct, frozen=True):
+    """Values of a label the victim gave while the finding lasted, from the first to the last."""
+
+    key: str
+    first: str
+    last: str
+    count: int  # different ones
+
+
 class Finding(msgspec.Struct, frozen=True):
     id: str
     kind: str
@@ -126,6 +135,7 @@ class Finding(msgspec.Struct, frozen=True):
     who: list[Who] = []  # whose fault a state is
     time: dict[str, int] = {}  # where the victim thread's time went meanwhile; sums to all of it
     episodes: list[tuple[int, int]] = []  # when: from and to of each
+    labels: list[LabelRange] = []  # what the job said it was doing then
 
     @property
     def node(self) -> str:

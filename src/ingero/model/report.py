@@ -10,7 +10,7 @@ from ingero.model.finding import Finding, Unexplained
 class ReportWindow(msgspec.Struct, frozen=True):
     from_ns: int
     to_ns: int
-    anchor: str = "recording"  # now, last-record, recording, given: what the range was counted from
+    anchor: str = "recording"  # now, last-record, recording, given, label: what the range was counted from
 
 
 class SystemContext(msgspec.Struct, frozen=True):
@@ -113,6 +113,25 @@ class ProcessReport(msgspec.Struct, frozen=True):
     node: str | None = None  # where the report is of several
 
 
+class LabelTime(msgspec.Struct, frozen=True):
+    """One value of a label that jobs gave, such as a step, and where its time went."""
+
+    value: str
+    pids: tuple[int, ...]
+    took_ns: int  # how long it held, in the process where it did longest
+    time: dict[str, int]  # of the feeding threads meanwhile
+    located_share: float | None  # of that: calls and waits seen within it; the rest is spread over seconds
+
+
+class LabelReport(msgspec.Struct, frozen=True):
+    """Where the time of each value of a label went, the one that held longest first."""
+
+    key: str
+    count: int  # values in all
+    usual_ns: int | None  # how long one holds, half of them less
+    values: list[LabelTime]
+
+
 class Loss(msgspec.Struct, frozen=True):
     reason: str
     count: int
@@ -144,3 +163,4 @@ class Report(msgspec.Struct, frozen=True):
     not_watched: list[NotWatched]
     unexplained: list[Unexplained] = []
     recorded_ns: int | None = None  # how much of the window was recorded
+    by: LabelReport | None = None  # where a label was asked for

@@ -18,6 +18,7 @@ from ingero.detectors import in_order
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
+    LabelReport,
     NotWatched,
     OverheadReport,
     ProcessReport,
@@ -26,6 +27,9 @@ from ingero.model.report import (
     SystemContext,
 )
 from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
+from ingero.serve.answers.label_findings import with_labels
+from ingero.serve.answers.label_time import label_report
+from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_range
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
@@ -61,8 +65,9 @@ def get_report(
     pid: int | None = None,
     now_ns: int | None = None,
     node: str | None = None,
+    labels: Labels = NO_LABELS,
 ) -> Report:
-    """The diagnosis of a recording; of one process or one node where asked for.
+    """The diagnosis of a recording; of one process, one node or the time of a label where asked for.
 
     In a merged database each node is looked at by itself, over its own last recording
     unless a range is given.
@@ -73,8 +78,8 @@ def get_report(
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         nodes = reader.nodes()
         if len(nodes) < 2:
-            return _report(reader, when, pid)
-        reports = _by_node(path, nodes, None if wanted == Range() else when, pid, now_ns)
+            return _report(reader, when, pid, labels)
+        reports = _by_node(path, nodes, None if wanted == Range() else when, pid, now_ns, labels)
         recorded = recorded_ns(reader, when)
         if not recorded or not reports:
             raise _nothing_recorded(reader, when) if pid is None or not recorded else _not_seen(pid, [])
@@ -82,7 +87,7 @@ def get_report(
 
 
 def _by_node(
-    path: Path, nodes: list[str], when: TimeRange | None, pid: int | None, now_ns: int
+    path: Path, nodes: list[str], when: TimeRange | None, pid: int | None, now_ns: int, labels: Labels
 ) -> list[Report]:
     found = []
     for name in nodes:
@@ -90,11 +95,14 @@ def _by_node(
             mine = when or time_range(reader, now_ns=now_ns)
             if recorded_ns(reader, mine):
                 with suppress(TargetError):  # another node has the process
-                    found.append(_report(reader, mine, pid))
+                    found.append(_report(reader, mine, pid, labels))
     return found
 
 
-def _report(reader: Reader, when: TimeRange, pid: int | None) -> Report:
+def _report(reader: Reader, when: TimeRange, pid: int | None, labels: Labels) -> Report:
+    if labels.wanted:
+        with reader.trouble_told(), sense_made_of(reader):
+            when = label_range(reader, when, labels.wanted)
     recorded = recorded_ns(reader, when)
     if not recorded:
         raise _nothing_recorded(reader, when)
@@ -102,7 +110,16 @@ def _report(reader: Reader, when: TimeRange, pid: int | None) -> Report:
         diagnosis = diagnosed(reader, when)
     with reader.trouble_told(), sense_made_of(reader):
         report = checked(_read(reader, when, recorded, diagnosis.extras))
-    return _judged(report, diagnosis, pid)
+    report = _judged(report, diagnosis, pid)
+    with reader.trouble_told(), sense_made_of(reader):
+        findings = with_labels(reader, when, report.findings)
+        return msgspec.structs.replace(report, findings=findings, by=_by(reader, when, labels))
+
+
+def _by(reader: Reader, when: TimeRange, labels: Labels) -> LabelReport | None:
+    if labels.by is None:
+        return None
+    return label_report(reader, when, labels.by, held_by_all(reader, when, labels.wanted, labels.by))
 
 
 def has_counted_findings(report: Report) -> bool:

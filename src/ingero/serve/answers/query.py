@@ -14,10 +14,13 @@ import msgspec
 
 from ingero.model.report import Loss
 from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
+from ingero.serve.answers.label_operations import LabelValue, values_of
+from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
+from ingero.serve.answers.sense import sense_made_of
 from ingero.serve.answers.sql import Limits, answer_sql
-from ingero.serve.answers.window import time_range
+from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
@@ -41,6 +44,16 @@ class StatisticsAnswer(msgspec.Struct, frozen=True):
     losses: list[Loss]
 
 
+class LabelledAnswer(msgspec.Struct, frozen=True):
+    """Operations for each value of a label within the window, the value that held longest first."""
+
+    window: WindowAnswer
+    counted_from: str
+    key: str
+    values: list[LabelValue]
+    losses: list[Loss]
+
+
 class SqlAnswer(msgspec.Struct, frozen=True):
     """Rows of a statement; truncated when there were more than the limit."""
 
@@ -59,11 +72,18 @@ class Range:
 
 
 def ask_statistics(
-    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
+    db: Path | None,
+    wanted: Range,
+    filters: Filters,
+    limit: int,
+    node: str | None = None,
+    labels: Labels = NO_LABELS,
 ) -> StatisticsAnswer:
-    """Per-operation statistics, of one node where asked for; at most `limit` operations."""
+    """Per-operation statistics, of one node or a label where asked for; at most `limit` operations."""
     with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        if labels.wanted:
+            return _while_held(reader, when, filters, labels, limit)
         found = operation_stats(reader, when, filters)
         return StatisticsAnswer(
             WindowAnswer(found.from_ns, found.to_ns),
@@ -72,6 +92,32 @@ def ask_statistics(
             found.operations[:limit],
             losses_within(reader, found.from_ns, found.to_ns),
         )
+
+
+def _while_held(
+    reader: Reader, when: TimeRange, filters: Filters, labels: Labels, limit: int
+) -> StatisticsAnswer:
+    with reader.trouble_told(), sense_made_of(reader):
+        spans = held_by_all(reader, when, labels.wanted)
+        (found,) = values_of(reader, when, filters, spans, 1, together=True) or [LabelValue("", 0, (), [])]
+    losses = losses_within(reader, when.from_ns, when.to_ns)
+    window = WindowAnswer(when.from_ns, when.to_ns)
+    return StatisticsAnswer(window, when.anchor, found.held_ns, found.operations[:limit], losses)
+
+
+def ask_by_label(
+    db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None, labels: Labels
+) -> LabelledAnswer:
+    """The same for each value of a label, at most `limit` values."""
+    assert labels.by is not None
+    with Reader(db or default_path(), node) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        with reader.trouble_told(), sense_made_of(reader):
+            spans = held_by_all(reader, when, labels.wanted, labels.by)
+            values = values_of(reader, when, filters, spans, limit)
+        losses = losses_within(reader, when.from_ns, when.to_ns)
+        window = WindowAnswer(when.from_ns, when.to_ns)
+        return LabelledAnswer(window, when.anchor, labels.by, values, losses)
 
 
 def ask_kernels(

@@ -16,7 +16,7 @@ from ingero.serve.answers.checks import CheckAnswer
 from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
-from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer
+from ingero.serve.answers.query import LabelledAnswer, SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
 from ingero.serve.answers.version import Version
 
@@ -89,6 +89,7 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "merge": ("ingero merge --json", MergeAnswer),
     "query": ("ingero query --json", StatisticsAnswer),
+    "query-by": ("ingero query --by KEY --json", LabelledAnswer),
     "query-kernels": ("ingero query --kernels --json", KernelsAnswer),
     "query-sql": ("ingero query --json 'SELECT ...'", SqlAnswer),
     "query-schema": ("ingero query --schema --json", ViewsAnswer),

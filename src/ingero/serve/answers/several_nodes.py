@@ -7,7 +7,16 @@ from collections.abc import Iterable
 import msgspec
 
 from ingero.detectors import in_order
-from ingero.model.report import Loss, NotWatched, OverheadReport, Report, ReportWindow, SystemContext
+from ingero.model.report import (
+    LabelReport,
+    LabelTime,
+    Loss,
+    NotWatched,
+    OverheadReport,
+    Report,
+    ReportWindow,
+    SystemContext,
+)
 
 
 def combined(reports: list[Report], recorded_ns: int) -> Report:
@@ -31,7 +40,35 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
         not_watched=list(_not_watched(reports)),
         unexplained=[one for each in reports for one in each.unexplained],
         recorded_ns=recorded_ns,
+        by=_by([each.by for each in reports if each.by is not None]),
     )
+
+
+def _by(parts: list[LabelReport]) -> LabelReport | None:
+    """A step of several nodes is one step: as long as on the slowest, with the time of all."""
+    if not parts:
+        return None
+    found: dict[str, LabelTime] = {}
+    for each in (value for part in parts for value in part.values):
+        other = found.get(each.value)
+        found[each.value] = each if other is None else _both(other, each)
+    values = sorted(found.values(), key=lambda each: (-each.took_ns, each.value))
+    usual = sorted(part.usual_ns for part in parts if part.usual_ns is not None)
+    return LabelReport(
+        parts[0].key, max(part.count for part in parts), usual[len(usual) // 2] if usual else None, values
+    )
+
+
+def _both(one: LabelTime, other: LabelTime) -> LabelTime:
+    time = {name: one.time.get(name, 0) + other.time.get(name, 0) for name in {**one.time, **other.time}}
+    located = [
+        (each.located_share, sum(each.time.values()))
+        for each in (one, other)
+        if each.located_share is not None
+    ]
+    total = sum(ns for _, ns in located)
+    share = sum(part * ns for part, ns in located) / total if total else None
+    return LabelTime(one.value, (*one.pids, *other.pids), max(one.took_ns, other.took_ns), time, share)
 
 
 def _system(systems: list[SystemContext]) -> SystemContext:

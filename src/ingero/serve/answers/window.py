@@ -25,7 +25,7 @@ class TimeRange:
 
     from_ns: int
     to_ns: int
-    anchor: str  # now, last-record, recording, given: what the range was counted from
+    anchor: str  # now, last-record, recording, given, label: what the range was counted from
 
     @property
     def length_ns(self) -> int:

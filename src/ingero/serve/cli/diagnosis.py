@@ -31,6 +31,7 @@ from ingero.serve.cli.document import (
     tidy,
     time_bar,
 )
+from ingero.serve.cli.label_words import labels_words, slowest
 from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
@@ -71,6 +72,8 @@ def diagnosis(report: Report, detail: Detail) -> Document:
         document.add(*_nothing_found(report))
     else:
         document.add(*_nobody())
+    if report.by is not None:
+        document.add(*slowest(report.by, detail.verbose))
     document.add(*_unexplained(report), *footer(report, detail))
     return document
 
@@ -143,6 +146,8 @@ def of_several(report: Report) -> bool:
 def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
     confidence = f"confidence {units.format_share(finding.confidence)}"
     yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
+    if finding.labels:
+        yield Field("Labels", labels_words(finding.labels), rows=room.rows)
     yield Field("Effect", effect_words(finding), rows=room.rows)
     time_ns = finding.time or (victim.time if victim is not None else {})
     if time_ns and victim is not None:

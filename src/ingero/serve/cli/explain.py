@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ingero.errors import IngeroError, UsageError
-from ingero.serve.cli.options import as_json, configured, database, one_node
+from ingero.serve.cli.options import as_json, configured, database, labelled, one_node
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -21,11 +21,13 @@ Examples:
   ingero explain                              the whole last recording
   ingero explain --since 5m --per-process
   ingero explain --from 2026-03-01T02:10 -v
+  ingero explain --label step=100..200
+  ingero explain --by step                    the slowest steps a job said
   ingero explain --format html -o report.html
   ingero explain --compare before.db after.db
   ingero explain --json --exit-code | jq .findings
 """
-ONE_DATABASE = ("start", "end", "pid", "node", "per_process", "db")
+ONE_DATABASE = ("start", "end", "pid", "node", "labels", "by", "per_process", "db")
 
 
 @click.command(epilog=EPILOG)
@@ -34,6 +36,7 @@ ONE_DATABASE = ("start", "end", "pid", "node", "per_process", "db")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
+@labelled
 @click.option("--per-process", is_flag=True, help="Every process and thread: calls, waits, switches.")
 @click.option(
     "--compare",
@@ -65,10 +68,12 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
     if flags["compare"]:
         return _compare(form, flags)
     from ingero.serve.answers.explain import get_report, has_counted_findings
+    from ingero.serve.answers.labels import parse_labels
     from ingero.serve.answers.query import Range
 
     wanted = Range(flags["since"], flags["start"], flags["end"])
-    report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"])
+    labels = parse_labels(flags["labels"], flags["by"])
+    report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"], labels=labels)
     _deliver(report, lambda: _document(report, flags), form, flags["output"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
 
@@ -84,7 +89,7 @@ def _document(report: Any, flags: dict[str, Any]) -> Document:
 def _compare(form: str, flags: dict[str, Any]) -> int:
     chosen = next((name for name in ONE_DATABASE if flags[name]), None)
     if chosen is not None:
-        flag = {"start": "from", "end": "to"}.get(chosen, chosen).replace("_", "-")
+        flag = {"start": "from", "end": "to", "labels": "label"}.get(chosen, chosen).replace("_", "-")
         raise UsageError(f"--compare and --{flag} exclude each other", hint="Give one of them.")
     from ingero.serve.answers.compare import get_comparison
     from ingero.serve.cli.comparison import comparison

@@ -57,6 +57,15 @@ def one_node(function: Function) -> Function:
     return click.option("--node", metavar="NAME", help="Only this node of a merged database.")(function)
 
 
+def labelled(function: Function) -> Function:
+    """--label and --by: what jobs said of themselves."""
+    only = click.option(
+        "--label", "labels", multiple=True, metavar="KEY=VALUE",
+        help="Only while the job said so: step=120, step=100..200.",
+    )  # fmt: skip
+    return only(click.option("--by", metavar="KEY", help="For each value of a label, as in step.")(function))
+
+
 def as_json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 

@@ -11,6 +11,7 @@ from ingero.serve.answers.buckets import bucket_words, off_cpu
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.diagnosis import Detail, footer, header, line_words, person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar
+from ingero.serve.cli.label_words import slowest
 
 CALLS, THREADS, PROCESSES, LINES = 8, 8, 10, 5
 CALL_COLUMNS = ("Operation", "Calls", "p50", "p99", "max", "Wall")
@@ -34,6 +35,8 @@ def breakdown(report: Report, detail: Detail) -> Document:
         document.add(*_process(process, detail), Gap())
     if len(watched) > len(shown):
         document.add(Line(f"More processes, shown with -v: {len(watched) - len(shown)}", "dim"), Gap())
+    if report.by is not None:
+        document.add(*slowest(report.by, detail.verbose))
     document.add(*_takers([process for process in report.processes if process not in watched]))
     document.add(*footer(report, detail))
     return document

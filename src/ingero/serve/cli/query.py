@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
-from ingero.serve.cli.options import as_json, configured, database, given, one_node
+from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ingero.config import Config
     from ingero.serve.answers.kernels import KernelsAnswer
-    from ingero.serve.answers.operations import Filters
-    from ingero.serve.answers.query import Range, SqlAnswer, StatisticsAnswer
+    from ingero.serve.answers.labels import Labels
+    from ingero.serve.answers.operations import Filters, OperationStats
+    from ingero.serve.answers.query import LabelledAnswer, Range, SqlAnswer, StatisticsAnswer
     from ingero.serve.answers.schemas import ViewsAnswer
 
 EPILOG = """\b
@@ -24,6 +25,8 @@ Examples:
   ingero query                                the last recording, by operation
   ingero query --since 5m --pid 4821
   ingero query --kernels                      the same by kernel launched
+  ingero query --by step                      by the steps a job said, longest first
+  ingero query --label step=100..200
   ingero query "SELECT op, count(*), avg(duration) FROM events GROUP BY op"
   ingero query --format csv "SELECT * FROM culprits" > culprits.csv
   ingero query --schema                       tables and columns
@@ -42,6 +45,7 @@ FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace"
 @click.option("--container", metavar="ID", help="Only this container.")
 @click.option("--pod", metavar="NAME", help="Only this pod.")
 @click.option("--namespace", metavar="NAME", help="Only this namespace.")
+@labelled
 @click.option("--kernels", is_flag=True, help="By kernel launched instead of by operation.")
 @click.option("--limit", type=click.IntRange(1), help="Most rows to print.  [10000]")
 @click.option(
@@ -64,6 +68,8 @@ def query(
     form = "json" if as_json else form or "table"
     if schema:
         _print_schema(form)
+    elif sql is None and flags["by"]:
+        _print_by_label(_by_label(config, flags), form)
     elif sql is None and flags["kernels"]:
         _print_kernels(_kernels(config, flags), form)
     elif sql is None:
@@ -76,12 +82,28 @@ def query(
 def _statistics(config: Config, flags: dict[str, Any]) -> StatisticsAnswer:
     from ingero.serve.answers.query import ask_statistics
 
-    return ask_statistics(*_asked(config, flags))
+    return ask_statistics(*_asked(config, flags), _labels(flags))
+
+
+def _by_label(config: Config, flags: dict[str, Any]) -> LabelledAnswer:
+    from ingero.serve.answers.query import ask_by_label
+
+    if flags["kernels"]:
+        raise UsageError("--kernels and --by exclude each other", hint="Give one of them.")
+    return ask_by_label(*_asked(config, flags), _labels(flags))
+
+
+def _labels(flags: dict[str, Any]) -> Labels:
+    from ingero.serve.answers.labels import parse_labels
+
+    return parse_labels(flags["labels"], flags["by"])
 
 
 def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
     from ingero.serve.answers.query import ask_kernels
 
+    if flags["labels"]:
+        raise UsageError("--kernels and --label exclude each other", hint="Give one of them.")
     return ask_kernels(*_asked(config, flags))
 
 
@@ -100,9 +122,9 @@ def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
     from ingero.serve.answers.sql import Limits
 
     chosen = next((name for name in FILTERS if flags[name] is not None), None)
-    chosen = chosen or ("kernels" if flags["kernels"] else None)
+    chosen = chosen or next((name for name in ("kernels", "labels", "by") if flags[name]), None)
     if chosen is not None:
-        flag = {"start": "from", "end": "to"}.get(chosen, chosen)
+        flag = {"start": "from", "end": "to", "labels": "label"}.get(chosen, chosen)
         raise UsageError(f"--{flag} is for statistics, not for SQL", hint="Write it as WHERE.")
     seconds = units.parse_duration(str(config.query.timeout)) / units.SECOND
     limits = Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
@@ -134,14 +156,43 @@ def _print_statistics(answer: StatisticsAnswer, form: str) -> None:
     if form == "json":
         click.echo(output.to_json(answer))
         return
-    import msgspec
-
-    changed = ({"pids": " ".join(map(str, row.pids)), "exact": int(row.exact)} for row in answer.operations)
-    rows = [msgspec.to_builtins(row) | more for row, more in zip(answer.operations, changed, strict=True)]
+    rows = _flat(answer.operations)
     if form == "csv":
         output.write_csv(_columns(), rows, sys.stdout)
     else:
         output.write_parquet(_columns(), rows)
+
+
+def _print_by_label(answer: LabelledAnswer, form: str) -> None:
+    from ingero.serve.cli import output
+
+    if form == "json":
+        click.echo(output.to_json(answer))
+        return
+    if form == "table":
+        from ingero.serve.cli import statistics, tables
+
+        console = tables.console(sys.stdout)
+        for part in statistics.parts_by_label(answer):
+            console.print(part)
+        return
+    rows = [
+        {answer.key: each.value, "held_ns": each.held_ns} | row
+        for each in answer.values
+        for row in _flat(each.operations)
+    ]
+    columns = [answer.key, "held_ns", *_columns()]
+    if form == "csv":
+        output.write_csv(columns, rows, sys.stdout)
+    else:
+        output.write_parquet(columns, rows)
+
+
+def _flat(operations: list[OperationStats]) -> list[dict[str, Any]]:
+    import msgspec
+
+    changed = ({"pids": " ".join(map(str, row.pids)), "exact": int(row.exact)} for row in operations)
+    return [msgspec.to_builtins(row) | more for row, more in zip(operations, changed, strict=True)]
 
 
 def _print_kernels(answer: KernelsAnswer, form: str) -> None:

@@ -9,8 +9,9 @@ from rich.text import Text
 from ingero import units
 from ingero.model.live import LAYERS
 from ingero.serve import terminal
+from ingero.serve.answers.label_operations import LabelValue
 from ingero.serve.answers.operations import OperationStats
-from ingero.serve.answers.query import StatisticsAnswer
+from ingero.serve.answers.query import LabelledAnswer, StatisticsAnswer
 from ingero.serve.cli import tables
 
 COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
@@ -19,6 +20,7 @@ COUNTED_FROM = {
     "last-record": "counted back from the last record",
     "recording": "the whole last recording",
     "given": "as given",
+    "label": "while the label held, in whole seconds",
 }
 
 
@@ -39,12 +41,36 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
     return [tables.indented(part) for part in found]
 
 
+def parts_by_label(answer: LabelledAnswer) -> list[Any]:
+    """For each value of a label its operations."""
+    window = answer.window
+    between = f"{terminal.local_time(window.from_ns)} to {terminal.local_time(window.to_ns)}"
+    key = terminal.clean(answer.key)
+    about = f"{between}, {COUNTED_FROM[answer.counted_from]}; by {key}, longest first"
+    rows = [_cells_of(each, row) for each in answer.values for row in each.operations]
+    columns = (key, "held", *(name for name in COLUMNS if name not in ("Bytes", "Errors")))
+    found: list[Any] = [Text(about), Text(), tables.boxed(columns, rows, left=(2,))]
+    if any(not row.exact for each in answer.values for row in each.operations):
+        found.append(
+            Text("~: calls not stored one by one; of those next to its begin or end some may lie outside.")
+        )
+    for loss in answer.losses:
+        found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
+    return [tables.indented(part) for part in found]
+
+
+def _cells_of(each: LabelValue, row: OperationStats) -> list[Text]:
+    return [Text(terminal.clean(each.value)), Text(units.format_ns(each.held_ns)), *_cells(row)[:-2]]
+
+
 def _layer_order(layer: str) -> tuple[int, str]:
     return (LAYERS.index(layer) if layer in LAYERS else len(LAYERS), layer)
 
 
 def _cells(row: OperationStats) -> list[Text]:
     count = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
+    if row.count_error:
+        count += f" ±{units.format_count(row.count_error)}"
     times = map(units.format_ns, (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns, row.sum_ns))
     cells = (count, *times, units.format_share(row.wall_share), units.format_bytes(row.bytes))
     errors = units.format_count(row.errors) if row.errors else ""

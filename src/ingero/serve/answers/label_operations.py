@@ -1,0 +1,241 @@
+"""Statistics by operation while a label held, or for each of its values.
+
+From the calls stored one by one, because steps are shorter than the seconds sums are
+kept for. A row that stands for several calls stands for those since the one before it:
+they are spread over that time, less what the thread is known to have spent otherwise,
+and how far a count may be off for that is said with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ingero.errors import StoreError
+from ingero.model.layout import Why
+from ingero.serve.answers.labels import Held, Span, union_ns
+from ingero.serve.answers.operations import SHARES, Filters, OperationStats, conditions
+from ingero.serve.answers.recorded_time import Floats, Ints, Placed, recorded
+from ingero.serve.answers.window import TimeRange
+from ingero.store.reader import Reader
+
+MOST_ROWS = 3_000_000
+SAMPLED = int(Why.WHY_SAMPLE) | int(Why.WHY_ALL)
+_COLUMNS = "process_id, op_id, pid, ts_ns, duration_ns, weight, COALESCE(bytes, -1), why, tid"
+TS, TOOK, WEIGHT, BYTES, WHY, TID = range(3, 9)
+
+
+class LabelValue(msgspec.Struct, frozen=True):
+    """One value of a label: how long it held, and the operations meanwhile, most time first."""
+
+    value: str
+    held_ns: int  # in all, where it held for several processes or several times at once or not
+    pids: tuple[int, ...]
+    operations: list[OperationStats]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """One operation while one value held."""
+
+    pids: set[int] = field(default_factory=set)
+    count: float = 0
+    error: float = 0
+    sum_ns: float = 0
+    bytes: float | None = None
+    errors: int = 0
+    took: list[Ints] = field(default_factory=list)
+    weights: list[Ints] = field(default_factory=list)
+
+
+def values_of(
+    reader: Reader, when: TimeRange, filters: Filters, spans: Held, limit: int, together: bool = False
+) -> list[LabelValue]:
+    """Longest held first, at most `limit`; `together`: all values as one."""
+    if together:
+        spans = {process: list(_joined(each)) for process, each in spans.items()}
+    by_value: dict[str, list[Span]] = {}
+    for each in spans.values():
+        for span in each:
+            by_value.setdefault(span.value, []).append(span)
+    held_ns = {value: union_ns(each) for value, each in by_value.items()}
+    shown = sorted(held_ns, key=lambda value: (-held_ns[value], value))[:limit]
+    sums = _sums(reader, when, filters, _only(spans, set(shown)))
+    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    found = []
+    for value in shown:
+        operations = [_stats(names[op], each, held_ns[value]) for op, each in sums.get(value, {}).items()]
+        operations.sort(key=lambda each: (-each.sum_ns, each.layer, each.op))
+        pids = sorted({pid for each in operations for pid in each.pids})
+        found.append(LabelValue(value, held_ns[value], tuple(pids), operations))
+    return found
+
+
+def _joined(spans: list[Span]) -> Iterator[Span]:
+    """Those without a pause between them as one, whatever their values."""
+    begun: int | None = None
+    for at, span in enumerate(spans):
+        begun = span.start_ns if begun is None else begun
+        if at + 1 == len(spans) or spans[at + 1].start_ns > span.end_ns:
+            yield Span(begun, span.end_ns, "")
+            begun = None
+
+
+def _only(spans: Held, shown: set[str]) -> Held:
+    return {process: [span for span in each if span.value in shown] for process, each in spans.items()}
+
+
+def _sums(reader: Reader, when: TimeRange, filters: Filters, spans: Held) -> dict[str, dict[int, _Sums]]:
+    found: dict[str, dict[int, _Sums]] = {}
+    known: dict[tuple[int, int], Placed] = {}
+    for process_id, op_id, pid, rows in _rows(reader, when, filters, spans):
+        tids, counts = np.unique(rows[:, TID], return_counts=True)
+        who = (int(tids[counts.argmax()]), process_id)
+        if who not in known:
+            known[who] = recorded(reader, when, *who)
+        for value, part in _split(rows, spans[process_id], when.from_ns, known[who]):
+            _add(found.setdefault(value, {}).setdefault(op_id, _Sums()), pid, part)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What falls into the spans of one value: rows, and the calls others stand for."""
+
+    rows: Ints
+    calls: float
+    error: float  # of the calls
+    ns: float
+    bytes: float
+
+
+def _add(into: _Sums, pid: int, part: _Part) -> None:
+    rows = part.rows
+    into.pids.add(pid)
+    into.count += len(rows) + part.calls
+    into.sum_ns += float(rows[:, TOOK].sum()) + part.ns
+    known = rows[rows[:, BYTES] >= 0, BYTES]
+    if len(known) or part.bytes:
+        into.bytes = (into.bytes or 0) + float(known.sum()) + part.bytes
+    into.errors += int((rows[:, WHY] & int(Why.WHY_ERROR) > 0).sum())
+    into.error += part.error
+    into.took.append(rows[:, TOOK])
+    into.weights.append(rows[:, WEIGHT])
+
+
+def _rows(
+    reader: Reader, when: TimeRange, filters: Filters, spans: Held
+) -> Iterator[tuple[int, int, int, Ints]]:
+    """Process, operation, PID and calls in order of time."""
+    where, parameters = conditions(reader, filters)
+    listed = ", ".join(map(str, map(int, spans)))
+    rows: list[tuple[Any, ...]] = []
+    for first, last in reader.id_ranges(when.from_ns, when.to_ns):
+        rows += reader.rows(
+            f"SELECT {_COLUMNS} FROM event WHERE id BETWEEN ? AND ? AND process_id IN ({listed or 'NULL'})"
+            " AND ts_ns >= ? AND ts_ns < ? AND duration_ns IS NOT NULL AND op_id IN"
+            f" (SELECT id FROM op WHERE layer IN ('runtime', 'driver', 'graph', 'nccl')){where} LIMIT ?",
+            (first, last, when.from_ns, when.to_ns, *parameters, MOST_ROWS + 1 - len(rows)),
+        )
+    if len(rows) > MOST_ROWS:
+        raise StoreError(
+            f"more than {MOST_ROWS:,} calls are stored of that time",
+            hint="Ask about less, with --since or --pid.",
+        )
+    table = np.array(rows, np.int64).reshape(-1, 9)
+    table = table[np.lexsort((table[:, TS], table[:, 1], table[:, 0]))]
+    changes = np.flatnonzero(np.any(np.diff(table[:, :2], axis=0) != 0, axis=1)) + 1
+    for part in np.split(table, changes):
+        if len(part):
+            yield int(part[0, 0]), int(part[0, 1]), int(part[0, 2]), part
+
+
+def _split(rows: Ints, spans: list[Span], from_ns: int, placed: Placed) -> Iterator[tuple[str, _Part]]:
+    """The calls of one operation by the value that held."""
+    if not spans:
+        return
+    bounds = np.array([span[:2] for span in spans], np.int64)
+    first, last = np.searchsorted(rows[:, TS], bounds.T)
+    stood_for = _StoodFor.by(rows, from_ns, placed)
+    calls, ns, sizes = (stood_for.within(bounds, column) for column in (WEIGHT, TOOK, BYTES))
+    errors = stood_for.uncertain(bounds)
+    for at in np.flatnonzero((last > first) | (calls >= 0.5)).tolist():
+        here = (float(each[at]) for each in (calls, errors, ns, sizes))
+        yield spans[at].value, _Part(rows[first[at] : last[at]], *here)
+
+
+@dataclass(frozen=True, slots=True)
+class _StoodFor:
+    """Calls that rows stand for besides themselves, each since the sample before it."""
+
+    samples: Ints
+    edges: Ints  # when each sample was taken, and one before the first
+    placed: Placed
+
+    @classmethod
+    def by(cls, rows: Ints, from_ns: int, placed: Placed) -> _StoodFor:
+        samples = rows[(rows[:, WHY] & SAMPLED > 0) | (rows[:, WEIGHT] > 1)]
+        begin = min(from_ns, int(samples[0, TS]) - 1) if len(samples) else from_ns
+        return cls(samples, np.concatenate([[begin], samples[:, TS]]).astype(np.int64), placed)
+
+    def within(self, bounds: Ints, column: int) -> Floats:
+        """How many of them, or how much, in each span."""
+        begun, over = self._until(bounds, column).T
+        return np.asarray(over - begun)
+
+    def _until(self, bounds: Ints, column: int) -> Floats:
+        each = 1 if column == WEIGHT else np.maximum(self.samples[:, column], 0)
+        so_far = np.concatenate([[0.0], np.cumsum((self.samples[:, WEIGHT] - 1) * each)])
+        found = np.interp(self._open(bounds.ravel()), self._open(self.edges), so_far)
+        return np.asarray(found).reshape(-1, 2)
+
+    def _open(self, instants: Ints) -> Floats:
+        """Time the thread had for such calls: it was in no other, and did not wait."""
+        return np.asarray(instants - self.edges[0] - self.placed.covered(instants))
+
+    def uncertain(self, bounds: Ints) -> Floats:
+        """What a sample that a bound cuts stands for may all lie on either side of it."""
+        extra = np.concatenate([self.samples[:, WEIGHT] - 1, [0]]).astype(np.float64)
+        so_far = np.concatenate([[0.0], np.cumsum(extra)])
+        cut = np.searchsorted(self.edges[1:], bounds)
+        until = self._until(bounds, WEIGHT)
+        same = cut[:, 0] == cut[:, 1]
+        left = np.where(same, until[:, 1], so_far[cut[:, 0] + 1]) - until[:, 0]
+        right = np.where(same, 0.0, until[:, 1] - so_far[cut[:, 1]])
+        left_error = np.maximum(left, extra[cut[:, 0]] - left)
+        right_error = np.where(same, 0.0, np.maximum(right, extra[cut[:, 1]] - right))
+        return np.asarray(left_error + right_error)
+
+
+def _stats(name: tuple[str, str], sums: _Sums, held_ns: int) -> OperationStats:
+    took, weights = np.concatenate(sums.took), np.concatenate(sums.weights)
+    p50, p95, p99 = _percentiles(took, weights)
+    return OperationStats(
+        layer=name[0],
+        op=name[1],
+        pids=tuple(sorted(sums.pids)),
+        count=round(sums.count),
+        exact=sums.error < 0.5,
+        count_error=round(sums.error),
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        max_ns=int(took.max()) if len(took) else None,
+        sum_ns=round(sums.sum_ns),
+        wall_share=sums.sum_ns / held_ns if held_ns else None,
+        bytes=None if sums.bytes is None else round(sums.bytes),
+        errors=sums.errors,
+    )
+
+
+def _percentiles(took: Ints, weights: Ints) -> list[int | None]:
+    if not len(took):
+        return [None] * len(SHARES)
+    order = np.argsort(took)
+    so_far = np.cumsum(weights[order])
+    at = np.searchsorted(so_far, [share * so_far[-1] for share in SHARES])
+    return [int(took[order][min(each, len(took) - 1)]) for each in at]

@@ -1,0 +1,157 @@
+"""Where the time of each step went: accounted seconds, cut at the labels.
+
+Time is accounted by thread and second, steps are shorter. Recorded calls and waits have
+their own instants, and their parts lie where they were; the rest of a second is spread
+evenly over what is left of it. So the steps of a second sum to that second, bucket by
+bucket, and `located_share` says how much of a step's time is known to be its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ingero.model.report import LabelReport, LabelTime
+from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.labels import Held, Span
+from ingero.serve.answers.recorded_time import BUCKETS, Floats, Ints, Placed, recorded
+from ingero.serve.answers.window import TimeRange
+from ingero.store.reader import Reader
+from ingero.store.schema import BUCKET_COLUMNS
+
+SHOWN = 1000
+_SUMS = ", ".join(f"SUM({column})" for column in BUCKET_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seconds:
+    """What is accounted of one thread."""
+
+    starts: Ints
+    ends: Ints
+    ns: Floats  # (seconds, buckets)
+
+
+def label_report(reader: Reader, when: TimeRange, key: str, spans: Held) -> LabelReport:
+    """The values that took longest, and where the feeding threads' time went meanwhile."""
+    sums: dict[str, Floats] = {}
+    placed: dict[str, float] = {}
+    for process_id, tid, seconds in _feeding(reader, when, spans):
+        mine = spans[process_id]
+        total, known = _cut(seconds, recorded(reader, when, tid, process_id), mine)
+        for at, span in enumerate(mine):
+            sums[span.value] = sums.get(span.value, np.zeros(BUCKETS)) + total[at]
+            placed[span.value] = placed.get(span.value, 0.0) + known[at]
+    took = _took(reader, spans)
+    lengths = sorted(ns for ns, _ in took.values())
+    shown = sorted(took, key=lambda value: (-took[value][0], value))[:SHOWN]
+    return LabelReport(
+        key=key,
+        count=len(took),
+        usual_ns=lengths[len(lengths) // 2] if lengths else None,
+        values=[_line(value, *took[value], sums.get(value), placed.get(value, 0.0)) for value in shown],
+    )
+
+
+def _took(reader: Reader, spans: Held) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """How long each value held in the process where it did longest, and for which processes."""
+    pids = dict(reader.rows("SELECT id, pid FROM process"))
+    feeding = {row[0] for row in reader.rows("SELECT DISTINCT process_id FROM thread_second WHERE feeder")}
+    found: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for process_id, mine in spans.items():
+        if process_id not in feeding:
+            continue
+        held: dict[str, int] = {}
+        for span in mine:
+            held[span.value] = held.get(span.value, 0) + span.end_ns - span.start_ns
+        for value, ns in held.items():
+            longest, who = found.get(value, (0, ()))
+            found[value] = (max(longest, ns), (*who, pids.get(process_id, 0)))
+    return found
+
+
+def _line(value: str, took_ns: int, pids: tuple[int, ...], ns: Floats | None, known: float) -> LabelTime:
+    total = 0.0 if ns is None else float(ns.sum())
+    time = (
+        {}
+        if ns is None
+        else {name: round(each) for name, each in zip(BUCKET_NAMES, ns.tolist(), strict=True)}
+    )
+    return LabelTime(
+        value,
+        pids,
+        took_ns,
+        {name: each for name, each in time.items() if each},
+        known / total if total else None,
+    )
+
+
+def _feeding(reader: Reader, when: TimeRange, spans: Held) -> Iterator[tuple[int, int, _Seconds]]:
+    """Threads that feed a GPU, of processes that a label holds for."""
+    ends = dict(reader.rows("SELECT start_ns, MAX(end_ns) FROM window GROUP BY start_ns"))
+    lives = {
+        row[0]: (row[1] or 0, row[2] or when.to_ns)
+        for row in reader.rows("SELECT id, start_ns, end_ns FROM process")
+    }
+    rows = reader.rows(
+        f"SELECT process_id, tid, start_ns, {_SUMS} FROM thread_second WHERE feeder"
+        " AND start_ns >= ? AND start_ns < ? GROUP BY process_id, tid, start_ns ORDER BY 1, 2, 3",
+        (when.from_ns - 2_000_000_000, when.to_ns),
+    )
+    for (process_id, tid), group in groupby(rows, key=lambda row: row[:2]):
+        if process_id in spans:
+            yield process_id, tid, _seconds(list(group), ends, lives[process_id])
+
+
+def _seconds(rows: list[tuple[Any, ...]], ends: dict[int, int], life: tuple[int, int]) -> _Seconds:
+    ns = np.array([row[3:] for row in rows], np.float64)
+    starts = np.array([row[2] for row in rows], np.int64)
+    until = np.array([ends.get(row[2], row[2]) for row in rows], np.int64)
+    until = np.maximum(np.minimum(until, life[1]), starts + ns.sum(axis=1).astype(np.int64))
+    until[:-1] = np.minimum(until[:-1], starts[1:])
+    return _Seconds(np.minimum(np.maximum(starts, life[0]), until), until, ns)
+
+
+def _cut(seconds: _Seconds, placed: Placed, spans: list[Span]) -> tuple[Floats, Floats]:
+    """For each span its time by bucket, and how much of it is known to be its own."""
+    edges = [each for span in spans for each in (span.start_ns, span.end_ns)]
+    bounds = np.unique(np.concatenate([seconds.starts, seconds.ends, np.array(edges, np.int64)]))
+    begins, lengths = bounds[:-1], np.diff(bounds).astype(np.float64)
+    of_second = _index(begins, seconds.starts, seconds.ends)
+    own, covered = placed.between(bounds)
+    kept = of_second >= 0
+    begins, lengths, own, covered = begins[kept], lengths[kept], own[kept], covered[kept]
+    of_second = of_second[kept]
+    count = len(seconds.starts)
+    own = own * _at_most(seconds.ns, _added(own, of_second, count))[of_second]
+    rest = np.maximum(seconds.ns - _added(own, of_second, count), 0)
+    free = np.maximum(lengths - covered, 0)
+    empty = np.bincount(of_second, free, count) <= 0
+    free = np.where(empty[of_second], lengths, free)
+    share = free / np.bincount(of_second, free, count)[of_second]
+    time = own + rest[of_second] * share[:, None]
+    of_span = _index(begins, np.array(edges[::2], np.int64), np.array(edges[1::2], np.int64))
+    inside = of_span >= 0
+    total = _added(time[inside], of_span[inside], len(spans))
+    return total, _added(own[inside], of_span[inside], len(spans)).sum(axis=1)
+
+
+def _index(at: Ints, starts: Ints, ends: Ints) -> Ints:
+    """Which interval each instant lies in; -1: in none."""
+    found = np.searchsorted(starts, at, side="right") - 1
+    return np.where((found >= 0) & (at < ends[np.maximum(found, 0)]), found, -1)
+
+
+def _added(cells: Floats, into: Ints, count: int) -> Floats:
+    total = np.zeros((count, BUCKETS))
+    np.add.at(total, into, cells)
+    return total
+
+
+def _at_most(wanted: Floats, given: Floats) -> Floats:
+    """What a second's bucket holds bounds what is placed in it."""
+    return np.divide(np.minimum(wanted, given), given, out=np.ones_like(given), where=given > 0)
