@@ -202,12 +202,15 @@ class _StoodFor:
         extra = np.concatenate([self.samples[:, WEIGHT] - 1, [0]]).astype(np.float64)
         so_far = np.concatenate([[0.0], np.cumsum(extra)])
         cut = np.searchsorted(self.edges[1:], bounds)
+        inside = (bounds > self.edges[cut]) & (bounds < np.append(self.edges[1:], 0)[cut])
         until = self._until(bounds, WEIGHT)
         same = cut[:, 0] == cut[:, 1]
         left = np.where(same, until[:, 1], so_far[cut[:, 0] + 1]) - until[:, 0]
-        right = np.where(same, 0.0, until[:, 1] - so_far[cut[:, 1]])
-        left_error = np.maximum(left, extra[cut[:, 0]] - left)
-        right_error = np.where(same, 0.0, np.maximum(right, extra[cut[:, 1]] - right))
+        right = until[:, 1] - so_far[cut[:, 1]]
+        left_error = np.maximum(left, extra[cut[:, 0]] - left) * np.where(
+            same, inside.any(axis=1), inside[:, 0]
+        )
+        right_error = np.maximum(right, extra[cut[:, 1]] - right) * (inside[:, 1] & ~same)
         return np.asarray(left_error + right_error)
 
 

@@ -58,7 +58,7 @@ class Label:
         if self.value is not None:
             return value == self.value
         if number is None:
-            return False
+            return self.first is None and self.last is None  # any value
         return (self.first is None or number >= self.first) and (self.last is None or number <= self.last)
 
 
