@@ -17,6 +17,7 @@ import numpy as np
 
 from ingero.model.report import LabelReport, LabelTime
 from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.buckets import ON_CPU
 from ingero.serve.answers.labels import Held, Span
 from ingero.serve.answers.recorded_time import BUCKETS, Floats, Ints, Placed, recorded
 from ingero.serve.answers.window import TimeRange
@@ -24,6 +25,7 @@ from ingero.store.reader import Reader
 from ingero.store.schema import BUCKET_COLUMNS
 
 SHOWN = 1000
+OFF_CPU = np.array([name not in ON_CPU for name in BUCKET_NAMES])
 _SUMS = ", ".join(f"SUM({column})" for column in BUCKET_COLUMNS)
 
 
@@ -42,10 +44,11 @@ def label_report(reader: Reader, when: TimeRange, key: str, spans: Held) -> Labe
     placed: dict[str, float] = {}
     for process_id, tid, seconds in _feeding(reader, when, spans):
         mine = spans[process_id]
-        total, known = _cut(seconds, recorded(reader, when, tid, process_id), mine)
+        placed_there = _with_earlier(seconds, recorded(reader, when, tid, process_id))
+        total, known = _cut(seconds, placed_there, mine)
         for at, span in enumerate(mine):
             sums[span.value] = sums.get(span.value, np.zeros(BUCKETS)) + total[at]
-            placed[span.value] = placed.get(span.value, 0.0) + known[at]
+            placed[span.value] = placed.get(span.value, 0.0) + float(known[at])
     took = _took(reader, spans)
     lengths = sorted(ns for ns, _ in took.values())
     shown = sorted(took, key=lambda value: (-took[value][0], value))[:SHOWN]
@@ -114,6 +117,23 @@ def _seconds(rows: list[tuple[Any, ...]], ends: dict[int, int], life: tuple[int,
     until = np.maximum(np.minimum(until, life[1]), starts + ns.sum(axis=1).astype(np.int64))
     until[:-1] = np.minimum(until[:-1], starts[1:])
     return _Seconds(np.minimum(np.maximum(starts, life[0]), until), until, ns)
+
+
+def _with_earlier(seconds: _Seconds, placed: Placed) -> Placed:
+    """Waits are recorded from a thread's first call on: others of that second were before it."""
+    at = int(_index(placed.starts[:1], seconds.starts, seconds.ends)[0]) if len(placed.starts) else -1
+    if at < 0:
+        return placed
+    own, _ = placed.between(np.array([seconds.starts[at], seconds.ends[at]]))
+    rest = np.where(OFF_CPU, np.maximum(seconds.ns[at] - own[0], 0), 0)
+    begin, first = int(seconds.starts[at]), int(placed.starts[0])
+    ns = int(min(rest.sum(), first - begin))
+    if ns <= 0:
+        return placed
+    return Placed(
+        np.append(first - ns, placed.starts), np.append(first, placed.ends),
+        np.concatenate([[rest * (ns / rest.sum())], placed.ns]),
+    )  # fmt: skip
 
 
 def _cut(seconds: _Seconds, placed: Placed, spans: list[Span]) -> tuple[Floats, Floats]:

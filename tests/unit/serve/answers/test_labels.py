@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, finding, process, thread, wait, window
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from ingero.errors import UsageError
 from ingero.model.layout import Why
+from ingero.model.report import Report
 from ingero.model.window import Annotation, Window
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.label_findings import with_labels
@@ -224,7 +226,9 @@ def test_ranks_of_one_step_are_counted_together_and_filtered(store: Store) -> No
 
 
 def times(path: Path, by: str = "step") -> dict[str, Any]:
-    report = get_report(path, Range(), labels=parse_labels([], by))
+    report = msgspec.json.decode(
+        msgspec.json.encode(get_report(path, Range(), labels=parse_labels([], by))), type=Report
+    )
     assert report.by is not None
     return {each.value: each for each in report.by.values}
 
@@ -259,6 +263,20 @@ def test_a_wait_across_two_steps_is_cut(store: Store) -> None:
     found = times(path)
     assert found["0"].time["disk_wait"] == 175 * MS
     assert found["1"].time["disk_wait"] == 175 * MS
+
+
+def test_waits_from_before_the_first_call_are_not_spread_over_the_steps(store: Store) -> None:
+    path = store(
+        window(
+            processes=[process()],
+            threads=[thread(peer_wait=380 * MS, host_cpu=620 * MS)],
+            calls=syncs(400, took_ns=1_000),
+            annotations=[each for n, at in enumerate((450, 700)) for each in said(at * MS, step=n)],
+        )
+    )
+    found = times(path)
+    assert found["0"].time.get("peer_wait", 0) == 0
+    assert found["0"].time["host_cpu"] == pytest.approx(250 * MS, rel=0.01)
 
 
 @st.composite
