@@ -65,27 +65,29 @@ def test_per_step_answers_agree_with_the_programs_own_account(place: Place) -> N
     said = dict(place.sql("SELECT number, start_ns FROM annotations WHERE key = 'step'"))
     assert sorted(said) == [each["step"] for each in steps] == list(range(120))
     assert place.sql("SELECT COUNT(*) FROM annotations WHERE key = 'epoch'") == [(3,)]
-    offset = said[0] - steps[0]["begin_ns"]  # of the wall clock
+    offset_ns = said[0] - steps[0]["begin_ns"]  # of the wall clock, and what the first took to say it
+    first_ns = steps[0]["end_ns"] - steps[0]["begin_ns"]
     for each in steps:
-        assert abs(said[each["step"]] - offset - each["begin_ns"]) < 5 * MS
+        assert each["begin_ns"] - first_ns <= said[each["step"]] - offset_ns <= each["end_ns"]
     assert losses(place) == {}
 
     by = answer(place, "explain", "--by", "step")["by"]
     found = {int(each["value"]): each for each in by["values"]}
-    slept = {each["step"] for each in steps if each["slept_ns"]}
+    longest = sorted(steps, key=lambda each: each["begin_ns"] - each["end_ns"])[:6]
     assert by["count"] == 120
-    assert {int(each["value"]) for each in by["values"][: len(slept)]} == slept  # the slowest first
+    assert {int(each["value"]) for each in by["values"][:6]} == {each["step"] for each in longest}
     for each in steps:
         mine = found[each["step"]]
         took_ns = each["end_ns"] - each["begin_ns"]
         if each["slept_ns"]:
-            assert mine["time"]["sleep"] == pytest.approx(each["slept_ns"], rel=0.1)
-            assert mine["located_share"] > 0.8
-        elif each["computed_ns"] > 50 * MS:
-            busy = (
-                mine["time"]["host_cpu"] + mine["time"].get("runqueue", 0) + mine["time"].get("cuda_cpu", 0)
+            woken_ns = mine["time"].get("runqueue", 0)  # it sleeps until it has a core again
+            assert (
+                mine["time"]["sleep"] <= 1.05 * each["slept_ns"] <= 1.1 * (mine["time"]["sleep"] + woken_ns)
             )
-            assert busy > 0.7 * took_ns
+            assert mine["located_share"] > 0.6
+        elif each["computed_ns"] > 50 * MS:
+            busy_ns = sum(mine["time"].get(bucket, 0) for bucket in ("host_cpu", "cuda_cpu", "runqueue"))
+            assert busy_ns > 0.7 * took_ns
             assert mine["time"].get("sleep", 0) < 0.1 * took_ns
         else:
             assert mine["time"].get("sleep", 0) <= 0.2 * mine["took_ns"] + MS

@@ -96,10 +96,7 @@ def _line(value: str, took_ns: int, pids: tuple[int, ...], ns: Floats | None, kn
 def _feeding(reader: Reader, when: TimeRange, spans: Held) -> Iterator[tuple[int, int, _Seconds]]:
     """Threads that feed a GPU, of processes that a label holds for."""
     ends = dict(reader.rows("SELECT start_ns, MAX(end_ns) FROM window GROUP BY start_ns"))
-    lives = {
-        row[0]: (row[1] or 0, row[2] or when.to_ns)
-        for row in reader.rows("SELECT id, start_ns, end_ns FROM process")
-    }
+    over = {row[0]: row[1] or when.to_ns for row in reader.rows("SELECT id, end_ns FROM process")}
     rows = reader.rows(
         f"SELECT process_id, tid, start_ns, {_SUMS} FROM thread_second WHERE feeder"
         " AND start_ns >= ? AND start_ns < ? GROUP BY process_id, tid, start_ns ORDER BY 1, 2, 3",
@@ -107,16 +104,21 @@ def _feeding(reader: Reader, when: TimeRange, spans: Held) -> Iterator[tuple[int
     )
     for (process_id, tid), group in groupby(rows, key=lambda row: row[:2]):
         if process_id in spans:
-            yield process_id, tid, _seconds(list(group), ends, lives[process_id])
+            yield process_id, tid, _seconds(list(group), ends, over[process_id])
 
 
-def _seconds(rows: list[tuple[Any, ...]], ends: dict[int, int], life: tuple[int, int]) -> _Seconds:
+def _seconds(rows: list[tuple[Any, ...]], ends: dict[int, int], over_ns: int) -> _Seconds:
+    """A thread is accounted for from some instant of its first second to some of its last."""
     ns = np.array([row[3:] for row in rows], np.float64)
+    lengths = ns.sum(axis=1).astype(np.int64)
     starts = np.array([row[2] for row in rows], np.int64)
-    until = np.array([ends.get(row[2], row[2]) for row in rows], np.int64)
-    until = np.maximum(np.minimum(until, life[1]), starts + ns.sum(axis=1).astype(np.int64))
+    until = np.minimum([ends.get(row[2], row[2]) for row in rows], over_ns)
+    until = np.maximum(until, starts + lengths)
     until[:-1] = np.minimum(until[:-1], starts[1:])
-    return _Seconds(np.minimum(np.maximum(starts, life[0]), until), until, ns)
+    if len(rows) > 1:
+        until[-1] = starts[-1] + lengths[-1]
+    starts[0] = max(starts[0], until[0] - lengths[0])
+    return _Seconds(starts, until, ns)
 
 
 def _with_earlier(seconds: _Seconds, placed: Placed) -> Placed:

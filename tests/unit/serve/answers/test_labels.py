@@ -279,6 +279,14 @@ def test_waits_from_before_the_first_call_are_not_spread_over_the_steps(store: S
     assert found["0"].time["host_cpu"] == pytest.approx(250 * MS, rel=0.01)
 
 
+def test_a_second_a_thread_was_watched_for_in_part_is_not_thinned_out(store: Store) -> None:
+    first = window(threads=[thread(host_cpu=400 * MS)], processes=[process()], annotations=steps(600, 900))
+    second = window(SECOND, threads=[thread(host_cpu=SECOND)])
+    found = times(store(first, second))
+    assert found["0"].time == {"host_cpu": 300 * MS}
+    assert found["1"].time == {"host_cpu": 1100 * MS}
+
+
 @st.composite
 def busy_thread(draw: st.DrawFn) -> tuple[_Seconds, Placed, list[Span]]:
     """Two seconds, some waits and calls in them that need not fit, some steps."""
