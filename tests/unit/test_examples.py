@@ -60,11 +60,14 @@ def test_the_snippet_says_its_labels(heard: Heard) -> None:
     snippet.annotate(step=1, epoch=0)
     snippet.annotate(step=2)
     assert heard() == [{"step": "1", "epoch": "0"}, {"step": "2"}]
+    snippet._SOCKET.close()
 
 
 def test_the_snippet_does_nothing_without_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGERO_RUN_DIR", str(tmp_path))
-    load("annotate").annotate(step=1)
+    snippet = load("annotate")
+    snippet.annotate(step=1)
+    snippet._SOCKET.close()
 
 
 class Callback:

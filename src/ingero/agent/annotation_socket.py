@@ -2,8 +2,9 @@
 
 Datagrams, so that a job never waits for us; the kernel attaches who sent each. A
 queue of this kind holds as few as ten messages (net.unix.max_dgram_qlen), so a thread
-of its own empties it, at most a thousand times a second however many come. Whoever
-has bound an abstract name, as `ingero annotate` does, is told what became of it.
+of its own empties it: at most a thousand times a second however many come, and a
+hundred while somebody sends more than is allowed. Whoever has bound an abstract name,
+as `ingero annotate` does, is told what became of it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from ingero.agent.annotations import TOO_MANY
 from ingero.annotate import MAX_BYTES, socket_path
 from ingero.errors import IngeroError
 
-PAUSE_S = 0.001
-AT_ONCE = 64  # messages; more than that wait, and their senders learn that the queue is full
+PAUSE_S, FLOODED_S = 0.001, 0.01
+AT_ONCE = 16  # messages; more than that wait, and their senders learn that the queue is full
 QUEUE_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(64 * 4)
@@ -48,18 +50,20 @@ class AnnotationSocket:
         wake.register(self._socket.fileno(), select.POLLIN)
         wake.register(self._stopping, select.POLLIN)
         while self._stopping not in (fd for fd, _ in wake.poll()):
-            self.drain()
-            time.sleep(PAUSE_S)
+            time.sleep(FLOODED_S if self.drain() else PAUSE_S)
 
-    def drain(self) -> None:
+    def drain(self) -> bool:
+        """Whether there was more than is allowed."""
+        flooded = False
         for _ in range(AT_ONCE):
             try:
                 raw, ancillary, flags, address = self._socket.recvmsg(MAX_BYTES, _ANCILLARY_BYTES)
             except OSError:  # nothing there
-                return
-            self._one(raw, ancillary, flags, address)
+                break
+            flooded |= self._one(raw, ancillary, flags, address) == TOO_MANY
+        return flooded
 
-    def _one(self, raw: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> None:
+    def _one(self, raw: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> str:
         sender = None
         for level, kind, data in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
@@ -67,12 +71,13 @@ class AnnotationSocket:
             elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 _close_all(data)
         if sender is None:
-            return
+            return ""
         told = self._hear(b"" if flags & socket.MSG_TRUNC else raw, sender[:2])
         # A path could by now be somebody else's socket; an abstract name is the sender's own.
         if isinstance(address, bytes) and address.startswith(b"\0"):
             with suppress(OSError):
                 self._socket.sendto(told.encode() or b"ok", socket.MSG_DONTWAIT, address)
+        return told
 
     def close(self) -> None:
         """Once is enough, more often is fine."""

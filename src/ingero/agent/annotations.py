@@ -20,14 +20,16 @@ from ingero.capture.annotations import Message, parse
 from ingero.discover import processes
 from ingero.model.window import Annotation, Process, Window
 
-# A second, a process or a user. Steps come a few times a second, requests a few hundred times.
+# Labels a second. Steps come a few times a second, requests a few hundred times.
 PER_PROCESS, PER_USER, IN_ALL = 2_000, 8_000, 16_000
-KEYS_PER_USER, KEYS_IN_ALL = 16, 256  # a name is stored for good
+NAMED_PER_USER = 200  # messages that name another process: each is looked up in /proc
+KEYS_PER_PROCESS, KEYS_IN_ALL = 16, 256  # a name is stored for good
 MAX_WAITING = 1_024  # processes that are no targets yet
 ANCESTORS = 16
 INVALID, REFUSED, RATE, UNSENT = (
     "annotation_invalid", "annotation_refused", "annotation_rate", "annotation_unsent",
 )  # fmt: skip
+TOO_MANY = "too many labels"
 
 IsTarget = Callable[[int], bool]
 
@@ -41,7 +43,8 @@ class Annotations:
         self._heard: list[Annotation] = []
         self._labels: Counter[tuple[str, int]] = Counter()  # this second, by process and by user
         self._losses: Counter[str] = Counter()
-        self._keys: dict[int, set[str]] = {}
+        self._keys: set[str] = set()
+        self._keys_of: dict[int, set[str]] = {}
         self._waiting: dict[int, dict[str, Annotation]] = {}
 
     def hear(self, raw: bytes, sender: tuple[int, int]) -> str:
@@ -50,15 +53,14 @@ class Annotations:
         said = parse(raw, time.monotonic_ns())
         if said is None:
             return self._lose(INVALID, 1, "not understood")
+        if said.unsent:
+            self._lose(UNSENT, said.unsent)
+        if not self._room(pid, uid, said):  # before anything is looked up
+            return self._lose(RATE, len(said.labels), TOO_MANY)
         about = subject(said, pid, uid, self._is_target)
         if about is None:
             return self._lose(REFUSED, len(said.labels), "not a process of yours")
-        if said.unsent:
-            self._lose(UNSENT, said.unsent)
         with self._lock:
-            if not self._room(pid, uid, said):
-                self._losses[RATE] += len(said.labels)
-                return "too many labels"
             self._heard += [Annotation(about, said.at_ns, *label) for label in said.labels.items()]
         return ""
 
@@ -68,22 +70,19 @@ class Annotations:
         return why
 
     def _room(self, pid: int, uid: int, said: Message) -> bool:
-        keys = self._keys.setdefault(uid, set()) if len(self._keys) < KEYS_IN_ALL else self._keys.get(uid)
-        if keys is None:
-            return False
-        new = said.labels.keys() - keys
-        known = sum(map(len, self._keys.values())) if new else 0
-        limits = (
-            (self._labels["pid", pid], PER_PROCESS), (self._labels["uid", uid], PER_USER),
-            (len(self._heard), IN_ALL),
-        )  # fmt: skip
-        if any(count + len(said.labels) > most for count, most in limits):
-            return False
-        if new and (len(keys) + len(new) > KEYS_PER_USER or known + len(new) > KEYS_IN_ALL):
-            return False
-        keys |= new
-        self._labels["pid", pid] += len(said.labels)
-        self._labels["uid", uid] += len(said.labels)
+        count = len(said.labels)
+        wanted = [
+            (("pid", pid), count, PER_PROCESS),
+            (("uid", uid), count, PER_USER),
+            (("", 0), count, IN_ALL),
+        ]
+        if said.pid != OWN:
+            wanted.append((("named", uid), 1, NAMED_PER_USER))
+        with self._lock:
+            if any(self._labels[who] + more > most for who, more, most in wanted):
+                return False
+            for who, more, _ in wanted:
+                self._labels[who] += more
         return True
 
     def take(
@@ -101,8 +100,22 @@ class Annotations:
                 found.append(each)
             else:
                 self._remember(each)
-        found.sort(key=lambda each: each.at_ns)
-        return found, sorted({each.pid for each in found} - live.keys())
+        self._keys_of = {pid: keys for pid, keys in self._keys_of.items() if pid in mine}
+        kept = sorted(filter(self._known_key, found), key=lambda each: each.at_ns)
+        if len(kept) < len(found):
+            self._lose(RATE, len(found) - len(kept))
+        return kept, sorted({each.pid for each in kept} - live.keys())
+
+    def _known_key(self, label: Annotation) -> bool:
+        """Whether the process may use this key."""
+        keys = self._keys_of.setdefault(label.pid, set())
+        if label.key not in keys and len(keys) >= KEYS_PER_PROCESS:
+            return False
+        if label.key not in self._keys and len(self._keys) >= KEYS_IN_ALL:
+            return False
+        keys.add(label.key)
+        self._keys.add(label.key)
+        return True
 
     def _still_true(self, pid: int) -> list[Annotation]:
         """What was remembered, unless the number has meanwhile gone to another process."""
@@ -113,7 +126,9 @@ class Annotations:
     def _remember(self, label: Annotation) -> None:
         if label.pid not in self._waiting and len(self._waiting) >= MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
-        self._waiting.setdefault(label.pid, {})[label.key] = label
+        labels = self._waiting.setdefault(label.pid, {})
+        if label.key in labels or len(labels) < KEYS_PER_PROCESS:
+            labels[label.key] = label
 
     def fill(self, window: Window, targets: Targets) -> None:
         traced = {**targets.gone, **targets.live}

@@ -99,9 +99,19 @@ def test_one_users_flood_leaves_room_for_others(heard: Annotations) -> None:
     assert heard.take_losses() == {"annotation_rate": 100}
 
 
-def test_a_user_has_few_keys_and_others_keep_theirs(heard: Annotations) -> None:
-    told = [heard.hear(message({f"key{number}": 1}), (10, 77)) for number in range(40)]
-    assert told.count("") == annotations.KEYS_PER_USER
+def test_a_process_has_few_keys_and_others_keep_theirs(heard: Annotations) -> None:
+    for number in range(40):
+        heard.hear(message({f"key{number}": 1}), (10, 77))
+    heard.hear(message({"step": 1}), ME)
+    found = taken(heard, 10, ME[0])
+    assert len(found) == annotations.KEYS_PER_PROCESS + 1
+    assert (ME[0], "step", "1") in found
+    assert heard.take_losses() == {"annotation_rate": 40 - annotations.KEYS_PER_PROCESS}
+
+
+def test_looking_up_processes_is_limited_more_than_labels_are(heard: Annotations, child: int) -> None:
+    told = [heard.hear(message({"step": 1}, child), ME) for _ in range(annotations.NAMED_PER_USER + 5)]
+    assert told.count(annotations.TOO_MANY) == 5
     assert heard.hear(message({"step": 1}), ME) == ""
 
 

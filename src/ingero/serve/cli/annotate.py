@@ -55,7 +55,7 @@ _HINTS = {
     "not a process of yours": "Processes of other users can be labelled by root alone, those of a container"
     " only from inside.",
     "not understood": "A key is a name of at most 32 letters, digits, dots and dashes; at most 16 at once.",
-    "too many labels": "At most 2,000 a second of a process, and 16 different keys of a user.",
+    "too many labels": "At most 2,000 a second of a process, and 200 that name another one.",
 }
 
 

@@ -75,6 +75,7 @@ def finding_chain(finding: Finding, full: bool) -> Part:
             "now": _ns(effect.now_ns),
             "lost": _ns(effect.excess_ns),
         },
+        "labels_meanwhile": [data(f"{each.key} {each.first} to {each.last}") for each in finding.labels],
         "causes": [
             cause_part(cause, full)
             for cause in finding.causes
