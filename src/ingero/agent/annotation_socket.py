@@ -2,9 +2,10 @@
 
 Datagrams, so that a job never waits for us; the kernel attaches who sent each. A
 queue of this kind holds as few as ten messages (net.unix.max_dgram_qlen), so a thread
-of its own empties it: at most a thousand times a second however many come, and a
-hundred while somebody sends more than is allowed. Whoever has bound an abstract name,
-as `ingero annotate` does, is told what became of it.
+of its own empties it, as often as it takes to find it a third full and at most a
+thousand times a second: waking up costs more than a message. While somebody sends more
+than is allowed it comes seldom. Whoever has bound an abstract name, as `ingero annotate`
+does, is told what became of it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from ingero.agent.annotations import TOO_MANY
 from ingero.annotate import MAX_BYTES, socket_path
 from ingero.errors import IngeroError
 
-PAUSE_S, FLOODED_S = 0.001, 0.01
-AT_ONCE = 16  # messages; more than that wait, and their senders learn that the queue is full
+SHORTEST_S, LONGEST_S = 0.001, 0.01
+FILLED = 0.3  # of the queue, when it is emptied
+AT_ONCE = 64  # messages; more than that wait, and their senders learn that the queue is full
+QUEUE = Path("/proc/sys/net/unix/max_dgram_qlen")
 QUEUE_BYTES = 1 << 20
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(64 * 4)
@@ -41,6 +44,8 @@ class AnnotationSocket:
         self._path = Path(socket_path())
         self._socket = _bound(self._path)
         self._inode = self._path.lstat().st_ino
+        self._wanted = max(1.0, FILLED * min(_queue_length(), AT_ONCE))
+        self._pause_s = SHORTEST_S
         self._stopping, self._stop = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._work, name="annotations", daemon=True)
         self._thread.start()
@@ -50,18 +55,20 @@ class AnnotationSocket:
         wake.register(self._socket.fileno(), select.POLLIN)
         wake.register(self._stopping, select.POLLIN)
         while self._stopping not in (fd for fd, _ in wake.poll()):
-            time.sleep(FLOODED_S if self.drain() else PAUSE_S)
+            time.sleep(self.drain())
 
-    def drain(self) -> bool:
-        """Whether there was more than is allowed."""
-        flooded = False
-        for _ in range(AT_ONCE):
+    def drain(self) -> float:
+        """Hear what is there; how many seconds to wait before the next time."""
+        flooded, count = False, 0
+        for count in range(AT_ONCE):  # noqa: B007
             try:
                 raw, ancillary, flags, address = self._socket.recvmsg(MAX_BYTES, _ANCILLARY_BYTES)
             except OSError:  # nothing there
                 break
             flooded |= self._one(raw, ancillary, flags, address) == TOO_MANY
-        return flooded
+        paced_s = self._pause_s * self._wanted / max(count, 1)
+        self._pause_s = LONGEST_S if flooded else min(LONGEST_S, max(SHORTEST_S, paced_s))
+        return self._pause_s
 
     def _one(self, raw: bytes, ancillary: list[tuple[int, int, bytes]], flags: int, address: object) -> str:
         sender = None
@@ -109,6 +116,13 @@ def _bound(path: Path) -> socket.socket:
     except OSError as error:
         raise IngeroError(f"jobs cannot send labels: {path}: {error.strerror or error}") from error
     return found
+
+
+def _queue_length() -> int:
+    try:
+        return int(QUEUE.read_text())
+    except (OSError, ValueError):
+        return 10  # the kernel's own default
 
 
 def _require_own(directory: Path) -> None:
