@@ -37,9 +37,9 @@ A job labels itself at less cost: from ingero.annotate import annotate; annotate
 @click.option("--pid", type=click.IntRange(1), help="Of this process of yours.  [the job that calls this]")
 @configured
 def annotate(labels: tuple[str, ...], pid: int | None, config: Config) -> int:  # noqa: ARG001
-    """Tell a running trace what a job is doing: its step, epoch or request.
+    """Tell a running trace what a job is doing.
 
-    A label holds for the process and those it starts, until its next value. Without
+    Its step, epoch, request or whatever else. A label holds for the process and those it starts, until its next value. Without
     --pid it is of the traced process this command was called from.
     """
     said = dict(map(_label, labels))

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, finding, process, thread, wait, window
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero.errors import UsageError
@@ -128,6 +128,7 @@ def test_several_labels_must_all_hold(store: Store) -> None:
     assert spans(path, "step=1..2", by="epoch") == {100: [(150, 200, "1"), (200, 250, "1"), (250, 300, "2")]}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=12), st.lists(st.integers(0, 60), max_size=12))
 def test_where_two_hold_is_where_each_does(one: list[int], other: list[int]) -> None:
     def made(edges: list[int]) -> list[Span]:
@@ -305,6 +306,7 @@ def busy_thread(draw: st.DrawFn) -> tuple[_Seconds, Placed, list[Span]]:
     return seconds, Placed(placed[:, 0], placed[:, 1], placed[:, 2:].astype(np.float64)), spans
 
 
+@settings(deadline=None)
 @given(busy_thread())
 def test_steps_sum_to_the_seconds_they_fill_bucket_by_bucket(
     made: tuple[_Seconds, Placed, list[Span]],

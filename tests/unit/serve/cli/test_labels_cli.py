@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import OPERATIONS, SECOND, FakeTime, call, process, thread, wait, window
 
 from ingero.agent.annotation_socket import AnnotationSocket
 from ingero.model.layout import Why
 from ingero.model.window import Annotation
+from ingero.serve.answers import schemas
 from ingero.serve.cli.main import main
 from ingero.store.writer import Writer
 
@@ -137,7 +139,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 def test_statistics_by_step(db: str, said: Callable[..., str]) -> None:
-    answer = json.loads(said("query", "-d", db, "--by", "step", "--json"))
+    text = said("query", "-d", db, "--by", "step", "--json")
+    msgspec.json.decode(text, type=schemas.ANSWERS["query-by"][1])
+    answer = json.loads(text)
     counts = {each["value"]: each["operations"][0]["count"] for each in answer["values"]}
     assert counts == {"0": 1, "1": 1, "2": 2}
     assert answer["values"][0]["value"] == "2"  # until the recording ends
