@@ -39,8 +39,9 @@ A job labels itself at less cost: from ingero.annotate import annotate; annotate
 def annotate(labels: tuple[str, ...], pid: int | None, config: Config) -> int:  # noqa: ARG001
     """Tell a running trace what a job is doing.
 
-    Its step, epoch, request or whatever else. A label holds for the process and those it starts, until its next value. Without
-    --pid it is of the traced process this command was called from.
+    Its step, epoch, request or whatever else. A label holds for the process and those it
+    starts, until its next value. Without --pid it is of the traced process this command was
+    called from.
     """
     said = dict(map(_label, labels))
     answer = _ask(message({**said}, CALLER if pid is None else pid))
