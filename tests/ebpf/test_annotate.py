@@ -24,6 +24,7 @@ from tests.ebpf.tracing import WORKLOADS, Workload, workload
 pytestmark = pytest.mark.timeout(180)
 MS = 1_000_000
 NOBODY = 65534
+UNHURRIED = ("--step-ms", "10")  # so that ten labels wait, not are lost, while a busy machine keeps the agent
 STUB = {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
 
 
@@ -59,7 +60,7 @@ def answer(place: Place, *words: str) -> dict[str, Any]:
 
 
 def test_per_step_answers_agree_with_the_programs_own_account(place: Place) -> None:
-    with traced(place) as (trace, running):
+    with traced(place, *UNHURRIED) as (trace, running):
         steps = running.go()
         assert trace.stop() == 0
     said = dict(place.sql("SELECT number, start_ns FROM annotations WHERE key = 'step'"))
@@ -215,7 +216,7 @@ def test_a_flood_neither_stops_the_job_nor_goes_unnoticed(place: Place) -> None:
 
 
 def test_labels_go_on_with_the_agent_that_comes_after_a_killed_one(place: Place) -> None:
-    with job(place) as running:
+    with job(place, *UNHURRIED) as running:
         with place.tracing("--pid", str(running.pid)) as first:
             assert place.ingero("annotate", "--pid", str(running.pid), "--label", "step=1").returncode == 0
             first.kill()

@@ -1,10 +1,10 @@
 """A training loop that labels its steps and keeps its own account of them.
 
-    labelled.py [--steps N] [--slow EVERY] [--sleep-ms S] [--compute-ms C] [--labels COPIES]
+    labelled.py [--steps N] [--slow EVERY] [--step-ms M] [--sleep-ms S] [--compute-ms C] [--labels COPIES]
 
-Every EVERYth step sleeps S ms, as a slow loader would make it; the one after it computes
-C ms more in Python. Prints `ready PID`, waits for a line, trains, prints for each step
-its number, begin and end (CLOCK_MONOTONIC), and what it spent asleep, computing and
+A step computes M ms in Python. Every EVERYth step sleeps S ms, as a slow loader would
+make it; the one after it computes C ms more. Prints `ready PID`, waits for a line,
+trains, prints for each step its number, begin and end (CLOCK_MONOTONIC), and what it spent asleep, computing and
 synchronising, then `done`, and waits for another line.
 """
 
@@ -43,7 +43,7 @@ def one_step(runtime: cuda.Runtime, kernel: int, number: int, options: argparse.
         annotate(step=number, epoch=number // 50)
     slow = number % options.slow
     slept_ns = asleep(options.sleep_ms) if slow == options.slow - 1 else 0
-    computed_ns = compute(2 + (options.compute_ms if slow == 0 and number else 0))
+    computed_ns = compute(options.step_ms + (options.compute_ms if slow == 0 and number else 0))
     for _ in range(KERNELS):
         runtime.launch(kernel, 50)
     synced_ns = time.monotonic_ns()
@@ -59,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--slow", type=int, default=20)
+    parser.add_argument("--step-ms", type=float, default=2)
     parser.add_argument("--sleep-ms", type=float, default=150)
     parser.add_argument("--compute-ms", type=float, default=80)
     parser.add_argument("--labels", type=int, default=1)

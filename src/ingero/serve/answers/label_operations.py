@@ -24,6 +24,7 @@ from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 
 MOST_ROWS = 3_000_000
+FOLLOWING = 256  # samples looked through for one of each core
 SAMPLED = int(Why.WHY_SAMPLE) | int(Why.WHY_ALL)
 _COLUMNS = "process_id, op_id, pid, ts_ns, duration_ns, weight, COALESCE(bytes, -1), why, tid"
 TS, TOOK, WEIGHT, BYTES, WHY, TID = range(3, 9)
@@ -92,12 +93,13 @@ def _only(spans: Held, shown: set[str]) -> Held:
 def _sums(reader: Reader, when: TimeRange, filters: Filters, spans: Held) -> dict[str, dict[int, _Sums]]:
     found: dict[str, dict[int, _Sums]] = {}
     known: dict[tuple[int, int], Placed] = {}
+    cores = max((each.cores or 1 for each in reader.recordings()), default=1)
     for process_id, op_id, pid, rows in _rows(reader, when, filters, spans):
         tids, counts = np.unique(rows[:, TID], return_counts=True)
         who = (int(tids[counts.argmax()]), process_id)
         if who not in known:
             known[who] = recorded(reader, when, *who)
-        for value, part in _split(rows, spans[process_id], when.from_ns, known[who]):
+        for value, part in _split(rows, spans[process_id], when.from_ns, known[who], cores):
             _add(found.setdefault(value, {}).setdefault(op_id, _Sums()), pid, part)
     return found
 
@@ -154,13 +156,15 @@ def _rows(
             yield int(part[0, 0]), int(part[0, 1]), int(part[0, 2]), part
 
 
-def _split(rows: Ints, spans: list[Span], from_ns: int, placed: Placed) -> Iterator[tuple[str, _Part]]:
+def _split(
+    rows: Ints, spans: list[Span], from_ns: int, placed: Placed, cores: int
+) -> Iterator[tuple[str, _Part]]:
     """The calls of one operation by the value that held."""
     if not spans:
         return
     bounds = np.array([span[:2] for span in spans], np.int64)
     first, last = np.searchsorted(rows[:, TS], bounds.T)
-    stood_for = _StoodFor.by(rows, from_ns, placed)
+    stood_for = _StoodFor.by(rows, from_ns, placed, cores)
     calls, ns, sizes = (stood_for.within(bounds, column) for column in (WEIGHT, TOOK, BYTES))
     errors = stood_for.uncertain(bounds)
     for at in np.flatnonzero((last > first) | (calls >= 0.5)).tolist():
@@ -175,12 +179,13 @@ class _StoodFor:
     samples: Ints
     edges: Ints  # when each sample was taken, and one before the first
     placed: Placed
+    cores: int
 
     @classmethod
-    def by(cls, rows: Ints, from_ns: int, placed: Placed) -> _StoodFor:
+    def by(cls, rows: Ints, from_ns: int, placed: Placed, cores: int) -> _StoodFor:
         samples = rows[(rows[:, WHY] & SAMPLED > 0) | (rows[:, WEIGHT] > 1)]
         begin = min(from_ns, int(samples[0, TS]) - 1) if len(samples) else from_ns
-        return cls(samples, np.concatenate([[begin], samples[:, TS]]).astype(np.int64), placed)
+        return cls(samples, np.concatenate([[begin], samples[:, TS]]).astype(np.int64), placed, cores)
 
     def within(self, bounds: Ints, column: int) -> Floats:
         """How many of them, or how much, in each span."""
@@ -198,20 +203,18 @@ class _StoodFor:
         return np.asarray(instants - self.edges[0] - self.placed.covered(instants))
 
     def uncertain(self, bounds: Ints) -> Floats:
-        """What a sample that a bound cuts stands for may all lie on either side of it."""
-        extra = np.concatenate([self.samples[:, WEIGHT] - 1, [0]]).astype(np.float64)
-        so_far = np.concatenate([[0.0], np.cumsum(extra)])
-        cut = np.searchsorted(self.edges[1:], bounds)
-        inside = (bounds > self.edges[cut]) & (bounds < np.append(self.edges[1:], 0)[cut])
-        until = self._until(bounds, WEIGHT)
-        same = cut[:, 0] == cut[:, 1]
-        left = np.where(same, until[:, 1], so_far[cut[:, 0] + 1]) - until[:, 0]
-        right = until[:, 1] - so_far[cut[:, 1]]
-        left_error = np.maximum(left, extra[cut[:, 0]] - left) * np.where(
-            same, inside.any(axis=1), inside[:, 0]
-        )
-        right_error = np.maximum(right, extra[cut[:, 1]] - right) * (inside[:, 1] & ~same)
-        return np.asarray(left_error + right_error)
+        """How far the calls of each span may be off."""
+        extra = self.samples[:, WEIGHT] - 1
+        if not extra.any():
+            return np.zeros(len(bounds))
+        return np.array([self._cut(start, extra) + self._cut(end, extra) for start, end in bounds.tolist()])
+
+    def _cut(self, at_ns: int, extra: Ints) -> float:
+        """Every core samples its own calls: those of the next sample of each may lie on either side."""
+        if at_ns <= self.edges[0]:
+            return 0.0
+        first = int(np.searchsorted(self.samples[:, TS], at_ns))
+        return float(np.sort(extra[first : first + FOLLOWING])[-self.cores :].sum())
 
 
 def _stats(name: tuple[str, str], sums: _Sums, held_ns: int) -> OperationStats:
