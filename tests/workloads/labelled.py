@@ -4,7 +4,8 @@
 
 A step computes M ms in Python. Every EVERYth step sleeps S ms, as a slow loader would
 make it; the one after it computes C ms more. Prints `ready PID`, waits for a line,
-trains, prints for each step its number, begin and end (CLOCK_MONOTONIC), and what it spent asleep, computing and
+trains, prints for each step its number, begin and end (CLOCK_MONOTONIC), and what it
+spent asleep, computing and
 synchronising, then `done`, and waits for another line.
 """
 
