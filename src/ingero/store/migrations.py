@@ -15,9 +15,9 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import BUCKET_ROWS, TABLES
+from ingero.store.schema import BUCKET_ROWS, GOVERNOR, TABLES
 from ingero.store.trouble import not_ours
-from ingero.store.views import create_views
+from ingero.store.views import VIEWS, create_views
 
 APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
 
@@ -35,7 +35,17 @@ def _first_schema(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('created_by', ?)", (f"ingero {__version__}",))
 
 
-ALL: tuple[Migration, ...] = (Migration("0001-first-schema", _first_schema),)
+def _governor(connection: sqlite3.Connection) -> None:
+    """A new database has it from its first schema."""
+    views = ("overhead", "governor_actions", "thread_estimates")
+    for statement in (*GOVERNOR, *(f"CREATE VIEW IF NOT EXISTS {name} AS {VIEWS[name]}" for name in views)):
+        connection.execute(statement)
+
+
+ALL: tuple[Migration, ...] = (
+    Migration("0001-first-schema", _first_schema),
+    Migration("0004-governor", _governor),
+)
 
 
 def applied_names(connection: sqlite3.Connection, path: Path) -> list[str]:

@@ -52,6 +52,9 @@ PLAIN_TABLES: dict[str, str] = {
     "clock_step": "",
     "window": "",
     "not_watched": "",
+    "overhead_second": "",
+    "governor_action": "",
+    "thread_estimate": "",
     "system_sample": "DO NOTHING",
     "in_flight": "DO UPDATE SET first_seen_ns = MIN(first_seen_ns, excluded.first_seen_ns),"
     " bucket = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket, bucket),"
