@@ -1,0 +1,195 @@
+"""Operations that were watched a part of the time, or timed a part of the times, as a whole.
+
+What was seen stands for what was not: counts by the process's time on a core or by its calls
+that are always watched, whichever they keep step with; lengths by the calls that were timed.
+The last few windows are taken together, so that a window with one short look does not swing.
+Counts that hold such a part are marked and carry how far they may be off; a count is exact
+where every call was counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model.governor import Base, Pace, Watched
+from ingero.model.layout import Bucket, CallFlag, Why
+from ingero.model.window import OPERATION, Records
+
+POOLED = 4  # windows
+COST_DOUBT = 0.6  # of what watching takes of a process: half, and some for the calibration
+UNKNOWN_PACE = Pace(0.5, 1)
+NO_BASE = Base(0, 0, 0, 0)
+QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
+Key = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Look:
+    """What one window showed of an operation."""
+
+    calls: int
+    cpu_ns: int  # the process was on a core meanwhile
+    always: int  # and made calls that are always watched
+    timed: np.void  # its row
+
+
+@dataclass(slots=True)
+class Pool:
+    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=POOLED))
+
+    def per_ns(self) -> float:
+        """Of the process on a core."""
+        return self.calls() / max(sum(each.cpu_ns for each in self.looks), 1)
+
+    def per_call(self) -> float:
+        """For each call that is always watched."""
+        return self.calls() / max(sum(each.always for each in self.looks), 1)
+
+    def calls(self) -> int:
+        return sum(each.calls for each in self.looks)
+
+    def timed(self) -> int:
+        return sum(int(each.timed["count"]) for each in self.looks)
+
+    def sum(self, name: str) -> NDArray[np.float64]:
+        total: NDArray[np.float64] = np.sum([each.timed[name] for each in self.looks], axis=0, dtype=float)
+        return total
+
+
+class Estimator:
+    """Completes windows, one after the other."""
+
+    def __init__(self) -> None:
+        self._pools: dict[Key, Pool] = {}
+        self._hidden: dict[int, list[float]] = {}  # by process: calls counted, their time on a core
+        self._owed: dict[Key, float] = {}  # calls that no record stands for yet
+
+    def hidden_ns(self) -> dict[int, float]:
+        """Time on a core inside a call that was counted and not timed, by process."""
+        return {pid: ns / calls for pid, (calls, ns) in self._hidden.items() if calls}
+
+    def complete(self, rows: Records, watched: Watched | None) -> Records:
+        self._hidden = {}
+        if watched is None and not rows["untimed"].any():
+            self._pools.clear()
+            return rows
+        by_key = {_key(row): row for row in rows}
+        keys = [*by_key, *(key for key in self._pools if key not in by_key)] if watched else list(by_key)
+        done = [self._one(key, by_key.get(key), watched) for key in keys]
+        found = [row for row in done if row is not None]
+        return np.array(found, OPERATION) if found else rows[:0]
+
+    def weigh(self, calls: Records) -> None:
+        """Records stand for calls that were not seen, too: the next sample of the operation does."""
+        if not self._owed:
+            return
+        flags = calls["flags"]
+        callers = np.where(
+            flags & CallFlag.CALL_FROM_RUNTIME > 0, 1, np.where(flags & CallFlag.CALL_DIRECT > 0, 2, 0)
+        )
+        sampled = (calls["why"] & Why.WHY_SAMPLE) > 0
+        for key, owed in list(self._owed.items()):
+            pid, op, caller = key
+            mine = np.flatnonzero(
+                sampled & (calls["h"]["pid"] == pid) & (calls["op"] == op) & (callers == caller)
+            )
+            if len(mine):
+                del self._owed[key]
+                before = calls["weight"][mine].astype(np.float64)
+                after = np.rint(np.cumsum(before) * (1 + owed / before.sum()))
+                calls["weight"][mine] = np.minimum(np.diff(after, prepend=0.0), 2**32 - 1)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        gone = set(pids)
+        self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}
+        self._owed = {key: owed for key, owed in self._owed.items() if key[0] not in gone}
+
+    def _one(self, key: Key, row: np.void | None, watched: Watched | None) -> np.void | None:
+        governed = watched is not None and key[1] in watched.operations
+        if row is not None and not governed and not row["untimed"]:
+            self._pools.pop(key, None)
+            return row
+        if row is None and not governed:
+            return None
+        now = _nothing(key) if row is None else row
+        calls = int(now["count"]) + int(now["untimed"])
+        base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
+        pool = self._pools.setdefault(key, Pool())
+        pool.looks.append(Look(calls, base.cpu_ns, base.calls, now.copy()))
+        if not pool.calls():
+            del self._pools[key]
+            return None
+        if timed := pool.timed():
+            hidden = self._hidden.setdefault(key[0], [0.0, 0.0])
+            hidden[0] += int(now["untimed"])
+            hidden[1] += int(now["untimed"]) * float(pool.sum("split")[Bucket.CUDA_CPU]) / timed
+        unseen, error = 0.0, 0.0
+        if watched is not None and watched.share < 1:
+            unseen, error = _unseen(pool, base, watched.processes.get(key[0], UNKNOWN_PACE))
+        if unseen:
+            self._owed[key] = self._owed.get(key, 0.0) + unseen
+        return _whole(now, pool, calls, unseen, error)
+
+
+def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
+    """Calls made while nobody looked, and how far that may be off (95 %)."""
+    if pace.by_calls and any(each.always for each in pool.looks):
+        unseen, slowed = pool.per_call() * base.calls_between, 0.0
+    else:
+        # Watching slows the process by so much, or not at all where it waits anyway: half-way is never far.
+        queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
+        slowed = 0.0 if queue_full else min(pace.slowed, 0.5)
+        unseen = pool.per_ns() * base.cpu_between_ns * (1 + slowed / 2)
+    t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
+    spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
+    chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
+    return unseen, unseen * (t * chance + COST_DOUBT * slowed)
+
+
+def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) -> np.void:
+    row: np.void = now.copy()
+    count = calls + round(unseen)
+    timed = pool.timed()
+    row["count"], row["untimed"] = count, 0
+    row["estimated"] = unseen > 0
+    row["count_error"] = int(np.ceil(error)) if unseen > 0 else 0
+    if not timed:
+        return row
+    weight = count / timed
+    row["sum_ns"] = round(float(pool.sum("sum_ns")) * weight)
+    row["errors"] = round(float(pool.sum("errors")) * weight)
+    row["split"] = np.rint(pool.sum("split") * weight).astype(np.uint64)
+    row["slots"] = spread_out(pool.sum("slots"), count)
+    counted = pool.calls()
+    if counted:  # bytes are known of calls that were only counted, too
+        row["bytes"] = round(float(pool.sum("bytes")) * count / counted)
+    known = [each.timed for each in pool.looks if each.timed["max_ns"]]
+    if not row["max_ns"] and known:
+        row["min_ns"] = min(int(each["min_ns"]) for each in known)
+        row["max_ns"] = max(int(each["max_ns"]) for each in known)
+    return row
+
+
+def spread_out(slots: NDArray[np.float64], count: int) -> NDArray[np.uint32]:
+    """A histogram of `count` calls in the shape of another; rounded so that none is lost."""
+    total = slots.sum()
+    if not total:
+        return np.zeros(len(slots), np.uint32)
+    upto = np.rint(np.cumsum(slots) * (count / total))
+    found: NDArray[np.uint32] = np.minimum(np.diff(upto, prepend=0.0), 2**32 - 1).astype(np.uint32)
+    return found
+
+
+def _key(row: np.void) -> Key:
+    return int(row["pid"]), int(row["op"]), int(row["caller"])
+
+
+def _nothing(key: Key) -> np.void:
+    row: np.void = np.zeros(1, OPERATION)[0]
+    row["pid"], row["op"], row["caller"] = key
+    return row

@@ -1,0 +1,64 @@
+"""What of a window was seen while not everything was watched, and what the rest is estimated from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model.layout import Bucket
+from ingero.model.window import BUCKETS
+
+
+def _none() -> NDArray[np.int64]:
+    return np.zeros(BUCKETS, np.int64)
+
+
+@dataclass(slots=True)
+class Seen:
+    """A thread's time while everything was watched."""
+
+    ns: NDArray[np.int64] = field(default_factory=_none)
+    gap: NDArray[np.int64] = field(default_factory=_none)
+    counted: int = 0  # calls counted and not timed
+
+    @property
+    def cpu_ns(self) -> int:
+        return int(self.ns[Bucket.CUDA_CPU] + self.ns[Bucket.HOST_CPU])
+
+    def add(self, other: Seen) -> None:
+        self.ns += other.ns
+        self.gap += other.gap
+        self.counted += other.counted
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How steady a process is, from the last looks at it."""
+
+    spread: float  # of its calls, from look to look, of their mean
+    looks: int
+    slowed: float = 0.0  # part of its time that watching takes; whether it shows in its rate is not known
+    by_calls: bool = False  # its calls keep step with those always watched, better than with its time
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is known of a process whether or not it is looked at: in looks, and between them."""
+
+    cpu_ns: int  # on a core
+    cpu_between_ns: int
+    calls: int  # of operations that are always watched
+    calls_between: int
+
+
+@dataclass(slots=True)
+class Watched:
+    """How much of a window the governed operations were watched."""
+
+    share: float  # of the window
+    operations: frozenset[int]  # those closed at other times
+    processes: dict[int, Pace] = field(default_factory=dict)
+    bases: dict[int, Base] = field(default_factory=dict)  # by process
+    threads: dict[int, Seen] = field(default_factory=dict)  # by thread
