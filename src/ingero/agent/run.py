@@ -22,6 +22,7 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.frames import Frames
+from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
@@ -126,6 +127,7 @@ class Agent:
         self._bystanders = Bystanders()
         self._pythons = Pythons()
         self._servers = Servers()
+        self._gpus = Gpus("gpu" not in options.without)
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -170,6 +172,7 @@ class Agent:
 
     def start(self) -> None:
         """Load, attach and find the targets."""
+        self._gpus.start()
         self._hit_cost = cost.measure()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
@@ -300,6 +303,7 @@ class Agent:
         self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
+        window.gpus = self._gpus.take()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
         self._watch_pythons(window)
@@ -318,6 +322,7 @@ class Agent:
         window.not_watched = self._pythons.take_news() + self._interpreters.take_news()
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
+        window.not_watched += self._gpus.not_watched(window.gpus, self._targets.warnings)
 
     def _look_at_pythons(self, pids: Iterable[int], executed: Mapping[int, int] | None = None) -> None:
         self._pythons.look(pids, executed or {}, time.monotonic_ns())
@@ -415,6 +420,7 @@ class Agent:
 
     def close(self) -> None:
         """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""
+        self._gpus.close()
         if self._command:
             self._command.close()
         if self._session:

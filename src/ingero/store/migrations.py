@@ -17,7 +17,7 @@ from ingero import __version__
 from ingero.errors import StoreVersionError
 from ingero.store.schema import BUCKET_ROWS, TABLES
 from ingero.store.trouble import not_ours
-from ingero.store.views import create_views
+from ingero.store.views import VIEWS, create_views
 
 APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
 
@@ -35,7 +35,20 @@ def _first_schema(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO meta VALUES ('created_by', ?)", (f"ingero {__version__}",))
 
 
-ALL: tuple[Migration, ...] = (Migration("0001-first-schema", _first_schema),)
+def _gpus(connection: sqlite3.Connection) -> None:
+    """A new database has them already; one of before gets the tables and what shows them."""
+    for statement in TABLES:
+        if statement.startswith("CREATE TABLE gpu"):
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    for name, select in VIEWS.items():
+        if name.startswith("gpu"):
+            connection.execute(f"CREATE VIEW IF NOT EXISTS {name} AS {select}")
+
+
+ALL: tuple[Migration, ...] = (
+    Migration("0001-first-schema", _first_schema),
+    Migration("0002-gpus", _gpus),
+)
 
 
 def applied_names(connection: sqlite3.Connection, path: Path) -> list[str]:
