@@ -54,7 +54,7 @@ class CardTrouble:
     ecc_uncorrected: int  # new ones
     remap_failed: bool
     lost: bool
-    first_ns: int
+    first_ns: int  # when it was first told
     last_ns: int
 
 

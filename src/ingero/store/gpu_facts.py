@@ -31,10 +31,13 @@ _USERS = f"""
 _NAMES = """
     SELECT p.pid, MAX(s.text) FROM gpu_process p JOIN string s ON s.id = p.comm_id
     WHERE p.node_id = ? AND p.at_ns >= ? AND p.at_ns < ? GROUP BY p.pid"""
+# Only what came new counts, and a counter that begins anew with the driver has nothing new.
 _TROUBLE = """
-    SELECT gpu_id, MAX(ecc_uncorrected) - MIN(ecc_uncorrected), MAX(remap_failed), MAX(lost),
-        MIN(at_ns), MAX(at_ns)
-    FROM gpu_sample WHERE node_id = ? AND at_ns >= ? AND at_ns < ? GROUP BY gpu_id"""
+    SELECT gpu_id, SUM(new), MAX(remap_failed), MAX(lost), MIN(at_ns), MAX(at_ns) FROM (
+        SELECT gpu_id, at_ns, remap_failed, lost,
+            MAX(0, ecc_uncorrected - LAG(ecc_uncorrected) OVER (PARTITION BY gpu_id ORDER BY at_ns)) AS new
+        FROM gpu_sample WHERE node_id = ? AND at_ns >= ? AND at_ns < ?)
+    WHERE new > 0 OR remap_failed OR lost GROUP BY gpu_id"""
 # The reason is told once in a recording, which may have been before the stretch asked for.
 _WHY = """
     SELECT why FROM not_watched WHERE node_id = ? AND pid = 0 AND what = 'gpu' AND at_ns <= ?
@@ -57,8 +60,7 @@ def read_gpus(
     found.names = dict(connection.execute(_NAMES, between).fetchall())
     found.cards = {card.gpu_id: card for card in _cards(connection, node_id)}
     for gpu_id, ecc, failed, lost, first, last in connection.execute(_TROUBLE, between).fetchall():
-        if ecc or failed or lost:
-            found.trouble.append(CardTrouble(gpu_id, ecc or 0, bool(failed), bool(lost), first, last))
+        found.trouble.append(CardTrouble(gpu_id, ecc or 0, bool(failed), bool(lost), first, last))
     return found
 
 
