@@ -43,6 +43,7 @@ _WHY = """
     SELECT why FROM not_watched WHERE node_id = ? AND pid = 0 AND what = 'gpu' AND at_ns <= ?
     AND recording_id = (SELECT id FROM recording WHERE node_id = ? AND started_ns < ?
         ORDER BY started_ns DESC LIMIT 1) ORDER BY at_ns DESC LIMIT 1"""
+_TEXTS = ("name", "uuid", "bus_id", "driver", "compute_mode", "unsupported")
 _COLUMNS = tuple(field.name for field in fields(GpuCard))
 
 
@@ -73,6 +74,11 @@ def _cards(connection: sqlite3.Connection, node_id: int) -> list[GpuCard]:
 
 
 def _card(row: dict[str, Any]) -> GpuCard:
+    """The file may come from anybody: what is no number where one belongs is not known."""
+    for name, value in row.items():
+        wanted = str if name in _TEXTS else int
+        row[name] = value if isinstance(value, wanted) else None
+    row["name"], row["gpu_id"] = row["name"] or "GPU", row["gpu_id"] or 0
     row["uuid"] = row["uuid"] or None
     row["mig"] = None if row["mig"] is None else bool(row["mig"])
     row["unsupported"] = tuple((row["unsupported"] or "").split("; ")) if row["unsupported"] else ()

@@ -26,6 +26,7 @@ from ingero.model.report import (
     SystemContext,
 )
 from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
+from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
@@ -186,7 +187,8 @@ def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) ->
     if cores is None and recordings:
         cores = recordings[-1].cores
     pressure = dict(zip(_PSI, psi, strict=True))
-    return SystemContext(cpu_share, memory_share, load1, cores, swap_bytes, pressure)
+    cards = gpus_within(reader, when)
+    return SystemContext(cpu_share, memory_share, load1, cores, swap_bytes, pressure, cards)
 
 
 def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:

@@ -16,7 +16,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.timeline_calls import calls
 from ingero.serve.answers.timeline_collectives import collectives
 from ingero.serve.answers.timeline_findings import findings
-from ingero.serve.answers.timeline_machine import counters, moments, requests
+from ingero.serve.answers.timeline_machine import card_counters, counters, moments, requests
 from ingero.serve.answers.timeline_rows import Asked
 from ingero.serve.answers.timeline_states import accounted, states, wakes
 from ingero.serve.answers.tracks import Item
@@ -26,7 +26,7 @@ from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
 PARTS: tuple[Callable[[Asked], Iterator[Item]], ...] = (
-    findings, counters, calls, states, wakes, accounted, collectives, moments, requests,
+    findings, counters, card_counters, calls, states, wakes, accounted, collectives, moments, requests,
 )  # fmt: skip
 
 
