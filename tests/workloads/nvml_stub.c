@@ -134,6 +134,8 @@ SIMPLE(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width_max", 16)
 SIMPLE(nvmlDeviceGetComputeMode, "compute_mode", 0)
 
 int nvmlDeviceGetTemperature(device d, unsigned sensor, unsigned *out) { (void)sensor; ENTER(d); *out = number(CARD(d), "temperature", 60); return OK; }
+struct temperature { unsigned version, sensor; int degrees; };
+int nvmlDeviceGetTemperatureV(device d, struct temperature *out) { ENTER(d); out->degrees = number(CARD(d), "temperature", 60); return OK; }
 int nvmlDeviceGetTemperatureThreshold(device d, unsigned which, unsigned *out) { (void)which; ENTER(d); *out = number(CARD(d), "slowdown", 90); return OK; }
 int nvmlDeviceGetPcieThroughput(device d, unsigned counter, unsigned *out)
 {

@@ -172,8 +172,8 @@ class Agent:
 
     def start(self) -> None:
         """Load, attach and find the targets."""
-        self._gpus.start()
         self._hit_cost = cost.measure()
+        self._gpus.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         self._kernel.attach_host()

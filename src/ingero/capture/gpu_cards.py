@@ -26,7 +26,6 @@ SAMPLED: dict[str, tuple[str, ...]] = {
     "memory_clock_mhz": ("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
     "power_mw": ("nvmlDeviceGetPowerUsage",),
     "power_limit_mw": ("nvmlDeviceGetEnforcedPowerLimit",),
-    "temperature_c": ("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU"),
     "pcie_gen": ("nvmlDeviceGetCurrPcieLinkGeneration",),
     "pcie_width": ("nvmlDeviceGetCurrPcieLinkWidth",),
     "ecc_corrected": (
@@ -116,6 +115,7 @@ class CardReader:
             memory_busy_share=rates.memory / PERCENT if rates is not None else None,
             memory_used_bytes=_sane(memory.used) if memory is not None else None,
             reasons=self._reasons(),
+            temperature_c=self._temperature(),
             memory_temperature_c=self._memory_temperature(),
             pcie_rx_bytes_per_s=self._throughput("NVML_PCIE_UTIL_RX_BYTES"),
             pcie_tx_bytes_per_s=self._throughput("NVML_PCIE_UTIL_TX_BYTES"),
@@ -142,6 +142,12 @@ class CardReader:
         if found is None:  # its name before driver 535
             found = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return None if found is None else _sane(found)
+
+    def _temperature(self) -> int | None:
+        found = self._ask("nvmlDeviceGetTemperatureV", "NVML_TEMPERATURE_GPU")
+        if found is None:  # its name before driver 570
+            found = self._ask("nvmlDeviceGetTemperature", "NVML_TEMPERATURE_GPU")
+        return _sane(found)
 
     def _memory_temperature(self) -> int | None:
         field = getattr(self._nvml.api, "NVML_FI_DEV_MEMORY_TEMP", None)

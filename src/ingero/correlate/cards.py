@@ -124,8 +124,8 @@ class Cards:
 
 def known(value: float) -> float | None:
     """NaN is how the tables say that nobody knows."""
-    return None if np.isnan(value) else float(value)
+    return float(value) if np.isfinite(value) else None
 
 
 def _whole(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
+    return int(value) if np.isfinite(value) else None

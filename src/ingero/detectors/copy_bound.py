@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline, is_reading
@@ -87,6 +89,12 @@ def _slow_ns(spent: Spent, bus: Bus) -> int:
     return int(ns - max(0, spent.bytes / bus.full - spent.gpu_wait_ns))
 
 
+def _carries_more(row: np.void, copies: list[Spent], each: SliceLedger, rate: float) -> bool:
+    """Whether more was seen to pass than such a link carries: some virtual machines make one up."""
+    seen = max(known(row["pcie_rx_bytes_per_s"]) or 0, known(row["pcie_tx_bytes_per_s"]) or 0) / 1e9
+    return seen > rate or sum(one.bytes for one in copies) / max(each.wall_ns, 1) > rate
+
+
 def _link(timeline: Timeline, job: Job, each: SliceLedger, copies: list[Spent]) -> Evidence | None:
     """Time the bytes took longer because the link is not what it can be."""
     size = sum(one.bytes for one in copies)
@@ -95,7 +103,7 @@ def _link(timeline: Timeline, job: Job, each: SliceLedger, copies: list[Spent]) 
         generation, width = known(row["pcie_gen"]), known(row["pcie_width"])
         now = link_bytes_per_ns(int(generation or 0), int(width or 0))
         best = link_bytes_per_ns(card.pcie_gen_max, card.pcie_width_max)
-        if not now or not best or now > DEGRADED * best:
+        if not now or not best or now > DEGRADED * best or _carries_more(row, copies, each, now):
             continue
         bucket = max(("gpu_wait", "cuda_cpu"), key=lambda name: each.ns[name])
         ns = min(each.ns[bucket], int(size / now - size / best))

@@ -22,6 +22,7 @@ from ingero.model.finding import Fix, Proof
 
 WAITS_SHARE = 0.10  # of wall time: below that the card is not the limit
 WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
+GO_BETWEEN = "nvidia-cuda-mps"  # works for others, the job itself among them
 GIVING = ("launch", "graph", "copy", "set")
 
 
@@ -64,6 +65,7 @@ def _strangers(timeline: Timeline, job: Job, each: SliceLedger, own: int) -> lis
         for user in timeline.cards.users(each.number, whole)
         if user.sm_share is not None and user.sm_share >= WORKS_SHARE
         if user.pid not in jobs and not timeline.family.related(user.pid, job.pid)
+        if not _name(timeline, user.pid).startswith(GO_BETWEEN)
     ]
 
 

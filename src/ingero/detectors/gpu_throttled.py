@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
+from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
@@ -36,7 +37,7 @@ class Held:
     clock_mhz: float
     full_mhz: float
     reasons: int
-    temperature_c: float
+    temperature_c: float | None
 
     @property
     def lost_share(self) -> float:
@@ -50,8 +51,8 @@ def _held(timeline: Timeline, job: Job, number: int) -> Held | None:
         gpu_id, clock = int(row["gpu_id"]), float(row["busy_clock_mhz"])
         share, full = timeline.cards.held_share(row), timeline.cards.full_clock_mhz(gpu_id)
         if share > 0 and full and clock > 0 and clock <= (1 - SLOWER) * full:
-            reasons = int(row["reasons"]) & timeline.cards.holding(row)
-            found.append(Held(gpu_id, share, clock, full, reasons, float(row["temperature_c"])))
+            reasons = int(known(row["reasons"]) or 0) & timeline.cards.holding(row)
+            found.append(Held(gpu_id, share, clock, full, reasons, known(row["temperature_c"])))
     return max(found, key=lambda each: each.lost_share, default=None)
 
 
@@ -105,7 +106,7 @@ def prove(case: Case) -> list[Proof]:
         return []
     names = ", ".join(reason_names(held.reasons))
     card = case.timeline.cards.card(held.gpu_id)
-    degrees = "" if held.temperature_c != held.temperature_c else f" at {held.temperature_c:.0f} °C"
+    degrees = "" if held.temperature_c is None else f" at {held.temperature_c:.0f} °C"
     slowing = f", which slows down from {card.slowdown_c} °C on" if card.slowdown_c and degrees else ""
     return [
         Proof(

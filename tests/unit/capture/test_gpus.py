@@ -18,6 +18,7 @@ from tests import nvml
 from tests.nvml import Cards, wait_for
 
 pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+FUNCTION_NOT_FOUND = 13
 NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, LOST, UNKNOWN = 3, 4, 9, 15, 999
 
 
@@ -124,6 +125,11 @@ def test_memory_in_use_is_asked_the_old_way_where_the_new_one_is_not_known(cards
     assert looking.sample().memory_used_bytes == 9 << 30
     cards.fail("nvmlDeviceGetMemoryInfo", NOT_SUPPORTED)  # a card that shares the host's memory
     assert looking.sample().memory_used_bytes is None
+
+
+def test_an_older_driver_tells_the_temperature_by_its_old_name(cards: Cards) -> None:
+    cards.set(temperature=71).fail("nvmlDeviceGetTemperatureV", FUNCTION_NOT_FOUND)
+    assert reader().sample().temperature_c == 71
 
 
 def test_what_is_not_supported_is_asked_once(cards: Cards) -> None:

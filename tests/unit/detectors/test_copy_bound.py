@@ -166,3 +166,8 @@ def test_pinned_copies_over_an_old_bus_are_not_taken_for_pageable_ones() -> None
     old = copying(20 * 100 * (4 << 20) / 12.0 / 1e6, count=2000)
     assert KIND in old.kinds()
     assert KIND not in old.on_card(JOB).card(pcie_gen_max=3).looked(pcie_gen=3).kinds()
+
+
+def test_a_link_over_which_more_passes_than_it_says_is_not_believed() -> None:
+    assert pinned(pcie_gen=1, pcie_rx_bytes_per_s=40e9).kinds() == []
+    assert pinned(size=100 << 20, pcie_gen=1).kinds() == []

@@ -137,3 +137,8 @@ def test_a_helper_of_the_job_itself_is_not_blamed() -> None:
 def test_a_share_that_the_driver_does_not_tell_is_not_made_up() -> None:
     story = job({"host_cpu": 140}, slices=12).looked().on_card(JOB, sm=0.5).on_card(STRANGER, memory=4 << 30)
     assert story.kinds() == []
+
+
+def test_the_server_through_which_processes_share_a_card_is_not_blamed() -> None:
+    story = job({"host_cpu": 140}, slices=12).looked().on_card(JOB, sm=0.5)
+    assert story.on_card(STRANGER, sm=0.9, name="nvidia-cuda-mps").kinds() == []
