@@ -51,18 +51,9 @@ def missing_for_ebpf() -> Iterator[str]:
         yield "ingero is not installed with its native module: make build"
 
 
-def missing_for_gpu() -> Iterator[str]:
-    if not Path("/proc/driver/nvidia/version").exists():
-        yield "no NVIDIA driver is loaded"
-    if importlib.util.find_spec("pynvml") is None:
-        yield "nvidia-ml-py is not installed"
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if folder_of(item) == "ebpf":
         require("ebpf", list(missing_for_ebpf()))
-    elif folder_of(item) == "gpu":
-        require("gpu", list(missing_for_gpu()))
 
 
 def require(folder: str, missing: list[str]) -> None:

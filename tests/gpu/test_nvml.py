@@ -15,9 +15,8 @@ import pytest
 
 from ingero.capture.gpu_cards import CardReader
 from ingero.capture.gpu_poller import GpuPoller
-from ingero.model.gpus import GpuCard, GpuNews, GpuSample, reason_names
+from ingero.model.gpus import GpuCard, GpuProcess, GpuSample, reason_names
 from ingero.native.nvml import Nvml
-from tests.nvml import wait_for
 
 MIB = 1 << 20
 WATT = 1000
@@ -121,24 +120,27 @@ def test_what_looking_costs(readers: list[CardReader]) -> None:
 
 
 def test_a_poller_finds_a_process_that_computes() -> None:
-    """Needs torch; without it there is nothing here that could use the card."""
     torch = pytest.importorskip("torch")
     matrix = torch.rand(4096, 4096, device="cuda")
+    samples: list[GpuSample] = []
+    mine: list[GpuProcess] = []
+    trouble: list[str] = []
     poller = GpuPoller().start()
-
-    def working(news: GpuNews) -> bool:
-        for _ in range(20):
-            matrix.mm(matrix)
-        torch.cuda.synchronize()
-        mine = [each for each in news.processes if each.pid == os.getpid()]
-        return len(news.samples) >= 4 and any((each.sm_share or 0) > 0.3 for each in mine)
-
+    until = time.monotonic() + 8
     try:
-        found = wait_for(poller, working, 30.0)
+        while time.monotonic() < until:
+            for _ in range(20):
+                matrix.mm(matrix)
+            torch.cuda.synchronize()
+            news = poller.take()
+            samples += news.samples
+            mine += [each for each in news.processes if each.pid == os.getpid()]
+            trouble += news.trouble
     finally:
         poller.stop()
-    mine = [each for each in found.processes if each.pid == os.getpid()]
-    print(*found.samples, *mine, sep="\n  ")
-    assert max(each.gpu_share or 0 for each in found.samples) > 0.5
-    assert max(each.memory_bytes or 0 for each in mine) >= matrix.nbytes
-    assert not found.trouble
+    print(*samples, *mine, sep="\n  ")
+    assert len(samples) >= 5
+    assert max(each.gpu_share or 0 for each in samples) > 0.5
+    assert max((each.memory_bytes or 0 for each in mine), default=0) >= matrix.nbytes
+    assert max((each.sm_share or 0 for each in mine), default=0) > 0.3
+    assert not trouble
