@@ -17,6 +17,8 @@ from ingero.detectors import Diagnosis, diagnose
 from ingero.model import facts as model
 from ingero.model.facts import Facts, OpFact, ProcessFact
 from ingero.model.finding import Finding, Severity
+from ingero.model.gpu_facts import GPU_SLICE, GPU_USER
+from ingero.model.gpus import GpuCard
 from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES, BUCKETS
 from tests.sites import Code
@@ -222,6 +224,54 @@ class Story:
             self.code.sample(self._at(number), pid, tid or pid, bucket, line, count, flags)
         return self
 
+    def card(self, gpu_id: int = 0, **what: Any) -> Story:
+        """A card as its driver describes it: an H200 but for what a test says."""
+        usual = {
+            "memory_bytes": 141 << 30, "sm_clock_max_mhz": 1980, "power_limit_default_mw": 700_000,
+            "slowdown_c": 90, "pcie_gen_max": 5, "pcie_width_max": 16, "mig": False,
+        }  # fmt: skip
+        self.facts.cards.cards[gpu_id] = GpuCard(gpu_id, "NVIDIA H200", f"GPU-{gpu_id}", **(usual | what))
+        return self
+
+    def looked(self, gpu_id: int = 0, when: range | None = None, **seen: float) -> Story:
+        """A card seen in these slices: busy, at its usual clock, held down by nothing, unless said."""
+        if gpu_id not in self.facts.cards.cards:
+            self.card(gpu_id)
+        usual = {
+            "samples": 2, "gpu_share": 0.95, "busy_clock_mhz": 1755, "forced_share": 0, "capped_share": 1,
+            "reasons": 0x4, "power_mw": 695_000, "power_limit_mw": 700_000, "temperature_c": 62,
+            "pcie_gen": 5, "pcie_width": 16, "memory_used_bytes": 20 << 30,
+        }  # fmt: skip
+        for number in when or range(self.slices):
+            self._add("gpu_samples", slice=number, gpu_id=gpu_id, **(usual | seen))
+        return self
+
+    def on_card(
+        self,
+        pid: int,
+        gpu_id: int = 0,
+        sm: float | None = None,
+        memory: int | None = None,
+        when: range | None = None,
+        name: str = "",
+    ) -> Story:
+        """A process that the driver lists on a card."""
+        told = {"sm_share": sm, "memory_bytes": memory}
+        for number in when or range(self.slices):
+            known = {key: value for key, value in told.items() if value is not None}
+            self._add("gpu_users", slice=number, gpu_id=gpu_id, pid=pid, **known)
+        if name:
+            self.facts.cards.names[pid] = name
+        return self
+
+    def _cards(self) -> None:
+        for table, dtype in (("gpu_samples", GPU_SLICE), ("gpu_users", GPU_USER)):
+            rows = self.rows.get(table, [])
+            made = np.zeros(len(rows), dtype)
+            for name in dtype.names or ():
+                made[name] = [row.get(name, np.nan) for row in rows]
+            setattr(self.facts.cards, table.removeprefix("gpu_"), made)
+
     def _at(self, number: int) -> int:
         return self.facts.at_ns(number)
 
@@ -233,6 +283,7 @@ class Story:
 
     def timeline(self) -> Timeline:
         self.facts.strings = {number: text for text, number in self.names.items()}
+        self._cards()
         for table, dtype in (
             ("threads", model.THREADS),
             ("operations", model.OPERATIONS),

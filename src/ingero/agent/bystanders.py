@@ -1,5 +1,5 @@
 """Who the others are: processes that are not traced but took time from one that is,
-used a disk, or sent it packets that were lost.
+used a disk or a GPU, or sent it packets that were lost.
 
 The kernel names them by PID and command name only; whoever mattered in a window is
 looked up in /proc once, and again when it has become another program. One that was
@@ -64,12 +64,13 @@ class Bystanders:
 
 
 def who_mattered(window: Window) -> list[int]:
-    """PIDs of culprits, wakers, users of the disks and senders to a target, those with most time first."""
+    """PIDs of culprits, wakers, users of disks and cards, and senders to a target: most time first."""
     culprits = window.culprits[window.culprits["throttled"] == 0]
     wakers = window.wakers[window.wakers["kind"] == WakerKind.WAKER_TASK]
-    senders = window.tcp["h"]["pid"]
-    pids = [culprits["pid"], wakers["waker_pid"], window.io["pid"], senders]
-    ns = [culprits["ns"], wakers["ns"], window.io["ns"], np.full(len(senders), MATTERS_NS, np.uint64)]
+    on_cards = np.array([each.pid for each in window.gpus.processes], np.uint32)
+    others = np.concatenate([window.tcp["h"]["pid"], on_cards])
+    pids = [culprits["pid"], wakers["waker_pid"], window.io["pid"], others]
+    ns = [culprits["ns"], wakers["ns"], window.io["ns"], np.full(len(others), MATTERS_NS, np.uint64)]
     return _largest(np.concatenate(pids), np.concatenate(ns))
 
 

@@ -25,6 +25,7 @@ from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.frames import Frames
 from ingero.agent.governor import Governor
+from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
@@ -131,6 +132,7 @@ class Agent:
         self._servers = Servers()
         self._annotations = Annotations(lambda pid: pid in self._targets.live)
         self._annotation_socket: AnnotationSocket | None = None
+        self._gpus = Gpus("gpu" not in options.without)
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
         self._started_ns = time.monotonic_ns()
@@ -177,6 +179,7 @@ class Agent:
     def start(self) -> None:
         """Load, attach and find the targets."""
         self._hit_cost = cost.measure()
+        self._gpus.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         self._kernel.attach_host()
@@ -323,6 +326,7 @@ class Agent:
         self._servers.look(self._targets)
         window.processes, window.containers = self._targets.take_news()
         window.execs = self._targets.take_execs()
+        window.gpus = self._gpus.take()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
         self._annotations.fill(window, self._targets)
@@ -344,6 +348,7 @@ class Agent:
         window.not_watched = self._pythons.take_news() + self._interpreters.take_news()
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
+        window.not_watched += self._gpus.not_watched(window.gpus, self._targets.warnings)
 
     def _look_at_pythons(self, pids: Iterable[int], executed: Mapping[int, int] | None = None) -> None:
         self._pythons.look(pids, executed or {}, time.monotonic_ns())
@@ -444,6 +449,7 @@ class Agent:
         """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""
         if self._annotation_socket:
             self._annotation_socket.close()
+        self._gpus.close()
         if self._command:
             self._command.close()
         if self._session:

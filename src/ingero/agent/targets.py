@@ -123,7 +123,8 @@ class Targets:
         process, container = found
         target = self.live.get(pid)
         if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
-            devices = visible_devices(processes.environment(pid), self._gpus)
+            contained = not processes.shares_files(pid)
+            devices = visible_devices(processes.environment(pid), self._gpus, contained)
             target = Target(process, dict(files or {}), devices)
             self.live[pid] = target
         else:

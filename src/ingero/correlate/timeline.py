@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.correlate.captures import capture_ns
+from ingero.correlate.cards import Cards
 from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
@@ -116,6 +117,7 @@ class Timeline:
         self.arrivals = [*facts.arrivals, *align(facts.unmatched)]
         self.family = Family(facts.processes)
         self.tables = Tables(facts)
+        self.cards = Cards(facts)
         self._ledgers = Ledgers(self.tables, self.family, facts.agent_pid)
         self._blind = self._blind_slices()
         self._driver_ops = {

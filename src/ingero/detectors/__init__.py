@@ -108,10 +108,15 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         if why:
             not_watched.append(NotWatched(detector.name, why))
             continue
+        for source in sorted(detector.either & timeline.facts.absent.keys()):
+            why = f"{source} is not recorded: {timeline.facts.absent[source]}"
+            not_watched.append(NotWatched(f"{detector.name}, in part", why))
         found = list(detector.find(timeline))
         claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
     not_watched.extend(_not_watched_of(timeline))
+    if timeline.cards.watched and timeline.facts.cards.why:
+        not_watched.append(NotWatched("GPU counters, for a time or in part", timeline.facts.cards.why))
     not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
     judge = Judge(timeline, claims)
     findings = in_order(_once(judge.findings() + states))
@@ -120,9 +125,12 @@ def diagnose(timeline: Timeline) -> Diagnosis:
 
 def why_not(detector: Detector, timeline: Timeline) -> str:
     """Why a detector cannot say anything here; empty: it can."""
-    missing = sorted(detector.needs & timeline.facts.absent.keys())
+    absent = timeline.facts.absent
+    missing = sorted(detector.needs & absent.keys())
+    if not missing and detector.either and detector.either <= absent.keys():
+        missing = sorted(detector.either)
     if missing:
-        return f"{missing[0]} is not recorded: {timeline.facts.absent[missing[0]]}"
+        return f"{missing[0]} is not recorded: {absent[missing[0]]}"
     return detector.unwatched
 
 

@@ -2,7 +2,9 @@
 
 Shows as   the feeding thread inside copy calls.
 Proof      bytes and time of the copies: large ones far below what the bus carries go
-           through pageable memory; thousands of small ones cost their calls.
+           through pageable memory; thousands of small ones cost their calls. Or the card's
+           PCI Express link, which while it works has fewer lanes or a lower generation than
+           card and slot can do.
 Not this   copies that are few, or nearly as quick as the bus; waiting for the GPU at a
            copy; small copies that read a result (sync-heavy); copies of other threads.
 Blind to   copies that run on the GPU's own engine while the host goes on; how much of a
@@ -13,16 +15,24 @@ Blind to   copies that run on the GPU's own engine while the host goes on; how m
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+import numpy as np
+
+from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline, is_reading
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
+from ingero.model.gpus import link_bytes_per_ns
 from ingero.model.layout import Bucket
 from ingero.units import format_bytes, format_ns
 
 BUS_BYTES_PER_NS = 25.0  # pinned memory over PCIe 4 x16; newer buses carry more
 SLOW_BYTES_PER_NS = 16.0  # pageable copies reach 3 to 12
+LINK_SHARE = 0.75  # of what a link carries, a pinned copy reaches
+SLOW_LINK_SHARE = 0.5  # of it, pageable copies do not reach
+DEGRADED = 0.6  # of the link's rate: half the lanes, or a generation less
 LARGE_BYTES = 128 << 10  # below it the call itself counts for more than the bytes
 SMALL_BYTES = 64 << 10  # 3 us on the bus, less than the call that copies it
 MANY_PER_STEP = 16  # inputs, labels, masks, a few scalars: an ordinary batch has fewer
@@ -50,15 +60,60 @@ def _copying_ns(spent: Spent) -> int:
     return spent.ns  # recorded by somebody who does not tell
 
 
-def _slow_ns(spent: Spent) -> int:
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """What copies of a job can reach: an old bus carries less than a pageable copy over a new one."""
+
+    slow: float = SLOW_BYTES_PER_NS
+    full: float = BUS_BYTES_PER_NS
+
+
+def _bus(timeline: Timeline, job: Job) -> Bus:
+    cards = [timeline.cards.card(gpu_id) for gpu_id in timeline.cards.of(job.pid)]
+    links = [link for card in cards if (link := link_bytes_per_ns(card.pcie_gen_max, card.pcie_width_max))]
+    if not links:
+        return Bus()
+    return Bus(
+        min(SLOW_BYTES_PER_NS, SLOW_LINK_SHARE * min(links)), min(BUS_BYTES_PER_NS, LINK_SHARE * min(links))
+    )
+
+
+def _slow_ns(spent: Spent, bus: Bus) -> int:
     """Large copies: what a pinned one would have saved.
 
     It takes the bus's time, which the wait of a copy to the host holds already.
     """
     ns = _copying_ns(spent)
-    if spent.bytes / spent.count < LARGE_BYTES or spent.bytes / max(ns, 1) >= SLOW_BYTES_PER_NS:
+    if spent.bytes / spent.count < LARGE_BYTES or spent.bytes / max(ns, 1) >= bus.slow:
         return 0
-    return int(ns - max(0, spent.bytes / BUS_BYTES_PER_NS - spent.gpu_wait_ns))
+    return int(ns - max(0, spent.bytes / bus.full - spent.gpu_wait_ns))
+
+
+def _carries_more(row: np.void, copies: list[Spent], each: SliceLedger, rate: float) -> bool:
+    """Whether more was seen to pass than such a link carries: some virtual machines make one up."""
+    seen = max(known(row["pcie_rx_bytes_per_s"]) or 0, known(row["pcie_tx_bytes_per_s"]) or 0) / 1e9
+    return seen > rate or sum(one.bytes for one in copies) / max(each.wall_ns, 1) > rate
+
+
+def _link(timeline: Timeline, job: Job, each: SliceLedger, copies: list[Spent]) -> Evidence | None:
+    """Time the bytes took longer because the link is not what it can be."""
+    size = sum(one.bytes for one in copies)
+    for row in timeline.cards.during(each.number, job.pid):
+        card = timeline.cards.card(int(row["gpu_id"]))
+        generation, width = known(row["pcie_gen"]), known(row["pcie_width"])
+        now = link_bytes_per_ns(int(generation or 0), int(width or 0))
+        best = link_bytes_per_ns(card.pcie_gen_max, card.pcie_width_max)
+        if not now or not best or now > DEGRADED * best or _carries_more(row, copies, each, now):
+            continue
+        bucket = max(("gpu_wait", "cuda_cpu"), key=lambda name: each.ns[name])
+        ns = min(each.ns[bucket], int(size / now - size / best))
+        note = (
+            f"the link of GPU {card.gpu_id} is PCIe {generation:.0f} x{width:.0f},"
+            f" it could be {card.pcie_gen_max} x{card.pcie_width_max}"
+        )
+        if ns > 0:
+            return Evidence(job, each, ns, (Lost(bucket, ns, job.pid, job.tid, job.comm),), note=note)
+    return None
 
 
 def _small_ns(job: Job, each: SliceLedger, copies: list[Spent]) -> int:
@@ -77,18 +132,23 @@ def _small_ns(job: Job, each: SliceLedger, copies: list[Spent]) -> int:
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
+        bus = _bus(timeline, job)
         for each in job.slices:
             copies = [] if each.cold else _copies(timeline, job, each.number)
-            slow = min(sum(map(_slow_ns, copies)), each.ns["cuda_cpu"])  # others' copies are not ours
+            slow = min(sum(_slow_ns(one, bus) for one in copies), each.ns["cuda_cpu"])  # not others' copies
             ns = max(slow, _small_ns(job, each, copies))
-            if ns > 0:
+            link = _link(timeline, job, each, copies)
+            if link and link.ns >= ns:
+                yield link
+            elif ns > 0:
                 yield Evidence(job, each, ns, (Lost("cuda_cpu", ns, job.pid, job.tid, job.comm),))
 
 
 def _total(case: Case) -> Spent:
     """The copies that make up most of it: large ones, or small ones where there are none."""
     copies = [one for each in case.evidence for one in _copies(case.timeline, case.job, each.slice.number)]
-    large = [one for one in copies if _slow_ns(one)]
+    bus = _bus(case.timeline, case.job)
+    large = [one for one in copies if _slow_ns(one, bus)]
     total = Spent()
     for one in large or copies:
         total.count += one.count
@@ -99,7 +159,15 @@ def _total(case: Case) -> Spent:
     return total
 
 
+def _note(case: Case) -> str:
+    """What is wrong with the link, where that is most of it."""
+    notes = [each.note for each in case.evidence if each.note]
+    return notes[-1] if len(notes) * 2 > len(case.evidence) else ""
+
+
 def headline(case: Case) -> str:
+    if note := _note(case):
+        return f"{case.job.comm} copies over a slow link: {note}"
     total = _total(case)
     size = total.bytes / max(total.count, 1)
     if size <= SMALL_BYTES:
@@ -115,11 +183,28 @@ def prove(case: Case) -> list[Proof]:
             f"{total.count} copies of {format_bytes(total.bytes)} took {format_ns(total.ns)}",
             "SELECT op, SUM(count), SUM(bytes), SUM(sum_ns) FROM operations WHERE op LIKE '%Memcpy%'"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
-        )
+        ),
+        *([_link_proof(case, note)] if (note := _note(case)) else []),
     ]
 
 
+def _link_proof(case: Case, note: str) -> Proof:
+    return Proof(
+        f"{note} while it works",
+        "SELECT gpu_id, pcie_gen, pcie_width, COUNT(*), MAX(pcie_rx_bytes_per_s) FROM gpu_samples"
+        f" WHERE timestamp_ns >= {case.first_ns} AND timestamp_ns < {case.last_ns} GROUP BY 1, 2, 3",
+    )
+
+
 def advise(case: Case) -> list[Fix]:
+    if _note(case):
+        return [
+            Fix(
+                "See what limits the link: slot, riser, the card's seat.",
+                "sudo lspci -vv -d 10de: | grep LnkSta",
+            ),
+            Fix("Let the link train anew, or move the card to another slot."),
+        ]
     total = _total(case)
     if total.bytes / max(total.count, 1) <= SMALL_BYTES:
         return [Fix("Gather small tensors into one buffer and copy that once per iteration.")]

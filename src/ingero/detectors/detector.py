@@ -156,6 +156,7 @@ class Detector:
     title: str
     needs: frozenset[str]  # sources; without one of them it is not watched, never "fine"
     find: Callable[[Timeline], Iterator[Evidence | State]] = no_evidence
+    either: frozenset[str] = frozenset()  # sources of which one is enough; all missing: not watched
     headline: Callable[[Case], str] | None = None  # with names and numbers; else the title
     prove: Callable[[Case], list[Proof]] = nothing_more
     advise: Callable[[Case], list[Fix]] = no_advice

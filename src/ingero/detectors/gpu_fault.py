@@ -1,9 +1,11 @@
-"""GPU fault: the driver reported an Xid error.
+"""GPU fault: the driver reported an Xid error, or the card's own counters tell of damage.
 
-Shows as   the driver's own report of a fault, with its number.
-Proof      that report.
-Not this   an error a call returned (cuda-error), though one may follow the other.
-Blind to   drivers without the tracepoint; ECC errors that were corrected.
+Shows as   the driver's own report of a fault, with its number; memory errors that were not
+           put right, rows of memory that could not be replaced, a card that does not answer.
+Proof      that report, or those counters.
+Not this   an error a call returned (cuda-error), though one may follow the other; memory
+           errors that were put right, or from before the recording.
+Blind to   Xid errors of drivers without the tracepoint; counters without NVML.
 Severity   CRITICAL.
 """
 
@@ -15,6 +17,7 @@ from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Detector, State
 from ingero.model.facts import Incident
 from ingero.model.finding import Fix, Proof, Severity
+from ingero.model.gpu_facts import CardTrouble
 
 MEANINGS = {
     13: "the program made the GPU fault",
@@ -44,6 +47,48 @@ def _by_process(timeline: Timeline) -> Iterator[list[Incident]]:
 
 
 def find(timeline: Timeline) -> Iterator[State]:
+    yield from _reported(timeline)
+    for trouble in timeline.facts.cards.trouble:
+        yield _counted(timeline, trouble)
+
+
+def _counted(timeline: Timeline, trouble: CardTrouble) -> State:
+    """What a card's counters tell; of the job on it, where there is one."""
+    card = timeline.cards.card(trouble.gpu_id)
+    words = [
+        *(["does not answer any more"] if trouble.lost else []),
+        *(
+            [f"has {trouble.ecc_uncorrected} new uncorrected memory errors"]
+            if trouble.ecc_uncorrected
+            else []
+        ),
+        *(["could not replace a row of its memory"] if trouble.remap_failed else []),
+    ]
+    on_it = [job for job in timeline.jobs if trouble.gpu_id in timeline.cards.of(job.pid)]
+    victim = on_it[0] if len(on_it) == 1 else None
+    return State(
+        victim.pid if victim else 0,
+        victim.comm if victim else "GPU",
+        f"GPU {trouble.gpu_id} {' and '.join(words)}",
+        trouble.first_ns,
+        trouble.last_ns,
+        (
+            Proof(
+                f"{card.name} {trouble.gpu_id} ({card.uuid or 'no UUID'}): {', '.join(words)}",
+                "SELECT timestamp_ns, lost, ecc_uncorrected, remap_failed FROM gpu_samples"
+                f" WHERE gpu_id = {trouble.gpu_id} AND timestamp_ns BETWEEN {trouble.first_ns}"
+                f" AND {trouble.last_ns}",
+            ),
+        ),
+        Severity.CRITICAL,
+        fixes=(
+            Fix("Drain the node and test the card.", "dcgmi diag -r 3"),
+            Fix("Read the driver's log.", "dmesg | grep -i xid"),
+        ),
+    )
+
+
+def _reported(timeline: Timeline) -> Iterator[State]:
     for found in _by_process(timeline):
         worst = found[0]
         code = worst.code or 0
@@ -70,7 +115,8 @@ def find(timeline: Timeline) -> Iterator[State]:
 DETECTOR = Detector(
     name="gpu-fault",
     title="The GPU reported a fault",
-    needs=frozenset({"xid"}),
+    needs=frozenset(),
+    either=frozenset({"xid", "gpu"}),
     find=find,
     severity="CRITICAL",
 )

@@ -3,7 +3,8 @@
 Shows as   more allocations than frees in nearly every slice, to the end. As many in each
            iteration of hundreds need no long look, nor does churn beside them matter: a
            cache that fills takes ever less.
-Proof      counts of both, and the bytes that stay.
+Proof      counts of both, and the bytes that stay; where the driver tells how much memory the
+           process holds (NVML), that grows too.
 Not this   the growth of a start, or of a cache that rests or grows ever less; churn
            (alloc-churn); host memory, and addresses without memory behind them.
 Blind to   memory kept inside a caching allocator: the driver sees only its blocks; which of
@@ -30,6 +31,7 @@ REGULAR_KEPT = 20  # in a slice: fewer are as many by chance
 SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
 LEAST_ALLOCATIONS = 8  # fewer are buffers made late
 LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
+HELD_SHARE = 0.25  # of what the calls say stays, the driver must see: it gives memory in large blocks
 # In the names of calls that take no memory of the GPU: the host's, or addresses alone.
 HOLDS_NONE = ("Host", "MemMap", "Unmap", "Address", "SetAccess", "Trim")
 
@@ -65,7 +67,16 @@ def find(timeline: Timeline) -> Iterator[State]:
         kept = allocated - freed
         if kept < LEAST_ALLOCATIONS or size < LEAST_BYTES or (kept < KEPT_SHARE * allocated and not regular):
             continue
-        yield _state(timeline, job, settled, allocated, freed, size)
+        grown = _grown(timeline, job, settled)
+        if grown is not None and grown < HELD_SHARE * size:
+            continue  # freed by a call nobody saw, or into a pool it is taken from again
+        yield _state(timeline, job, settled, allocated, freed, size, grown)
+
+
+def _grown(timeline: Timeline, job: Job, slices: list[int]) -> int | None:
+    """How much more the process holds at the end, as the driver tells; None: it does not."""
+    held = [size for number, size in timeline.cards.memory_of(job.pid) if number in slices]
+    return held[-1] - held[0] if len(held) >= 2 else None
 
 
 def _regular(job: Job, slices: list[int], rows: list[tuple[int, int, int]]) -> bool:
@@ -88,7 +99,15 @@ def _settles(rows: list[tuple[int, int, int]]) -> bool:
     return late < SETTLING * early
 
 
-def _state(timeline: Timeline, job: Job, slices: list[int], allocated: int, freed: int, size: int) -> State:
+def _state(
+    timeline: Timeline,
+    job: Job,
+    slices: list[int],
+    allocated: int,
+    freed: int,
+    size: int,
+    grown: int | None,
+) -> State:
     first, last = timeline.facts.at_ns(slices[0]), timeline.facts.at_ns(slices[-1] + 1)
     rate = size * 60_000_000_000 / (last - first)
     proof = Proof(
@@ -103,13 +122,21 @@ def _state(timeline: Timeline, job: Job, slices: list[int], allocated: int, free
         f"{job.comm} keeps {format_bytes(rate)} more GPU memory every minute",
         first,
         last,
-        (proof,),
+        (proof,) if grown is None else (proof, _held_proof(job, grown, first, last)),
         Severity.MEDIUM,
         job.tid,
         fixes=(
             Fix("Look for tensors that live on: losses summed with their graph, lists of outputs, hooks."),
             Fix("See who allocates.", "torch.cuda.memory._record_memory_history()"),
         ),
+    )
+
+
+def _held_proof(job: Job, grown: int, first: int, last: int) -> Proof:
+    return Proof(
+        f"the driver sees the process hold {format_bytes(grown)} more at the end",
+        f"SELECT timestamp_ns, SUM(memory_bytes) FROM gpu_processes WHERE pid = {job.pid}"
+        f" AND timestamp_ns >= {first} AND timestamp_ns < {last} GROUP BY timestamp_ns",
     )
 
 

@@ -2,10 +2,13 @@
 
 Shows as   waits for the GPU that are longer than the job's own work needs.
 Proof      both processes feed the same card in the same seconds; the part of the job's
-           waiting that falls to the other, by how much each keeps the card busy.
-Not this   ranks of one communicator; processes on different cards.
-Blind to   processes outside the trace; how the card divides its time; the card of a
-           process that never chose one: the first is assumed.
+           waiting that falls to the other, by how much each keeps the card busy. Of a
+           process outside the trace the driver tells (NVML) how long its kernels ran.
+Not this   ranks of one communicator; processes on different cards, or in different
+           instances of one (MIG); one that only holds memory; the job's own helpers.
+Blind to   processes outside the trace where the driver does not tell of them (no NVML, another
+           PID name space); how the card divides its time; the card of a process that never
+           chose one: the first is assumed.
 """
 
 from __future__ import annotations
@@ -18,13 +21,15 @@ from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
 WAITS_SHARE = 0.10  # of wall time: below that the card is not the limit
+WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
+GO_BETWEEN = "nvidia-cuda-mps"  # works for others, the job itself among them
 GIVING = ("launch", "graph", "copy", "set")
 
 
 def _same_card(timeline: Timeline, one: Job, other: Job) -> bool:
-    cards = timeline.facts.gpus
+    cards = timeline.cards
     first = {0}  # the card of a process that chose none
-    return bool((cards.get(one.pid) or first) & (cards.get(other.pid) or first))
+    return bool((cards.of(one.pid) or first) & (cards.of(other.pid) or first))
 
 
 def _partners(timeline: Timeline) -> set[tuple[int, int]]:
@@ -51,8 +56,25 @@ def _busy_by_slice(timeline: Timeline) -> dict[int, list[tuple[Job, int]]]:
     return found
 
 
+def _strangers(timeline: Timeline, job: Job, each: SliceLedger, own: int) -> list[Part]:
+    """Processes outside the trace whose kernels run on the job's card, with their part of its waits."""
+    jobs = {other.pid for other in timeline.jobs} | {timeline.facts.agent_pid}
+    whole = {gpu_id for gpu_id in timeline.cards.of(job.pid) if not timeline.cards.card(gpu_id).mig}
+    return [
+        Part(user.pid, _name(timeline, user.pid), int(own * min(1.0, user.sm_share)))
+        for user in timeline.cards.users(each.number, whole)
+        if user.sm_share is not None and user.sm_share >= WORKS_SHARE
+        if user.pid not in jobs and not timeline.family.related(user.pid, job.pid)
+        if not _name(timeline, user.pid).startswith(GO_BETWEEN)
+    ]
+
+
+def _name(timeline: Timeline, pid: int) -> str:
+    return timeline.facts.comm(pid) if pid in timeline.facts.processes else timeline.cards.name(pid)
+
+
 def find(timeline: Timeline) -> Iterator[Evidence]:
-    if len(timeline.jobs) < 2:
+    if len(timeline.jobs) < 2 and not timeline.cards.watched:
         return
     partners, busy = _partners(timeline), _busy_by_slice(timeline)
     for job in timeline.jobs:
@@ -67,13 +89,20 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
             own = _busy_ns(job, each)
             at_once = busy.get(each.number, []) if own else []
             others = [Part(other.pid, other.comm, ns) for other, ns in at_once if other.pid in rivals]
-            if others:
-                theirs = sum(part.ns for part in others)
-                # Two that use little of the card seldom meet.
-                meet = min(1.0, (own + theirs) / each.wall_ns)
-                ns = int(own * theirs / (own + theirs) * meet)
-                lost = Lost("gpu_wait", ns, job.pid, job.tid, job.comm, who=tuple(others), whose="others")
+            strangers = _strangers(timeline, job, each, own) if own else []
+            ns = min(own, _jobs_part_ns(each, own, others) + sum(part.ns for part in strangers))
+            if ns:
+                who = tuple(others + strangers)
+                lost = Lost("gpu_wait", ns, job.pid, job.tid, job.comm, who=who, whose="others")
                 yield Evidence(job, each, ns, (lost,))
+
+
+def _jobs_part_ns(each: SliceLedger, own: int, others: list[Part]) -> int:
+    """Of a job's waits for the card, what falls to the other jobs."""
+    theirs = sum(part.ns for part in others)
+    # Two that use little of the card seldom meet.
+    meet = min(1.0, (own + theirs) / max(each.wall_ns, 1))
+    return int(own * theirs / (own + theirs) * meet) if theirs else 0
 
 
 def headline(case: Case) -> str:
@@ -82,6 +111,16 @@ def headline(case: Case) -> str:
 
 def prove(case: Case) -> list[Proof]:
     pids = ", ".join(str(pid) for pid in [case.job.pid, *(part.pid for part in case.who[:3])])
+    traced = {job.pid for job in case.timeline.jobs}
+    if any(part.pid not in traced for part in case.who[:3]):
+        return [
+            Proof(
+                f"kernels of processes {pids} ran on the same card in the same seconds",
+                "SELECT pid, comm, gpu_id, AVG(sm_share), MAX(memory_bytes) FROM gpu_processes"
+                f" WHERE pid IN ({pids}) AND timestamp_ns >= {case.first_ns}"
+                f" AND timestamp_ns < {case.last_ns} GROUP BY pid, gpu_id",
+            )
+        ]
     return [
         Proof(
             f"processes {pids} gave the same card work in the same seconds",

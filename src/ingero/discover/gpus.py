@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ingero.discover.host import read_text
+from ingero.native.nvml import within
 
 DRIVER = Path("/proc/driver/nvidia")
+NVML_S = 10.0  # a card that sleeps takes some seconds to wake; longer, and the driver hangs
 _VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 
 
@@ -49,7 +51,7 @@ def find_gpus(folder: Path = DRIVER) -> GpuReport:
     """Cards by NVML, else what the kernel module shows."""
     driver = driver_version(folder)
     try:
-        return GpuReport(driver, _from_nvml(), "nvml")
+        return GpuReport(driver, within(NVML_S, _from_nvml), "nvml")
     except ImportError:
         problem = "nvidia-ml-py is not installed"
     except Exception as error:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.gpu_facts import GpuFacts
 from ingero.model.sites import Sites
 from ingero.model.window import BUCKETS, Records
 
@@ -230,6 +231,7 @@ class Facts:
     arrivals: list[Arrival] = field(default_factory=list)
     unmatched: list[Arrival] = field(default_factory=list)  # of communicators made before the trace
     gpus: dict[int, set[int]] = field(default_factory=dict)  # pid: cards it used, as far as known
+    cards: GpuFacts = field(default_factory=GpuFacts)
     system: list[SystemFact] = field(default_factory=list)
     losses: list[LossFact] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)  # sources not recorded, and why

@@ -59,6 +59,23 @@ class SystemLine:
 
 
 @dataclass(frozen=True)
+class CardLine:
+    """A card now; None where its driver does not tell."""
+
+    gpu_id: int
+    name: str = ""
+    gpu_share: float | None = None
+    memory_used_bytes: int | None = None
+    memory_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    power_mw: int | None = None
+    power_limit_mw: int | None = None
+    temperature_c: int | None = None
+    held_by: tuple[str, ...] = ()  # what holds its clock down, in words
+    lost: bool = False
+
+
+@dataclass(frozen=True)
 class OperationRow:
     """What one operation did since the start; percentiles None where nothing was timed."""
 
@@ -160,6 +177,7 @@ class LiveView:
     libraries: tuple[Library, ...] = ()
     probes: tuple[ProbeSource, ...] = ()
     system: SystemLine | None = None
+    cards: tuple[CardLine, ...] = ()
     operations: tuple[OperationRow, ...] = ()
     host: tuple[HostRow, ...] = ()
     processes: tuple[ProcessRow, ...] = ()

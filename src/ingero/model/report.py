@@ -13,6 +13,25 @@ class ReportWindow(msgspec.Struct, frozen=True):
     anchor: str = "recording"  # now, last-record, recording, given, label: what the range was counted from
 
 
+class GpuLine(msgspec.Struct, frozen=True):
+    """A card over the range: means, and the most memory and heat."""
+
+    gpu_id: int
+    name: str
+    uuid: str | None
+    gpu_share: float | None
+    memory_used_bytes: int | None
+    memory_bytes: int | None
+    sm_clock_mhz: int | None
+    sm_clock_max_mhz: int | None
+    power_mw: int | None
+    power_limit_mw: int | None
+    temperature_c: int | None
+    clock_reasons: list[str]  # everything that held the clock down at some time
+    lost: bool
+    node: str | None = None  # where the report is of several
+
+
 class SystemContext(msgspec.Struct, frozen=True):
     """The machine over the range: means, and the last load."""
 
@@ -22,6 +41,7 @@ class SystemContext(msgspec.Struct, frozen=True):
     cores: int | None
     swap_bytes: int | None
     psi: dict[str, float | None]
+    gpus: list[GpuLine] = []  # empty: no counters of cards in this range
 
 
 class OperationLine(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import layout
+from ingero.model.gpus import GpuNews
 from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import Bucket
 from ingero.model.stack import ResolvedStack
@@ -254,6 +255,7 @@ class Window:
     not_watched: list[NotWatched] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     system: SystemSample | None = None
+    gpus: GpuNews = field(default_factory=GpuNews)
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0
     walks: int = 0  # stacks walked in the window

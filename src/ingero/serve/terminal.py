@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ingero import units
 from ingero.model.finding import Finding
-from ingero.model.live import HostRow, LiveView, OperationRow
+from ingero.model.live import CardLine, HostRow, LiveView, OperationRow
 
 FULL, EMPTY = "█", "░"
 TITLES = {
@@ -107,6 +107,27 @@ def system_line(view: LiveView) -> Text:
     load = "-" if system.load1 is None else f"{system.load1:.1f}"
     cores = f" ({system.cores} cores)" if system.cores else ""
     return text.append(f" | Load {load}{cores} | Swap {units.format_bytes(system.swap_bytes)}")
+
+
+def card_lines(view: LiveView, most: int = 8) -> list[Text]:
+    """Each card in a line of its own; of very many the first ones."""
+    lines = [_card_line(card) for card in view.cards[:most]]
+    rest = len(view.cards) - most
+    return [*lines, Text(f"and {rest} more cards", "bright_black")] if rest > 0 else lines
+
+
+def _card_line(card: CardLine) -> Text:
+    text = Text(f"GPU {card.gpu_id}: ")
+    if card.lost:
+        return text.append("does not answer", "bold red")
+    text.append_text(bar(card.gpu_share)).append(f" {units.format_share(card.gpu_share)}")
+    used, size = (units.format_bytes(value) for value in (card.memory_used_bytes, card.memory_bytes))
+    watts = "-" if card.power_mw is None else f"{card.power_mw / 1000:.0f} W"
+    limit = "" if card.power_limit_mw is None else f" of {card.power_limit_mw / 1000:.0f}"
+    clock = "-" if card.sm_clock_mhz is None else f"{card.sm_clock_mhz} MHz"
+    degrees = "-" if card.temperature_c is None else f"{card.temperature_c} °C"
+    text.append(f" | Mem {used} of {size} | {clock} | {watts}{limit} | {degrees}")
+    return text.append(f" | held by {', '.join(card.held_by)}", "yellow") if card.held_by else text
 
 
 def header_lines(view: LiveView, most: int = 4) -> list[Text]:

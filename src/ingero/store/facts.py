@@ -13,6 +13,7 @@ from ingero.model import facts as model
 from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import Why
 from ingero.model.window import BUCKET_NAMES, Records
+from ingero.store.gpu_facts import read_gpus
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
 from ingero.store.sites import SiteReader
 
@@ -75,6 +76,9 @@ class FactReader:
             found.arrivals = list(self._arrivals(found))
             found.unmatched = list(self._unmatched(found))
         found.gpus = self._gpus()
+        found.cards = read_gpus(self._connection, self._node, self._origin, self._from, self._to)
+        if not len(found.cards.samples):
+            found.absent.setdefault("gpu", found.cards.why or "no counters of a GPU in this recording")
         found.system = list(self._system())
         found.losses = list(self._losses())
         found.blind = self._all(

@@ -48,10 +48,21 @@ def _governor(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _gpus(connection: sqlite3.Connection) -> None:
+    """A new database has them already; one of before gets the tables and what shows them."""
+    for statement in TABLES:
+        if statement.startswith("CREATE TABLE gpu"):
+            connection.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    for name, select in VIEWS.items():
+        if name.startswith("gpu"):
+            connection.execute(f"CREATE VIEW IF NOT EXISTS {name} AS {select}")
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
-    Migration("0004-governor", _governor),
+    Migration("0003-governor", _governor),
+    Migration("0004-gpus", _gpus),
 )
 
 

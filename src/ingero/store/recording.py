@@ -24,6 +24,7 @@ from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
 from ingero.store.findings import FindingRow
 from ingero.store.governor_rows import save_overhead
+from ingero.store.gpu_rows import GpuRows
 from ingero.store.kernel_rows import fill_in
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
@@ -260,6 +261,9 @@ class Recording:
         rows.in_flight(window.in_flight)
         if window.system is not None:
             rows.system(window.system)
+        GpuRows(self.connection, self.node_id, self._clock, self._names, self._processes).save(
+            window.gpus, end_ns
+        )
 
     def save_losses(self, losses: Iterable[Loss]) -> None:
         self.connection.executemany(

@@ -181,6 +181,32 @@ CREATE TABLE system_sample (
     psi_memory_some REAL, psi_io_some REAL, PRIMARY KEY (at_ns, node_id)
 ) WITHOUT ROWID;
 
+CREATE TABLE gpu (
+    node_id INTEGER NOT NULL, gpu_id INTEGER NOT NULL, uuid TEXT NOT NULL DEFAULT '', name TEXT NOT NULL,
+    bus_id TEXT, driver TEXT, memory_bytes INTEGER, sm_clock_max_mhz INTEGER, memory_clock_max_mhz INTEGER,
+    sm_clock_set_mhz INTEGER, sm_clock_default_mhz INTEGER, power_limit_default_mw INTEGER,
+    slowdown_c INTEGER, pcie_gen_max INTEGER, pcie_width_max INTEGER, compute_mode TEXT, mig INTEGER,
+    unsupported TEXT, first_ns INTEGER NOT NULL, last_ns INTEGER NOT NULL,
+    PRIMARY KEY (node_id, gpu_id, uuid)
+) WITHOUT ROWID;
+
+CREATE TABLE gpu_sample (
+    node_id INTEGER NOT NULL, at_ns INTEGER NOT NULL, gpu_id INTEGER NOT NULL, gpu_share REAL,
+    memory_busy_share REAL, memory_used_bytes INTEGER, sm_clock_mhz INTEGER, memory_clock_mhz INTEGER,
+    reasons INTEGER, power_mw INTEGER, power_limit_mw INTEGER, temperature_c INTEGER,
+    memory_temperature_c INTEGER, pcie_gen INTEGER, pcie_width INTEGER, pcie_rx_bytes_per_s INTEGER,
+    pcie_tx_bytes_per_s INTEGER, ecc_corrected INTEGER, ecc_uncorrected INTEGER, ecc_corrected_ever INTEGER,
+    ecc_uncorrected_ever INTEGER, rows_remapped INTEGER, remap_pending INTEGER, remap_failed INTEGER,
+    power_capped_ns INTEGER, heat_capped_ns INTEGER, lost INTEGER NOT NULL, asking_ns INTEGER,
+    PRIMARY KEY (at_ns, node_id, gpu_id)
+) WITHOUT ROWID;
+
+CREATE TABLE gpu_process (
+    node_id INTEGER NOT NULL, at_ns INTEGER NOT NULL, gpu_id INTEGER NOT NULL, pid INTEGER NOT NULL,
+    process_id INTEGER, comm_id INTEGER, memory_bytes INTEGER, sm_share REAL, graphics INTEGER NOT NULL,
+    PRIMARY KEY (at_ns, node_id, gpu_id, pid)
+) WITHOUT ROWID;
+
 CREATE TABLE in_flight (
     node_id INTEGER NOT NULL, tid INTEGER NOT NULL, since_ns INTEGER NOT NULL,
     op_id INTEGER NOT NULL DEFAULT 0, process_id INTEGER, pid INTEGER NOT NULL, comm_id INTEGER,

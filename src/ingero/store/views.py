@@ -7,6 +7,7 @@ does not use, and keeps `event` as the outer loop.
 
 from __future__ import annotations
 
+from ingero.model.gpus import REASONS
 from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 
 _ID = f"n.name || ':' || (e.id & {SEQ_MASK})"
@@ -39,6 +40,12 @@ def _named(column: str, names: tuple[str, ...]) -> str:
 def _bucket_ns(table: str) -> str:
     cases = " ".join(f"WHEN {number} THEN {table}.{name}" for number, name in enumerate(BUCKET_COLUMNS))
     return f"CASE b.id {cases} END"
+
+
+def _reason_text(column: str) -> str:
+    """The names of the bits, with spaces between; NULL where the mask is, empty where no bit is set."""
+    cases = " || ".join(f"IIF({column} & {bit}, ' {name}', '')" for bit, name, _ in REASONS)
+    return f"CASE WHEN {column} IS NOT NULL THEN ltrim({cases}) END"
 
 
 _CALL_COLUMNS = f"""
@@ -161,6 +168,39 @@ VIEWS = {
         LEFT JOIN string s ON s.id = a.key_id
         LEFT JOIN process p ON p.id = a.process_id
         LEFT JOIN recording r ON r.id = a.recording_id""",
+    "gpus": """
+        SELECT n.name AS node, g.gpu_id AS gpu_id, NULLIF(g.uuid, '') AS uuid, g.name AS name,
+            g.bus_id AS bus_id, g.driver AS driver, g.memory_bytes AS memory_bytes,
+            g.sm_clock_max_mhz AS sm_clock_max_mhz, g.memory_clock_max_mhz AS memory_clock_max_mhz,
+            g.sm_clock_set_mhz AS sm_clock_set_mhz, g.sm_clock_default_mhz AS sm_clock_default_mhz,
+            g.power_limit_default_mw AS power_limit_default_mw, g.slowdown_c AS slowdown_c,
+            g.pcie_gen_max AS pcie_gen_max, g.pcie_width_max AS pcie_width_max,
+            g.compute_mode AS compute_mode, g.mig AS mig, g.unsupported AS unsupported,
+            g.first_ns AS first_ns, g.last_ns AS last_ns
+        FROM gpu g
+        LEFT JOIN node n ON n.id = g.node_id""",
+    "gpu_samples": f"""
+        SELECT n.name AS node, t.gpu_id AS gpu_id, t.at_ns AS timestamp_ns, t.gpu_share AS gpu_share,
+            t.memory_busy_share AS memory_busy_share, t.memory_used_bytes AS memory_used_bytes,
+            t.sm_clock_mhz AS sm_clock_mhz, t.memory_clock_mhz AS memory_clock_mhz,
+            t.reasons AS reasons, {_reason_text("t.reasons")} AS reason_names, t.power_mw AS power_mw,
+            t.power_limit_mw AS power_limit_mw, t.temperature_c AS temperature_c,
+            t.memory_temperature_c AS memory_temperature_c, t.pcie_gen AS pcie_gen,
+            t.pcie_width AS pcie_width, t.pcie_rx_bytes_per_s AS pcie_rx_bytes_per_s,
+            t.pcie_tx_bytes_per_s AS pcie_tx_bytes_per_s, t.ecc_corrected AS ecc_corrected,
+            t.ecc_uncorrected AS ecc_uncorrected, t.ecc_corrected_ever AS ecc_corrected_ever,
+            t.ecc_uncorrected_ever AS ecc_uncorrected_ever, t.rows_remapped AS rows_remapped,
+            t.remap_pending AS remap_pending, t.remap_failed AS remap_failed,
+            t.power_capped_ns AS power_capped_ns, t.heat_capped_ns AS heat_capped_ns, t.lost AS lost,
+            t.asking_ns AS asking_ns
+        FROM gpu_sample t
+        LEFT JOIN node n ON n.id = t.node_id""",
+    "gpu_processes": """
+        SELECT n.name AS node, t.gpu_id AS gpu_id, t.at_ns AS timestamp_ns, t.pid AS pid, s.text AS comm,
+            t.memory_bytes AS memory_bytes, t.sm_share AS sm_share, t.graphics AS graphics
+        FROM gpu_process t
+        LEFT JOIN node n ON n.id = t.node_id
+        LEFT JOIN string s ON s.id = t.comm_id""",
     "samples": """
         SELECT n.name AS node, t.pid AS pid, t.tid AS tid, t.start_ns AS bucket_start_ns,
             t.stack_hash AS stack_hash, b.name AS bucket, o.name AS op, t.flags & 1 AS collecting,

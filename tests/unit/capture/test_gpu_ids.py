@@ -52,3 +52,30 @@ def test_the_only_visible_card_is_meant_by_a_thread_that_never_chose() -> None:
     made = calls((10, -1), (10, 0))
     number_cards(made, {10: (1,)})
     assert made["gpu_id"].tolist() == [1, 1]
+
+
+MIXED = [Gpu(0, "slow", "GPU-aa"), Gpu(1, "fast", "GPU-bb")]
+
+
+def test_of_cards_of_several_kinds_cuda_puts_the_fastest_first_and_which_that_is_nobody_knows() -> None:
+    assert visible_devices({}, MIXED) is None
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "0"}, MIXED) is None
+    assert visible_devices({"CUDA_VISIBLE_DEVICES": "GPU-bb"}, MIXED) == (1,)
+
+
+def test_in_the_order_of_the_bus_cards_of_several_kinds_are_known() -> None:
+    by_bus = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert visible_devices(by_bus, MIXED) == (0, 1)
+    assert visible_devices(by_bus | {"CUDA_VISIBLE_DEVICES": "1,0"}, MIXED) == (1, 0)
+
+
+def test_a_container_counts_the_cards_it_was_given() -> None:
+    given = {"NVIDIA_VISIBLE_DEVICES": "GPU-bb22,2"}
+    assert visible_devices(given, CARDS, contained=True) == (1, 2)
+    assert visible_devices(given | {"CUDA_VISIBLE_DEVICES": "1"}, CARDS, contained=True) == (2,)
+    assert visible_devices({"NVIDIA_VISIBLE_DEVICES": "all"}, CARDS, contained=True) == (0, 1, 2)
+    assert visible_devices({"NVIDIA_VISIBLE_DEVICES": "MIG-77"}, CARDS, contained=True) is None
+
+
+def test_outside_of_a_container_what_one_would_be_given_means_nothing() -> None:
+    assert visible_devices({"NVIDIA_VISIBLE_DEVICES": "2"}, CARDS) == (0, 1, 2)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingero.model.facts import Arrival, ErrorFact, Incident, InFlight, LossFact
+from ingero.model.gpu_facts import CardTrouble
 from ingero.model.window import BUCKET_NAMES
 from tests.facts import OPS, SECOND, Story
 
@@ -47,7 +48,21 @@ def stories(draw: st.DrawFn) -> Story:
         bucket = draw(st.sampled_from(("lock_wait", "peer_wait")))
         story.waker(draw(pids), "w", bucket, draw(milliseconds), draw(pids), when=_some(draw))
     _draw_incidents(draw, story)
+    _draw_cards(draw, story)
     return story
+
+
+def _draw_cards(draw: st.DrawFn, story: Story) -> None:
+    odd = st.sampled_from((float("nan"), 0.0, 0.04, 0.5, 1.0, 900.0, 1e12))
+    for _ in range(draw(st.integers(0, 3))):
+        names = ("gpu_share", "busy_clock_mhz", "forced_share", "capped_share", "reasons", "pcie_gen")
+        seen = {name: draw(odd) for name in names} | {"pcie_width": draw(odd), "power_limit_mw": draw(odd)}
+        story.looked(draw(st.integers(0, 2)), _some(draw), **seen)
+    for _ in range(draw(st.integers(0, 3))):
+        sm, memory = draw(st.sampled_from((None, 0.0, 0.5, 1.0))), draw(st.sampled_from((None, 0, 1 << 40)))
+        story.on_card(draw(pids), draw(st.integers(0, 2)), sm, memory, _some(draw))
+    if draw(st.booleans()):
+        story.facts.cards.trouble.append(CardTrouble(draw(st.integers(0, 2)), 1, True, True, 0, SECOND))
 
 
 def _some(draw: st.DrawFn) -> range:

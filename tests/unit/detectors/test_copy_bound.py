@@ -6,7 +6,7 @@ import pytest
 
 from ingero.model.facts import OpFact
 from ingero.model.finding import Severity
-from tests.facts import SEVERITIES, Story, job
+from tests.facts import JOB, SEVERITIES, Story, job
 
 KIND = "copy-bound"
 COPY = "cuMemcpyHtoDAsync_v2"
@@ -128,3 +128,46 @@ def test_of_a_copy_that_waits_first_only_the_copying_counts() -> None:
     assert "1.0 GB/s" in finding.title
     assert finding.gain is not None
     assert finding.gain.share == pytest.approx(400 / 2000, abs=0.001)  # the bus worked in the wait
+
+
+def pinned(size: int = 40 << 20, **link: float) -> Story:
+    """100 copies of 40 MiB a slice that cost the host nothing: the card's engine makes them."""
+    story = job(slices=12).on_card(JOB).looked(**link)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["op"] != 3]
+    return story.calls(COPY, 100, 2, size=size, caller=1)
+
+
+def test_a_link_below_what_card_and_slot_can_do_is_told_where_the_bytes_take_longer() -> None:
+    (finding,) = pinned(pcie_gen=1).findings()
+    assert finding.kind == KIND
+    assert "the link of GPU 0 is PCIe 1 x16, it could be 5 x16" in finding.title
+    bytes_moved = 100 * (40 << 20)
+    assert finding.effect.wall_share == pytest.approx(bytes_moved * (1 / 4.0 - 1 / 63.0) / 2e9, rel=0.02)
+
+
+def test_a_full_link_is_quiet_however_much_is_copied() -> None:
+    assert pinned().kinds() == []
+
+
+def test_a_narrow_link_over_which_little_goes_is_quiet() -> None:
+    assert pinned(size=1 << 18, pcie_width=4).kinds() == []
+
+
+def test_a_link_that_the_driver_does_not_tell_is_not_judged() -> None:
+    assert pinned(pcie_gen=float("nan")).kinds() == []
+
+
+def test_the_link_of_another_card_is_not_blamed() -> None:
+    assert pinned().looked(1, pcie_gen=1).kinds() == []
+
+
+def test_pinned_copies_over_an_old_bus_are_not_taken_for_pageable_ones() -> None:
+    """12 GB/s is all that PCI Express 3 carries."""
+    old = copying(20 * 100 * (4 << 20) / 12.0 / 1e6, count=2000)
+    assert KIND in old.kinds()
+    assert KIND not in old.on_card(JOB).card(pcie_gen_max=3).looked(pcie_gen=3).kinds()
+
+
+def test_a_link_over_which_more_passes_than_it_says_is_not_believed() -> None:
+    assert pinned(pcie_gen=1, pcie_rx_bytes_per_s=40e9).kinds() == []
+    assert pinned(size=100 << 20, pcie_gen=1).kinds() == []

@@ -52,3 +52,24 @@ def test_a_healthy_run_is_quiet() -> None:
 
 def test_without_calls_it_says_so() -> None:
     assert short("cudaMalloc").abstains(KIND, "calls")
+
+
+def test_how_full_the_card_was_and_who_held_it_is_told() -> None:
+    story = short("cudaMalloc").looked(memory_used_bytes=140 << 30)
+    story.on_card(JOB, memory=40 << 30, name="python3")
+    (finding,) = story.on_card(HOG, memory=99 << 30, name="notebook").findings()
+    text = finding.evidence[1].text
+    assert "GPU 0 had 140 GiB of 141 GiB in use" in text
+    assert f"notebook (pid {HOG}) 99 GiB" in text
+    assert [(who.pid, who.comm) for who in finding.who] == [(HOG, "notebook")]
+
+
+def test_room_left_on_the_card_hints_at_pieces() -> None:
+    story = short("cudaMalloc").looked(memory_used_bytes=50 << 30).on_card(JOB, memory=49 << 30)
+    assert "in pieces" in story.findings()[0].evidence[1].text
+    full = short("cudaMalloc").looked(memory_used_bytes=140 << 30).on_card(JOB, memory=49 << 30)
+    assert "in pieces" not in full.findings()[0].evidence[1].text
+
+
+def test_without_counters_the_failed_calls_are_all_there_is() -> None:
+    assert len(short("cudaMalloc").findings()[0].evidence) == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ingero.model.facts import Incident
 from ingero.model.finding import Severity
+from ingero.model.gpu_facts import CardTrouble
 from tests.facts import JOB, SECOND, Story, job
 
 KIND = "gpu-fault"
@@ -55,11 +58,42 @@ def test_an_error_of_a_call_is_no_fault() -> None:
     assert faults().kinds() == []
 
 
-def test_without_its_source_it_says_so() -> None:
-    assert faults(79).abstains(KIND, "xid")
-
-
 def test_a_fault_of_the_card_comes_before_one_of_the_program() -> None:
     (finding,) = faults(31, 79).findings()
     assert finding.title.startswith("GPU fault Xid 79")
     assert "dcgmi" in (finding.fix[0].command or "")
+
+
+def damaged(gpu_id: int = 0, **what: Any) -> Story:
+    told = {"ecc_uncorrected": 0, "remap_failed": False, "lost": False} | what
+    story = job().on_card(JOB).looked().looked(1)
+    story.facts.cards.trouble = [CardTrouble(gpu_id, first_ns=SECOND, last_ns=3 * SECOND, **told)]
+    return story
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"lost": True}, "GPU 0 does not answer any more"),
+        ({"ecc_uncorrected": 2}, "GPU 0 has 2 new uncorrected memory errors"),
+        ({"remap_failed": True}, "GPU 0 could not replace a row of its memory"),
+    ],
+)
+def test_what_the_card_s_own_counters_tell_is_a_fault(what: dict[str, Any], words: str) -> None:
+    (finding,) = damaged(**what).findings()
+    assert (finding.kind, finding.severity, finding.title) == ("gpu-fault", Severity.CRITICAL, words)
+    assert (finding.victim.pid, finding.first_ns) == (JOB, SECOND)
+
+
+def test_damage_of_another_card_has_no_victim_among_the_jobs() -> None:
+    (finding,) = damaged(1, lost=True).findings()
+    assert (finding.victim.pid, finding.victim.comm) == (0, "GPU")
+
+
+def test_either_source_is_enough_and_without_both_it_is_not_watched() -> None:
+    story = damaged(lost=True)
+    story.facts.absent = {"xid": "no tracepoint"}
+    assert [each.kind for each in story.findings()] == ["gpu-fault"]
+    assert "gpu-fault, in part" in {each.what for each in story.diagnose().not_watched}
+    story.facts.absent = {"xid": "no tracepoint", "gpu": "no driver"}
+    assert "gpu-fault" in {each.what for each in story.diagnose().not_watched}

@@ -107,3 +107,21 @@ def test_a_cache_that_still_grows_a_little_is_no_leak() -> None:
 
 def test_growth_that_does_not_get_less_is_a_leak_also_after_a_large_start() -> None:
     assert growing(20, 10, 7, 5, 4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3).kinds() == [KIND]
+
+
+def held(*sizes: int) -> Story:
+    """A leak by its calls, of which the driver sees the process hold so much, slice by slice."""
+    story = leaking(slices=len(sizes)).looked()
+    for number, size in enumerate(sizes):
+        story.on_card(JOB, memory=size, when=range(number, number + 1))
+    return story
+
+
+def test_the_driver_s_own_figure_is_further_proof() -> None:
+    (finding,) = held(*(number * 200 * MIB for number in range(12))).findings()
+    assert finding.kind == KIND
+    assert "hold 1.4 GiB more at the end" in finding.evidence[1].text
+
+
+def test_memory_that_does_not_grow_on_the_card_is_no_leak() -> None:
+    assert KIND not in held(*[4 << 30] * 12).kinds()

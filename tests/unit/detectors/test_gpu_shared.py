@@ -94,3 +94,51 @@ def test_a_process_whose_card_is_unknown_is_on_the_first(card: int, said: bool) 
     story = sharing()
     story.facts.gpus = {JOB: {card}}
     assert story.kinds() == ([KIND, KIND] if said else [])
+
+
+STRANGER = 700
+
+
+def with_a_stranger(share: float, gpu_id: int = 0) -> Story:
+    """One traced job on card 0, and somebody whom only the driver knows."""
+    story = job({"host_cpu": 140}, slices=12).looked().on_card(JOB, sm=0.5)
+    return story.on_card(STRANGER, gpu_id, share, 4 << 30, name="inference")
+
+
+def test_a_process_outside_the_trace_is_named_where_the_driver_tells_of_it() -> None:
+    (finding,) = with_a_stranger(0.5).findings()
+    assert finding.kind == KIND
+    assert finding.title == "python3 shares its GPU with inference (pid 700)"
+    assert [(who.pid, who.comm) for who in finding.causes[0].who] == [(STRANGER, "inference")]
+    assert finding.effect.wall_share == pytest.approx(0.9 * 0.5, abs=0.01)
+    assert "gpu_processes" in (finding.causes[0].evidence[0].sql or "")
+
+
+def test_one_that_only_holds_memory_takes_no_time() -> None:
+    assert with_a_stranger(0.0).kinds() == []
+
+
+def test_one_that_looks_at_the_card_now_and_then_is_not_blamed() -> None:
+    assert with_a_stranger(0.04).kinds() == []
+
+
+def test_one_on_another_card_is_not_blamed() -> None:
+    assert with_a_stranger(0.8, gpu_id=1).looked(1).kinds() == []
+
+
+def test_one_in_another_instance_of_a_divided_card_is_not_blamed() -> None:
+    assert with_a_stranger(0.8).card(0, mig=True).kinds() == []
+
+
+def test_a_helper_of_the_job_itself_is_not_blamed() -> None:
+    assert with_a_stranger(0.8).process(STRANGER, "inference", JOB).kinds() == []
+
+
+def test_a_share_that_the_driver_does_not_tell_is_not_made_up() -> None:
+    story = job({"host_cpu": 140}, slices=12).looked().on_card(JOB, sm=0.5).on_card(STRANGER, memory=4 << 30)
+    assert story.kinds() == []
+
+
+def test_the_server_through_which_processes_share_a_card_is_not_blamed() -> None:
+    story = job({"host_cpu": 140}, slices=12).looked().on_card(JOB, sm=0.5)
+    assert story.on_card(STRANGER, sm=0.9, name="nvidia-cuda-mps").kinds() == []

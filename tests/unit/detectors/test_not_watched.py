@@ -7,7 +7,7 @@ import pytest
 from tests.facts import HOG, job
 
 NOT_YET = (
-    "managed-thrash", "gpu-throttled", "pod-restart", "kv-cache-pressure", "head-of-line", "underutilised",
+    "managed-thrash", "pod-restart", "kv-cache-pressure", "head-of-line",
 )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -9,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from ingero.discover.gpus import Gpu, driver_version, find_gpus
+from tests import nvml
 
 VERSION = """\
 NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 24 22:57:45 UTC 2024
@@ -102,3 +105,29 @@ def test_nvml_lists_cards_and_a_card_without_own_memory_is_kept(
     assert report.source == "nvml"
     assert [gpu.memory_bytes for gpu in report.gpus] == [1 << 37, None]
     assert report.gpus[0].bus_id == "00000000:19:00.0"
+
+
+LOOK = (
+    "from ingero.discover import gpus; gpus.NVML_S = 2.0; found = gpus.find_gpus();"
+    " print(found.source, [gpu.uuid for gpu in found.gpus], found.problem)"
+)
+
+
+def look(folder: Path, cards: nvml.Cards) -> str:
+    """Another process, which finds the library as any program does."""
+    environment = {**os.environ, **cards.environment, "LD_LIBRARY_PATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_cards_are_found_through_the_real_binding_and_a_driver_that_hangs_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
+    nvml.build(tmp_path)
+    cards = nvml.Cards(tmp_path / "cards").set(cards=2)
+    uuids = ["GPU-00000000-0000-0000-0000-000000000000", "GPU-00000000-0000-0000-0000-000000000001"]
+    assert look(tmp_path, cards) == f"nvml {uuids}"
+    assert look(tmp_path, cards.set(hang=1)) == "none [] NVML: no answer within 2 s"

@@ -34,6 +34,7 @@ from go_databases import VERSIONS, GoRecording
 from merging import differing_views, rows
 
 from ingero.errors import StoreError
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.kernels import KernelName
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, SystemSample
@@ -87,6 +88,11 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
         not_watched=[NotWatched(100, "gil", "free-threaded")],
         annotations=[Annotation(100, start_ns + 10, "step", str(start_ns // SECOND))],
         system=SystemSample(0.5, 0.25, 1 << 30, 1.5, 8, 0, 0.1, None, None),
+        gpus=GpuNews(
+            (GpuCard(0, "card", f"GPU-{start_ns}"),),
+            (GpuSample(0, start_ns + 50, 0.5),),
+            (GpuProcess(0, start_ns + 50, 300, "pt_data_worker", 4096, 0.25),),
+        ),
     )  # fmt: skip
 
 

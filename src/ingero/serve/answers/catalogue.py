@@ -31,6 +31,7 @@ SOURCES = {
     "tcp": "packets sent again",
     "nccl": "which rank came when to which collective",
     "xid": "faults the NVIDIA driver reports",
+    "gpu": "the counters of the cards, and who is on them (NVML)",
 }
 _PART = re.compile(rf"^({'|'.join(PARTS)}|Severity) {{2,}}(.*)$")
 _CONSTANT = re.compile(r"^([A-Z][A-Z_]+) = [^\n#]*?(?:#\s*(.*))?$")
@@ -72,7 +73,7 @@ def _entry(detector: Detector) -> Entry:
     summary, parts = described(module_of(detector).__doc__ or "")
     return Entry(
         detector.name, detector.title, summary, parts, _severity(detector, parts),
-        tuple(sorted(detector.needs)), detector.unwatched,
+        tuple(sorted(detector.needs | detector.either)), detector.unwatched,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from ingero.model.report import (
     SystemContext,
 )
 from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
+from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.label_findings import with_labels
 from ingero.serve.answers.label_time import label_report
 from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_range
@@ -213,7 +214,8 @@ def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) ->
     if cores is None and recordings:
         cores = recordings[-1].cores
     pressure = dict(zip(_PSI, psi, strict=True))
-    return SystemContext(cpu_share, memory_share, load1, cores, swap_bytes, pressure)
+    cards = gpus_within(reader, when)
+    return SystemContext(cpu_share, memory_share, load1, cores, swap_bytes, pressure, cards)
 
 
 def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:

@@ -20,6 +20,7 @@ from ingero.model.layout import Bucket
 from ingero.model.live import HostRow, InFlight, LiveView, OperationRow, ProcessRow, SystemLine, ThreadRow
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, SystemSample, Window
+from ingero.serve.answers.live_cards import LiveCards
 
 PROCESSES = 128
 THREADS = 512  # of one process; its totals keep those dropped
@@ -99,11 +100,13 @@ class LiveTotals:
         self._events = 0
         self._last: Window | None = None
         self._system_now: SystemSample | None = None
+        self._cards = LiveCards()
 
     def add(self, window: Window) -> None:
         """Count one window in."""
         self._last = window
         self._system_now = window.system or self._system_now
+        self._cards.add(window.gpus)
         self._events += events_in(window)
         for reason, count in window.losses.items():
             self._losses[reason] = self._losses.get(reason, 0) + count
@@ -170,6 +173,7 @@ class LiveTotals:
             elapsed_ns=elapsed_ns,
             node=self._node,
             system=self._system(),
+            cards=self._cards.lines(),
             operations=self._rows(self._calls, int(self._feeders_ns.sum())),
             host=self._host(),
             processes=self._process_rows(),

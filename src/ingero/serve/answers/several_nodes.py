@@ -8,6 +8,7 @@ import msgspec
 
 from ingero.detectors import in_order
 from ingero.model.report import (
+    GpuLine,
     LabelReport,
     LabelTime,
     Loss,
@@ -30,7 +31,7 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
             max(each.window.to_ns for each in reports),
             reports[0].window.anchor,
         ),
-        system=_system([each.system for each in reports]),
+        system=_system([each.system for each in reports], _gpus(reports)),
         findings=in_order([finding for each in reports for finding in each.findings]),
         processes=[
             msgspec.structs.replace(process, node=each.node) for each in reports for process in each.processes
@@ -71,7 +72,11 @@ def _both(one: LabelTime, other: LabelTime) -> LabelTime:
     return LabelTime(one.value, (*one.pids, *other.pids), max(one.took_ns, other.took_ns), time, share)
 
 
-def _system(systems: list[SystemContext]) -> SystemContext:
+def _gpus(reports: list[Report]) -> list[GpuLine]:
+    return [msgspec.structs.replace(card, node=each.node) for each in reports for card in each.system.gpus]
+
+
+def _system(systems: list[SystemContext], gpus: list[GpuLine]) -> SystemContext:
     """Means and sums over the nodes; the load of one machine says nothing about the others."""
     cores = [each.cores for each in systems if each.cores is not None]
     swaps = [each.swap_bytes for each in systems if each.swap_bytes is not None]
@@ -82,6 +87,7 @@ def _system(systems: list[SystemContext]) -> SystemContext:
         sum(cores) if cores else None,
         sum(swaps) if swaps else None,
         {name: _mean(each.psi.get(name) for each in systems) for name in systems[0].psi},
+        gpus,
     )
 
 

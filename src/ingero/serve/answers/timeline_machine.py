@@ -24,6 +24,21 @@ COUNTERS = (
 )
 
 
+# Column of gpu_sample, its name behind the card's, unit.
+CARD_COUNTERS = (
+    ("gpu_share", "busy", "share"),
+    ("memory_busy_share", "memory busy", "share"),
+    ("memory_used_bytes", "memory", "bytes"),
+    ("sm_clock_mhz", "SM clock", "MHz"),
+    ("memory_clock_mhz", "memory clock", "MHz"),
+    ("power_mw", "power", "mW"),
+    ("temperature_c", "temperature", "°C"),
+    ("pcie_rx_bytes_per_s", "PCIe to it", "bytes/s"),
+    ("pcie_tx_bytes_per_s", "PCIe from it", "bytes/s"),
+    ("reasons", "clock reasons", "bits"),
+)
+
+
 def counters(asked: Asked) -> Iterator[Item]:
     columns = ", ".join(column for column, _, _ in COUNTERS)
     rows = asked.rows(
@@ -35,6 +50,21 @@ def counters(asked: Asked) -> Iterator[Item]:
         for (_, name, unit), value in zip(COUNTERS, values, strict=True):
             if value is not None:
                 yield Sample(asked.tracks.counter(parent, name, unit).id, at_ns, value)
+
+
+def card_counters(asked: Asked) -> Iterator[Item]:
+    """Each card's own, under its machine."""
+    columns = ", ".join(column for column, _, _ in CARD_COUNTERS)
+    rows = asked.rows(
+        f"SELECT node_id, at_ns, gpu_id, {columns} FROM gpu_sample WHERE at_ns >= ? AND at_ns < ?"
+        " ORDER BY at_ns",
+        asked.between,
+    )
+    for node_id, at_ns, gpu_id, *values in rows:
+        parent = asked.tracks.machine(node_id)
+        for (_, name, unit), value in zip(CARD_COUNTERS, values, strict=True):
+            if value is not None:
+                yield Sample(asked.tracks.counter(parent, f"GPU {gpu_id}: {name}", unit).id, at_ns, value)
 
 
 def moments(asked: Asked) -> Iterator[Item]:

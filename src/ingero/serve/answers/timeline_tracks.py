@@ -17,7 +17,7 @@ from ingero.serve.answers.timeline_calls import calls
 from ingero.serve.answers.timeline_collectives import collectives
 from ingero.serve.answers.timeline_findings import findings
 from ingero.serve.answers.timeline_labels import labels
-from ingero.serve.answers.timeline_machine import counters, moments, requests
+from ingero.serve.answers.timeline_machine import card_counters, counters, moments, requests
 from ingero.serve.answers.timeline_rows import Asked
 from ingero.serve.answers.timeline_states import accounted, states, wakes
 from ingero.serve.answers.tracks import Item
@@ -27,7 +27,8 @@ from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
 PARTS: tuple[Callable[[Asked], Iterator[Item]], ...] = (
-    findings, labels, counters, calls, states, wakes, accounted, collectives, moments, requests,
+    findings, labels, counters, card_counters, calls, states, wakes, accounted, collectives, moments,
+    requests,
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ingero import units
 from ingero.model.finding import Cause, Finding, Who
-from ingero.model.report import ProcessReport, Report
+from ingero.model.report import GpuLine, ProcessReport, Report
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.answers.report_processes import feeds_gpu
@@ -59,6 +59,7 @@ class _Room:
 
 
 ROOM = {1: _Room(4, 3, 6, 4), 2: _Room(2, 1, 4, 2, 2), 3: _Room(1, 1, 3, 1, 1)}
+CARDS = 8  # a machine seldom has more of them
 EVERYTHING = _Room(1000, 1000, 1000, 1000)
 
 
@@ -85,6 +86,7 @@ def header(report: Report, detail: Detail) -> Iterator[Block]:
     counted = COUNTED_FROM.get(window.anchor, tidy(window.anchor, 40))
     yield Line(f"{units.format_ns(report.recorded_ns)} recorded; {counted}", "dim")
     yield Line(f"System: {system_words(report, detail.verbose)}")
+    yield from (Line(card_words(card)) for card in report.system.gpus[: None if detail.verbose else CARDS])
 
 
 def system_words(report: Report, verbose: bool = False) -> str:
@@ -101,6 +103,22 @@ def system_words(report: Report, verbose: bool = False) -> str:
         known = [f"{tidy(name, 20)} {units.format_share(value)}" for name, value in system.psi.items()]
         words.append(f"Pressure {', '.join(known)}" if known else "Pressure -")
     return " | ".join(words)
+
+
+def card_words(card: GpuLine) -> str:
+    """One card over the range."""
+    where = f"{tidy(card.node, 40)} " if card.node else ""
+    if card.lost:
+        return f"{where}GPU {card.gpu_id}: {tidy(card.name, 40)} did not answer any more"
+    watts, clock = card.power_mw, card.sm_clock_mhz
+    words = [
+        f"busy {units.format_share(card.gpu_share)}",
+        f"Memory {units.format_bytes(card.memory_used_bytes)} of {units.format_bytes(card.memory_bytes)}",
+        "Clock -" if clock is None else f"Clock {clock} MHz",
+        "Power -" if watts is None else f"Power {watts / 1000:.0f} W",
+        "- °C" if card.temperature_c is None else f"{card.temperature_c} °C",
+    ]
+    return f"{where}GPU {card.gpu_id}: {tidy(card.name, 40)} | {' | '.join(words)}"
 
 
 def _findings(report: Report, detail: Detail) -> Iterator[Block]:

@@ -61,7 +61,7 @@ def header(view: LiveView) -> list[Any]:
 
 def body(view: LiveView) -> list[Any]:
     """Everything below the header."""
-    parts: list[Any] = [terminal.system_line(view), Text()]
+    parts: list[Any] = [terminal.system_line(view), *terminal.card_lines(view), Text()]
     for layer in LAYERS:
         rows = view.layer(layer)
         if rows:

@@ -43,6 +43,7 @@ TOOLS = {
     "query_fleet": "Ask many nodes",
 }
 THREADS = 4
+SHOWN_COLUMNS = 13  # of a view that has far more of them
 HEAVY = frozenset({"run_sql", "run_demo", "get_check"})
 HEAVY_THREADS = 2
 
@@ -89,8 +90,15 @@ def description_of(method: Callable[..., Answer]) -> str:
 
 
 def _tables() -> str:
-    views = "; ".join(f"{view.name}({', '.join(view.columns)})" for view in VIEWS)
+    views = "; ".join(f"{view.name}({_columns(list(view.columns))})" for view in VIEWS)
     return f"Views: {views}. {' '.join(NOTES[:4])} The resource ingero://schema says what each column means."
+
+
+def _columns(names: list[str]) -> str:
+    """Of a view with very many, the first ones: the schema has them all."""
+    if len(names) <= SHOWN_COLUMNS + SHOWN_COLUMNS // 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:SHOWN_COLUMNS])} and {len(names) - SHOWN_COLUMNS} more"
 
 
 def _answering(

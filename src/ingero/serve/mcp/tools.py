@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ingero import units
-from ingero.model.report import Report
+from ingero.model.report import GpuLine, Report
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range, ask_kernels_if_quick, ask_sql, ask_statistics
@@ -309,7 +309,15 @@ def _system(report: Report) -> str:
     return (
         f"CPU {units.format_share(system.cpu_share)}, memory {units.format_share(system.memory_share)},"
         f" load {load} on {system.cores or '-'} cores, swap {units.format_bytes(system.swap_bytes)}"
+        + "".join(f"; {_card(card)}" for card in system.gpus[:8])
     )
+
+
+def _card(card: GpuLine) -> str:
+    state = "lost" if card.lost else f"busy {units.format_share(card.gpu_share)}"
+    used, size = units.format_bytes(card.memory_used_bytes), units.format_bytes(card.memory_bytes)
+    held = f", clock reasons {' '.join(card.clock_reasons)}" if card.clock_reasons else ""
+    return f"GPU {card.gpu_id} {state}, memory {used} of {size}{held}"
 
 
 def _footer(report: Report) -> Answer:

@@ -111,7 +111,7 @@ class LiveApp(App[None]):
         view = self.view
         # The base screen's widgets, even while another screen lies on top.
         self._static("header", terminal.header_lines(view))
-        self._static("system", [terminal.system_line(view)])
+        self._static("system", [terminal.system_line(view), *terminal.card_lines(view)])
         self._static("findings", [terminal.finding_line(finding) for finding in view.findings])
         self._static("in_flight", self._in_flight(view))
         self._static("status", [*self._mode_line(), *terminal.footer_lines(view)])

@@ -31,7 +31,7 @@ REFERENCES = {
     "module_id": "frame_text",
 }
 # Names that end in _id and mean the same everywhere, or the same on their node.
-PLAIN_IDS = frozenset({"gpu_id", "cgroup_id", "boot_id", "container_id", "rolled_id"})
+PLAIN_IDS = frozenset({"gpu_id", "bus_id", "cgroup_id", "boot_id", "container_id", "rolled_id"})
 # Temporary tables old, new.
 MAPPED = ("recording", "process", "op", "string", "kernel", "frame_text", "frame", "stack")
 
@@ -58,6 +58,10 @@ PLAIN_TABLES: dict[str, str] = {
     "governor_action": "",
     "thread_estimate": "",
     "system_sample": "DO NOTHING",
+    "gpu": "DO UPDATE SET first_ns = MIN(first_ns, excluded.first_ns),"
+    " last_ns = MAX(last_ns, excluded.last_ns)",
+    "gpu_sample": "DO NOTHING",
+    "gpu_process": "DO NOTHING",
     "in_flight": "DO UPDATE SET first_seen_ns = MIN(first_seen_ns, excluded.first_seen_ns),"
     " bucket = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket, bucket),"
     " bucket_ns = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket_ns, bucket_ns),"

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from ingero.model import histogram, layout
+from ingero.model.gpus import GpuCard, GpuNews, GpuSample
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
 from ingero.scenarios import incident, synthetic
+from ingero.serve import terminal
 from ingero.serve.answers import live
 from ingero.serve.answers.live import LiveTotals
 
@@ -127,3 +129,20 @@ def test_the_made_up_incident_names_its_culprits() -> None:
     assert waiting.share == pytest.approx(0.25, abs=0.02)
     assert view.processes[0].culprits[0][0].startswith("stress-ng-cpu 519")
     assert sum(row.share for row in view.host) == pytest.approx(1)
+
+
+def test_every_card_is_shown_as_last_seen() -> None:
+    totals = LiveTotals([LAUNCH], "n1")
+    cards = (GpuCard(0, "H200", memory_bytes=141 << 30), GpuCard(1, "H200"))
+    hot = GpuSample(
+        0, 5, gpu_share=0.9, sm_clock_mhz=900, power_mw=650_000, power_limit_mw=700_000, reasons=0x44
+    )
+    totals.add(window(0, gpus=GpuNews(cards, (hot, GpuSample(1, 5, gpu_share=0.1)))))
+    totals.add(window(1, gpus=GpuNews((), (GpuSample(1, 6, lost=True),))))
+    view = totals.view(now_ns=5, elapsed_ns=SECOND)
+    first, second = view.cards
+    assert (first.gpu_share, first.memory_bytes, first.held_by) == (0.9, 141 << 30, ("heat (hardware)",))
+    assert (second.gpu_share, second.lost) == (None, True)
+    shown = [line.plain for line in terminal.card_lines(view)]
+    assert "| Mem - of 141 GiB | 900 MHz | 650 W of 700 | - | held by heat (hardware)" in shown[0]
+    assert shown[1] == "GPU 1: does not answer"

@@ -29,6 +29,7 @@ from builders import (
 )
 
 from ingero.errors import StoreError, TargetError, UsageError
+from ingero.model.gpus import GpuCard, GpuNews, GpuSample
 from ingero.model.report import NotWatched, ProcessReport, Report, StepTime
 from ingero.model.window import Container, SystemSample, Window
 from ingero.serve.answers import explain
@@ -310,3 +311,33 @@ def test_the_exit_code_counts_medium_and_above(
 ) -> None:
     monkeypatch.setattr(explain, "diagnosed", lambda *_: Diagnosed([finding(severity=severity)]))
     assert has_counted_findings(ask(recording)) is counted
+
+
+def test_the_system_names_every_card_with_means_and_its_worst(tmp_path: Path) -> None:
+    card = GpuCard(0, "NVIDIA H200", "GPU-1", memory_bytes=141 << 30, sm_clock_max_mhz=1980)
+    seen = [
+        GpuSample(0, second * SECOND + 5, gpu_share=share, temperature_c=60 + second, reasons=reasons)
+        for second, share, reasons in ((0, 0.25, 0x4), (1, 0.75, 0x40))
+    ]
+    path = recorded(
+        tmp_path / "x.db",
+        [
+            window(0, threads=[thread(gpu_wait=SECOND)], gpus=GpuNews((card,), (seen[0],))),
+            window(SECOND, threads=[thread(gpu_wait=SECOND)], gpus=GpuNews((), (seen[1],))),
+        ],
+    )
+    answer = get_report(path, Range(), now_ns=LATER_NS)
+    (found,) = answer.system.gpus
+    assert (found.name, found.gpu_share, found.temperature_c) == ("NVIDIA H200", 0.5, 61)
+    assert (found.memory_used_bytes, found.power_mw, found.lost) == (None, None, False)
+    assert found.clock_reasons == ["sw_power_cap", "hw_thermal_slowdown"]
+    out = io.StringIO()
+    write_text(diagnosis(answer, Detail()), console(out))
+    assert (
+        "GPU 0: NVIDIA H200 | busy 50.0 % | Memory - of 141 GiB | Clock - | Power - | 61 °C" in out.getvalue()
+    )
+
+
+def test_without_counters_no_card_is_made_up(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "x.db", [window(0, threads=[thread(gpu_wait=SECOND)])])
+    assert get_report(path, Range(), now_ns=LATER_NS).system.gpus == []

@@ -23,6 +23,7 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingero.model.gpus import GpuNews, GpuSample
 from ingero.model.kernels import KernelName
 from ingero.model.window import SystemSample
 from ingero.serve.answers.query import Range
@@ -257,3 +258,13 @@ def test_lanes_never_overlap_and_are_as_few_as_possible(found: list[tuple[int, i
         taken[lane] = start + took
     busiest = max((sum(a <= at < a + max(t, 1) for a, t in found) for at in range(151)), default=0)
     assert len(taken) <= max(busiest, 1)
+
+
+def test_every_card_has_its_counters_and_what_it_does_not_tell_has_none(shown: Callable[..., Shown]) -> None:
+    samples = (
+        GpuSample(0, SECOND // 2, gpu_share=0.5, sm_clock_mhz=1980),
+        GpuSample(1, SECOND // 2, power_mw=650_000),
+    )
+    tracks, items = shown(window(gpus=GpuNews((), samples)))
+    counted = {tracks[each.track].name: each.value for each in items if isinstance(each, Sample)}
+    assert counted == {"GPU 0: busy": 0.5, "GPU 0: SM clock": 1980, "GPU 1: power": 650_000}
