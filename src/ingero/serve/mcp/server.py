@@ -90,8 +90,8 @@ def description_of(method: Callable[..., Answer]) -> str:
 
 
 def _tables() -> str:
-    views = "; ".join(f"{view.name}({_columns(list(view.columns))})" for view in VIEWS)
-    return f"Views: {views}. {' '.join(NOTES[:4])} The resource ingero://schema says what each column means."
+    views = "; ".join(f"{view.name}({_columns([n for n in view.columns if n != 'node'])})" for view in VIEWS)
+    return f"Views, nearly all with node besides: {views}. {' '.join(NOTES[:4])} The resource ingero://schema says what each column means."
 
 
 def _columns(names: list[str]) -> str:
