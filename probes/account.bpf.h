@@ -81,6 +81,7 @@ static __always_inline struct thread *
 new_thread(struct task_struct *task, __u64 now, __u32 state)
 {
 	struct thread_ref *ref = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread_cost *cost;
 	struct thread *t;
 	__u32 slot;
 
@@ -106,6 +107,12 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 	t->syscall = -1;
 	start_account(t, task, now);
 	t->state = state;
+	cost = cost_of(t);
+	if (cost) {
+		__builtin_memset(cost, 0, sizeof(*cost));
+		cost->pid = t->pid;
+		cost->tid = t->tid;
+	}
 	if (__sync_val_compare_and_swap(&ref->slot, 0, (__u64)slot)) {
 		bpf_map_push_elem(&free_slots, &slot, 0);
 		return thread_at(ref->slot);

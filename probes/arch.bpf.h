@@ -39,6 +39,8 @@ static __always_inline void arch_args(const struct uregs *r, __u64 *args)
 #define arch_sp(r) ((r)->sp)
 /* What the stack pointer was at entry, seen from the return. */
 #define arch_entry_sp(r) ((r)->sp - 8)
+/* Where it will return to, seen from the entry; not 0 where that cannot be read. */
+#define arch_return_to(r, ip) bpf_probe_read_user(ip, 8, (const void *)(r)->sp)
 
 /* At the return the kernel has already set the instruction pointer to the caller. */
 #define arch_caller_ip(r) ((r)->ip)
@@ -90,6 +92,7 @@ static __always_inline void arch_args(const struct uregs *r, __u64 *args)
 #define arch_return_value(r) ((r)->regs[0])
 #define arch_sp(r) ((r)->sp)
 #define arch_entry_sp(r) ((r)->sp)
+#define arch_return_to(r, ip) (*(ip) = (r)->regs[30], 0)
 #define arch_caller_ip(r) ((r)->pc)
 #define arch_stack_arg_after(r, index) arch_stack_arg(r, index)
 #define regs_syscall(r) ((long)(r)->syscallno)

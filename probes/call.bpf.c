@@ -8,26 +8,6 @@
 #include "learn.bpf.h"
 #include "walk.bpf.h"
 
-static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
-{
-	__u64 bytes;
-
-	if (info->bytes_arg == NO_ARG) {
-		*flags |= CALL_NO_BYTES;
-		return 0;
-	}
-	bytes = nth(f, info->bytes_arg);
-	if (info->bytes_by_arg != NO_ARG)
-		bytes *= nth(f, info->bytes_by_arg);
-	if (info->flags & OP_TYPED_COUNT) {
-		__u64 size = type_bytes(nth(f, info->dtype_arg) & 0xffffffff);
-		if (!size)
-			*flags |= CALL_NO_BYTES;
-		bytes *= size;
-	}
-	return bytes;
-}
-
 static __always_inline __u64 out_of(const struct op_info *info, const struct frame *f, bool ok, __u16 *flags)
 {
 	__u64 value = 0;
@@ -92,7 +72,8 @@ __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 	c = begin_stack(t, now, &hash);
 	if (!c)
 		return 0;
-	return finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
+	return finish_stack(t, c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK),
+			    now);
 }
 
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
@@ -103,6 +84,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	struct settings *set = get_settings();
 	struct op_info *info;
 	struct frame *f;
+	struct thread_cost *cost;
 	struct call *r;
 	__u64 stack_id = 0;
 	__u32 op;
@@ -157,6 +139,9 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	if (info->comm_arg != NO_ARG || info->flags & OP_NEW_COMM)
 		name_comm(r, info, f, f->out);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	cost = cost_of(t);
+	if (cost)
+		cost->records++;
 	return 0;
 }
 
@@ -225,6 +210,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return 0;
+	count_timed(t, info->group);
 	ns = now - f->start_ns;
 	flags = t->depth ? CALL_NESTED : 0;
 	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
@@ -234,7 +220,9 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->last_event = f->args[0];
 		t->unrecorded = 0;
 	}
-	if (info->flags & OP_DRAIN && !failed && !t->idle)
+	if (t->watch != set->watch)
+		renew_watch(t, set->watch);
+	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1))
 		wait_over(t, index, info->flags, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);

@@ -145,6 +145,26 @@ static __always_inline struct thread *current_thread(struct task_struct *task, _
 	return new_thread(task, now, RUNNING);
 }
 
+/* Where operations are closed, or not all are timed, one end of a call is often not asked for.
+ * Not static, like others here: the verifier looks at it once, not in every state that leads to it. */
+__noinline int lose_call(__u32 reason)
+{
+	struct settings *set = get_settings();
+
+	if (set && !set->watch && reason < LOSSES)
+		lose(reason, 1);
+	return 0;
+}
+
+__noinline int count_timed(struct thread *t, __u32 group)
+{
+	struct thread_cost *cost = t ? cost_of(t) : 0;
+
+	if (cost && group < GROUPS)
+		cost->timed[group]++;
+	return 0;
+}
+
 /* A frame whose function was left without returning: longjmp, exception, a stack
  * that was thrown away, or a probe taken off meanwhile. The stack grows down, so an
  * entry above it tells. An entry at the same place is a tail call, the outer one's
@@ -161,95 +181,8 @@ static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 			return;
 		t->sync = f->sync_before;
 		t->depth = top;
-		lose(LOSS_CALL_UNWOUND, 1);
+		lose_call(LOSS_CALL_UNWOUND);
 	}
-}
-
-/* Returns 0 when the return is wanted; `slot` then says whose it will be. */
-static __always_inline int call_enter(void *ctx, __u64 *slot)
-{
-	const struct uregs *regs = ctx;
-	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 now = bpf_ktime_get_ns();
-	struct thread *t = current_thread(task, now);
-	struct op_info *info = bpf_map_lookup_elem(&op_info, &op);
-	struct frame *f;
-	__u32 depth;
-
-	if (!t || !info)
-		return 1;
-	settle(t, now, running_bucket(t));
-	if (t->depth)
-		drop_unwound(t, arch_sp(regs), op);
-	depth = t->depth;
-	if (depth >= FRAMES) {
-		t->overflow++;
-		lose(LOSS_CALL_DEPTH, 1);
-		return 1;
-	}
-	f = &t->frames[depth];
-	f->op = op;
-	f->inner_done = 0;
-	f->sp = arch_sp(regs);
-	arch_args(regs, f->args);
-	if (info->flags & OP_STACK_ARGS && ARG_REGISTERS == 6 &&
-	    bpf_probe_read_user(&f->args[6], 16, (const void *)arch_stack_arg(regs, 6)))
-		lose(LOSS_USER_READ, 1);
-	if (info->flags & OP_BY_VALUE_ID)
-		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
-	if (info->flags & OP_WORK) {
-		if (t->idle) {
-			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
-			t->busy_known = 1;
-			t->work_ns = now;
-		}
-		__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
-		t->idle = 0;
-		t->polls = 0;
-		t->unrecorded = 1;
-	}
-	f->sync_before = t->sync;
-	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
-	if (!(info->flags & OP_QUIET))	/* asking what there is feeds no GPU */
-		t->flags |= H_FEEDER;
-	if (info->flags & OP_SYNC) {
-		t->copies = info->bytes_arg != NO_ARG;
-		t->woken = 0;
-		t->sync++;
-	}
-	f->start_ns = now;
-	t->depth = depth + 1;
-	*slot = t->slot;
-	return 0;
-}
-
-/* The frame this return belongs to, or -1: the stack pointer tells. */
-static __always_inline int pop(struct thread *t, __u64 entry_sp)
-{
-	for (int i = 0; i < FRAMES; i++) {
-		__u32 top = t->depth - 1;
-
-		if (top >= FRAMES)
-			break;
-		struct frame *f = &t->frames[top];
-		/* Frames further out than this return belong to calls still running. */
-		if (f->sp > entry_sp)
-			break;
-		t->depth = top;
-		t->sync = f->sync_before;
-		if (f->sp == entry_sp) {
-			if (top - 1 < FRAMES && t->frames[top - 1].sp == entry_sp)
-				t->frames[top - 1].inner_done = 1;
-			return top;
-		}
-		lose(LOSS_CALL_UNWOUND, 1);
-	}
-	if (t->overflow)
-		t->overflow--;
-	else
-		lose(LOSS_RETURN_UNMATCHED, 1);
-	return -1;
 }
 
 /* The thread's own copy of its process's runtime ranges, renewed when procs changed:
@@ -283,6 +216,185 @@ static __always_inline __u16 caller_of(struct thread *t, __u64 ip, __u32 generat
 	return t->proc_flags & PROC_RANGES ? 2 : 0;
 }
 
+static __always_inline struct op_stats *stats_of(const struct op_key *key)
+{
+	struct op_stats *s = bpf_map_lookup_elem(&op_stats, key);
+	__u32 zero = 0;
+	void *none;
+
+	if (s)
+		return s;
+	none = bpf_map_lookup_elem(&no_stats, &zero);
+	if (none)
+		bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&op_stats, key);
+}
+
+static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
+{
+	__u64 bytes;
+
+	if (info->bytes_arg == NO_ARG) {
+		*flags |= CALL_NO_BYTES;
+		return 0;
+	}
+	bytes = nth(f, info->bytes_arg);
+	if (info->bytes_by_arg != NO_ARG)
+		bytes *= nth(f, info->bytes_by_arg);
+	if (info->flags & OP_TYPED_COUNT) {
+		__u64 size = type_bytes(nth(f, info->dtype_arg) & 0xffffffff);
+		if (!size)
+			*flags |= CALL_NO_BYTES;
+		bytes *= size;
+	}
+	return bytes;
+}
+
+/* A call that is counted and not timed: its return is not asked for, and the time in it shows as
+ * the thread's own until the agent puts it where timed ones say. Not 0. */
+static __always_inline int count_alone(const struct uregs *regs, struct thread *t, const struct op_info *info,
+				       __u32 op, __u32 depth, const struct settings *set)
+{
+	struct op_key key = {.pid = t->pid, .op = op};
+	struct frame *f = &t->frames[depth];
+	struct op_stats *s;
+	__u16 flags = 0;
+	__u64 bytes, ip = 0;
+
+	if (info->flags & OP_CALLER && !arch_return_to(regs, &ip))
+		key.caller = caller_of(t, ip, set->generation);
+	s = stats_of(&key);
+	if (!s) {
+		lose(LOSS_HISTOGRAM_FULL, 1);
+		return 1;
+	}
+	__sync_fetch_and_add(&s->untimed, 1);
+	__sync_fetch_and_add(&s->unsampled, 1);
+	if (info->bytes_arg == NO_ARG)
+		return 1;
+	arch_args(regs, f->args);
+	bytes = bytes_of(info, f, &flags);
+	if (!(flags & CALL_NO_BYTES))
+		__sync_fetch_and_add(&s->bytes, bytes);
+	return 1;
+}
+
+/* While operations are closed nobody knows what the GPU was given. */
+__noinline int renew_watch(struct thread *t, __u32 watch)
+{
+	if (!t)
+		return 0;
+	t->watch = watch;
+	t->idle = 0;
+	t->busy_known = 0;
+	t->polls = 0;
+	t->last_event = 0;
+	t->unrecorded = 1;
+	return 0;
+}
+
+/* Returns 0 when the return is wanted; `slot` then says whose it will be. */
+static __always_inline int call_enter(void *ctx, __u64 *slot)
+{
+	const struct uregs *regs = ctx;
+	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 now = bpf_ktime_get_ns();
+	struct thread *t = current_thread(task, now);
+	struct op_info *info = bpf_map_lookup_elem(&op_info, &op);
+	struct settings *set = get_settings();
+	struct thread_cost *cost;
+	struct frame *f;
+	__u32 depth;
+
+	if (!t || !info || !set)
+		return 1;
+	cost = cost_of(t);
+	if (!cost)
+		return 1;
+	if (info->flags & OP_CLOSED) {
+		cost->passed++;
+		return 1;
+	}
+	if (t->watch != set->watch)
+		renew_watch(t, set->watch);
+	settle(t, now, running_bucket(t));
+	if (t->depth)
+		drop_unwound(t, arch_sp(regs), op);
+	depth = t->depth;
+	if (depth >= FRAMES) {
+		t->overflow++;
+		lose(LOSS_CALL_DEPTH, 1);
+		return 1;
+	}
+	if (info->flags & OP_WORK) {
+		if (t->idle) {
+			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
+			t->busy_known = 1;
+			t->work_ns = now;
+		}
+		__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
+		t->idle = 0;
+		t->polls = 0;
+		t->unrecorded = 1;
+	}
+	if (!(info->flags & OP_QUIET))	/* asking what there is feeds no GPU */
+		t->flags |= H_FEEDER;
+	if (info->every > 1 && bpf_get_prandom_u32() & (info->every - 1)) {
+		cost->counted[info->group < GROUPS ? info->group : 0]++;
+		return count_alone(regs, t, info, op, depth, set);
+	}
+	f = &t->frames[depth];
+	f->op = op;
+	f->inner_done = 0;
+	f->sp = arch_sp(regs);
+	arch_args(regs, f->args);
+	if (info->flags & OP_STACK_ARGS && ARG_REGISTERS == 6 &&
+	    bpf_probe_read_user(&f->args[6], 16, (const void *)arch_stack_arg(regs, 6)))
+		lose(LOSS_USER_READ, 1);
+	if (info->flags & OP_BY_VALUE_ID)
+		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
+	f->sync_before = t->sync;
+	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
+	if (info->flags & OP_SYNC) {
+		t->copies = info->bytes_arg != NO_ARG;
+		t->woken = 0;
+		t->sync++;
+	}
+	f->start_ns = now;
+	t->depth = depth + 1;
+	*slot = t->slot;
+	return 0;
+}
+
+/* The frame this return belongs to, or -1: the stack pointer tells. */
+static __always_inline int pop(struct thread *t, __u64 entry_sp)
+{
+	for (int i = 0; i < FRAMES; i++) {
+		__u32 top = t->depth - 1;
+
+		if (top >= FRAMES)
+			break;
+		struct frame *f = &t->frames[top];
+		/* Frames further out than this return belong to calls still running. */
+		if (f->sp > entry_sp)
+			break;
+		t->depth = top;
+		t->sync = f->sync_before;
+		if (f->sp == entry_sp) {
+			if (top - 1 < FRAMES && t->frames[top - 1].sp == entry_sp)
+				t->frames[top - 1].inner_done = 1;
+			return top;
+		}
+		lose_call(LOSS_CALL_UNWOUND);
+	}
+	if (t->overflow)
+		t->overflow--;
+	else
+		lose_call(LOSS_RETURN_UNMATCHED);
+	return -1;
+}
+
 static __always_inline __u32 slot_of(__u64 ns)
 {
 	__u32 msb = 0, slot;
@@ -299,20 +411,6 @@ static __always_inline __u32 slot_of(__u64 ns)
 	slot = 1 + ((msb - HIST_MIN_BITS) << HIST_SUB_BITS) +
 	       ((ns >> (msb - HIST_SUB_BITS)) & ((1 << HIST_SUB_BITS) - 1));
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
-}
-
-static __always_inline struct op_stats *stats_of(const struct op_key *key)
-{
-	struct op_stats *s = bpf_map_lookup_elem(&op_stats, key);
-	__u32 zero = 0;
-	void *none;
-
-	if (s)
-		return s;
-	none = bpf_map_lookup_elem(&no_stats, &zero);
-	if (none)
-		bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&op_stats, key);
 }
 
 static __always_inline void note_extremes(struct op_stats *s, __u64 window, __u64 ns)

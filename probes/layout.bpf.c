@@ -22,6 +22,7 @@ struct wire {
 	enum python_state python_state;
 	enum sample_flag sample_flag;
 	enum python_flag python_flag;
+	enum group group;
 	struct call call;
 	struct wait wait;
 	struct process process;
@@ -47,6 +48,7 @@ struct wire {
 	struct name name;
 	struct sample_key sample_key;
 	struct walk_cost walk_cost;
+	struct thread_cost thread_cost;
 	struct python_layout python_layout;
 };
 

@@ -83,7 +83,7 @@ struct thread {
 	__u32 waker_kind;
 	char waker[16];
 	__u32 holder_tid;	/* of the interpreter's lock it waits for */
-	__u32 pad;
+	__u32 watch;		/* settings.watch when the four about the GPU's work were last right */
 	__u32 depth;
 	__u32 overflow;
 	__u32 sync;		/* > 0: inside a synchronising call */
@@ -134,6 +134,14 @@ struct {
 	__type(value, struct thread);
 } thread_table SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, struct thread_cost);
+} thread_costs SEC(".maps");
+
 struct {			/* slots that were used and are free again */
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, THREADS);
@@ -157,6 +165,14 @@ static __always_inline struct thread *find_thread(struct task_struct *task)
 	struct thread_ref *ref = bpf_task_storage_get(&threads, task, 0, 0);
 
 	return ref ? thread_at(ref->slot) : 0;
+}
+
+/* Written on the thread itself alone. */
+static __always_inline struct thread_cost *cost_of(const struct thread *t)
+{
+	__u32 slot = t->slot;
+
+	return bpf_map_lookup_elem(&thread_costs, &slot);
 }
 
 static __always_inline __u32 take_slot(void)

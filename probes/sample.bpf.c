@@ -60,7 +60,8 @@ int sample(void *ctx)
 	c = begin_stack(t, now, &hash);
 	if (!c)
 		return 0;
-	key.stack_id = finish_stack(c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
+	key.stack_id = finish_stack(t, c, hash,
+				    bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
 	key.pid = t->pid;
 	key.tid = t->tid;
 	key.bucket = running_bucket(t);

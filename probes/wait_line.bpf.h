@@ -40,7 +40,7 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 	c = begin_stack(t, now, &hash);
 	if (!c)
 		return 0;
-	id = finish_stack(c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
+	id = finish_stack(t, c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
 						      BPF_F_USER_STACK), now);
 	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
 	if (!r) {

@@ -372,15 +372,21 @@ static __always_inline struct scratch *begin_stack(struct thread *t, __u64 now, 
 	return c;
 }
 
-static __always_inline void count_walk(__u64 since)
+static __always_inline void count_walk(const struct thread *t, __u64 since)
 {
+	__u64 ns = bpf_ktime_get_ns() - since;
+	struct thread_cost *own = cost_of(t);
 	__u32 zero = 0;
 	struct walk_cost *cost = bpf_map_lookup_elem(&walk_costs, &zero);
 
 	if (!cost)
 		return;
 	__sync_fetch_and_add(&cost->count, 1);
-	__sync_fetch_and_add(&cost->ns, bpf_ktime_get_ns() - since);
+	__sync_fetch_and_add(&cost->ns, ns);
+	if (own) {
+		__sync_fetch_and_add(&own->walks, 1);
+		__sync_fetch_and_add(&own->walk_ns, ns);
+	}
 }
 
 #define MAX_STRAY 8		/* frames behind the end of a chain that is none */
@@ -409,7 +415,8 @@ static __always_inline __u32 without_strays(const __u64 *native, __u32 count)
 }
 
 /* Its id; sent if it is news. */
-static __always_inline __u64 finish_stack(struct scratch *c, __u64 hash, long bytes, __u64 now)
+static __always_inline __u64 finish_stack(const struct thread *t, struct scratch *c, __u64 hash, long bytes,
+					  __u64 now)
 {
 	struct stack *s = &c->s;
 	__u32 count = bytes > 0 ? (__u64)bytes / 8 : 0;
@@ -435,7 +442,7 @@ static __always_inline __u64 finish_stack(struct scratch *c, __u64 hash, long by
 			bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
 	}
 	__sync_lock_test_and_set(&c->busy, 0);
-	count_walk(now);
+	count_walk(t, now);
 	return hash;
 }
 

@@ -284,6 +284,7 @@ struct op_stats {
 	__u64 errors;
 	__u64 recorded;		/* calls with a record in the ring */
 	__u64 dropped;		/* calls that deserved one and lost it */
+	__u64 untimed;		/* calls counted at their entry alone, in none of the sums below or above */
 	__u64 split[BUCKETS];
 	struct extreme extreme[2];	/* by parity of the window */
 	__u64 norm_ns;		/* moving mean, the operation's recent norm */
@@ -364,9 +365,34 @@ enum op_flag {
 	OP_SPLIT_COMM = 65536,	/* new communicator from args[comm_arg], colour args[1] */
 	OP_NAMES = 33554432,	/* out is a handle for what args[name_arg] or args[from_arg] is */
 	OP_LAUNCH = 67108864,	/* args[kernel_arg] is the kernel launched */
+	OP_CLOSED = 134217728,	/* not looked at now: the agent puts the probe on, or takes it off */
 };
 
 #define NO_ARG 0xff
+
+/* Operations that are watched less together, where watching them costs too much. */
+enum group {
+	GROUP_OTHER,		/* always watched */
+	GROUP_LAUNCH,
+	GROUP_COPY,
+	GROUP_EVENT,
+	GROUP_POLL,
+	GROUP_SYNC,
+	GROUPS,
+};
+
+/* What tracing a thread took so far, in hits by their kind. By slot of the thread, and
+ * mapped into the agent, which looks at it ten times a second. */
+struct thread_cost {
+	__u32 pid;
+	__u32 tid;
+	__u64 timed[GROUPS];	/* entry and return */
+	__u64 counted[GROUPS];	/* entry alone */
+	__u64 passed;		/* entry alone, of operations that are closed */
+	__u64 records;
+	__u64 walks;
+	__u64 walk_ns;
+};
 
 struct op_info {
 	__u32 flags;
@@ -385,7 +411,8 @@ struct op_info {
 	__u8 name_arg;		/* text */
 	__u8 from_arg;		/* handle or host function that another handle is made from */
 	__u8 kernel_arg;
-	__u8 pad;
+	__u8 group;		/* enum group */
+	__u32 every;		/* a power of two: one call of so many is timed, the others are counted; 0: all */
 };
 
 /* What a thread waits for inside a system call, by number; Python fills it. */
@@ -434,7 +461,7 @@ struct settings {
 	__u64 sample_every_ns;
 	__u64 wait_record_ns;
 	__u32 stacks;		/* walk the stacks of calls with a record, of long waits and samples */
-	__u32 pad2;
+	__u32 watch;		/* how often operations were closed or opened; odd: some are closed */
 };
 
 #include "wire_frames.h"

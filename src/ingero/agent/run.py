@@ -24,6 +24,7 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.frames import Frames
+from ingero.agent.governor import Governor
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
@@ -135,7 +136,8 @@ class Agent:
         self._started_ns = time.monotonic_ns()
         self._next_names_ns = 0
         self._overhead = Overhead(budget_share=options.max_overhead_share)
-        self._cost_so_far = np.zeros(5)  # hits, feeding threads' ns, elapsed ns, our own CPU ns, walks' ns
+        self._cost_so_far = np.zeros(4)  # hits, elapsed ns, our own CPU ns, share of the worst thread x ns
+        self._governor: Governor | None = None
         self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
 
     def _scope_check(self) -> None:
@@ -200,6 +202,9 @@ class Agent:
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets)
         self._reader = WindowReader(self._kernel, before.find)
+        self._governor = Governor(
+            self._kernel, self._session, self._hit_cost, self._options.max_overhead_share, self._targets.paths
+        )
         self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
@@ -226,12 +231,14 @@ class Agent:
     def _loop(self) -> int | None:
         """Until it ends: 0, the command's exit code, or None when the command still runs."""
         self._started_ns = time.monotonic_ns()
+        assert self._governor is not None
         deadline = self._deadline()
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
             self._news.poll(POLL_MS)
             self.hear()
             now = time.monotonic_ns()
+            self._governor.tick(now)
             if now >= next_window:
                 self._show(self.window())
                 next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
@@ -283,8 +290,8 @@ class Agent:
             self._targets.look_again()
         self._targets.put_on_again()
         window = self._reader.read()
-        self._enrich(window)
         self._targets.check_reach(window.operations, self._layers)
+        self._enrich(window)
         if "ring_process" in window.losses:
             self._targets.sweep()
         if not self._scope.fixed:
@@ -317,6 +324,8 @@ class Agent:
         self._annotations.fill(window, self._targets)
         self._watch_pythons(window)
         self._frames.fill(window)
+        assert self._governor is not None
+        self._governor.complete(window, self._reader.totals, self._reader.operations.read_ns)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
@@ -365,20 +374,19 @@ class Agent:
         self._surface.update(self._view())
 
     def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:
-        """What the probes cost the traced threads: hits times the calibrated cost of one."""
-        feeding = window.threads[window.threads["feeder"]]
+        """What the probes cost the traced thread they cost most: hits times the calibrated cost of one."""
         length_ns = window.end_ns - window.start_ns
-        now = np.array([window.hits, feeding["ns"].sum(), length_ns, window.agent_cpu_ns, window.walk_ns])
+        share = window.overhead_share or 0.0
+        now = np.array([window.hits, length_ns, window.agent_cpu_ns, share * length_ns])
         self._cost_so_far += now
-        hits, threads_ns, elapsed_ns, agent_ns, walk_ns = (
-            float(each) for each in (self._cost_so_far if whole else now)
-        )
+        hits, elapsed_ns, agent_ns, lost_ns = (float(each) for each in (self._cost_so_far if whole else now))
         return replace(
             self._overhead,
-            share=(hits * self._hit_cost.ns + walk_ns) / threads_ns if threads_ns else 0.0,
+            share=lost_ns / elapsed_ns if elapsed_ns else 0.0,
             hits_per_s=hits * 1e9 / elapsed_ns if elapsed_ns else 0.0,
             ns_per_hit=self._hit_cost.ns,
             agent_cpu_share=agent_ns / elapsed_ns if elapsed_ns else 0.0,
+            actions=self._governor.now() if self._governor else (),
         )
 
     def _view(self) -> LiveView:
@@ -439,6 +447,8 @@ class Agent:
                 self._kernels.close()
             self._session.close()
             self._collectors.close()
+        if self._governor:
+            self._governor.close()
         self._kernel.close()
         if self._writer:
             self._writer.close()

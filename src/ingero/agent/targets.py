@@ -190,7 +190,7 @@ class Targets:
         """Hot runtime probes go where every user of the file reaches a probed driver."""
         for file, library in target.files.items():
             attached = self._session.files.get(file)
-            if library.kind == "driver" or attached is None or not attached.hot_links:
+            if library.kind == "driver" or attached is None or not attached.hot:
                 continue
             users = [other for other in self.live.values() if file in other.files]
             if all(user.has_driver for user in users):
@@ -318,6 +318,14 @@ class Targets:
         """Targets that became another program since the last window."""
         execs, self._execs = self._execs, []
         return np.array(execs, layout.PROCESS) if execs else np.zeros(0, layout.PROCESS)
+
+    def paths(self) -> dict[File, str]:
+        """Where the files of live targets are found."""
+        return {
+            file: library.path_for_kernel
+            for target in self.live.values()
+            for file, library in target.files.items()
+        }
 
     def cards(self) -> dict[int, Devices | None]:
         """Cards behind device numbers, by process."""

@@ -44,6 +44,7 @@ class WindowReader:
         self._start_ns = time.monotonic_ns()
         self._cpu_ns = time.process_time_ns()
         self._unknown = 0
+        self.totals = np.zeros(0, layout.THREAD_TOTALS)  # of every thread, when the last window ended
 
     def drain(self) -> None:
         """Names last: those of the calls that were drained must be among them."""
@@ -55,7 +56,7 @@ class WindowReader:
         start_ns = self._start_ns
         # The window ends where the threads are read: their time must fill it. The rest follows.
         end_ns = time.monotonic_ns()
-        totals = self._kernel.read_threads()
+        totals = self.totals = self._kernel.read_threads()
         self.drain()
         dead = self.ring.take(RecordType.REC_THREAD)
         calls = self.ring.take(RecordType.REC_CALL)

@@ -8,18 +8,21 @@ because everything else that happens only adds.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ingero.attach.kernel import KernelSide, Settings
-from ingero.attach.shapes import Shape, calibration_point, choose
+from ingero.attach.shapes import calibration_point, choose
 from ingero.model import layout
 from ingero.model.checks import Check
+from ingero.model.layout import Group
 from ingero.native import _shim
 
 CALLS = 2000
 ROUNDS = 7
+RECORDED_CALLS = 300  # of all rounds together they fit the ring
+NONE_TIMED = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,32 +30,49 @@ class HitCost:
     """Nanoseconds a traced call costs more than an untraced one."""
 
     shape: str
-    ns: float
+    ns: float  # timed: entry and return
+    counted_ns: float = 0.0  # counted at its entry alone
+    passed_ns: float = 0.0  # of an operation that is closed for the moment
+    record_ns: float = 0.0  # a record in the ring, on top; its stack has its own measured cost
 
 
-def time_on(shape: Shape) -> float:
-    """Nanoseconds of one call with this shape's probe on it, best of several rounds."""
-    path, point = calibration_point()
-    links = shape.attach(path, [point])
-    try:
-        return min(_shim.time_calls(CALLS) / CALLS for _ in range(ROUNDS))
-    finally:
-        links.close()
+def _time(calls: int = CALLS) -> float:
+    """Nanoseconds of one call, best of several rounds."""
+    return min(_shim.time_calls(calls) / calls for _ in range(ROUNDS))
 
 
 def measure() -> HitCost:
     """Cost of a hit, on a kernel side of its own in which this process is a target."""
-    kernel = KernelSide(Settings(trace_all=False, ring_bytes=1 << 20))
+    kernel = KernelSide(Settings(trace_all=False, ring_bytes=1 << 20, stacks=False))
     try:
         shape = choose(kernel)
         kernel.configure()
         proc = np.zeros(1, layout.PROC)
         proc["flags"] = int(layout.ProcFlag.PROC_TARGET)
         kernel.write_proc(os.getpid(), proc)
-        bare = min(_shim.time_calls(CALLS) / CALLS for _ in range(ROUNDS))
-        return HitCost(shape.name, max(time_on(shape) - bare, 0.0))
+        bare = _time()
+        path, point = calibration_point()
+        links = shape.attach(path, [point])
+        try:
+            return _cost(kernel, shape.name, bare)
+        finally:
+            links.close()
     finally:
         kernel.close()
+
+
+def _cost(kernel: KernelSide, shape: str, bare: float) -> HitCost:
+    """Of each way to watch the function that stands for a launch."""
+    timed = max(_time() - bare, 0.0)
+    kernel.set_watched({Group.GROUP_LAUNCH}, NONE_TIMED, closed=False)
+    counted = max(_time() - bare, 0.0)
+    kernel.set_watched({Group.GROUP_LAUNCH}, 0, closed=True)
+    passed = max(_time() - bare, 0.0)
+    kernel.set_watched({Group.GROUP_LAUNCH}, 0, closed=False)
+    kernel.settings = replace(kernel.settings, record_all=True)
+    kernel.configure()
+    recorded = max(_time(RECORDED_CALLS) - bare - timed, 0.0)
+    return HitCost(shape, timed, min(counted, timed), min(passed, timed), recorded)
 
 
 def describe_cost() -> Check:

@@ -11,7 +11,8 @@ import errno
 import os
 import platform
 import re
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from ingero.attach import probes, syscalls
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model import layout
+from ingero.model.layout import OpFlag
 from ingero.model.sites import SAMPLES_PER_SECOND
 from ingero.native import _shim
 
@@ -140,6 +142,8 @@ class KernelSide:
         self._tasks_link = -1
         self._generation = 1
         self._learning = 0
+        self._watch = 0
+        self._operations = probes.kernel_table(platform.machine())
         self.processes_refused = 0  # more targets than the kernel side has room for
 
     def load(
@@ -172,7 +176,7 @@ class KernelSide:
         """Fill the tables the programs read."""
         machine = platform.machine()
         self._write_settings()
-        self._fill("op_info", probes.kernel_table(machine))
+        self._fill("op_info", self._operations)
         self._fill("syscall_class", syscalls.wait_classes(machine))
 
     def _write_settings(self) -> None:
@@ -186,12 +190,31 @@ class KernelSide:
         settings["stacks"] = self.settings.stacks
         settings["generation"] = self._generation
         settings["learning"] = self._learning
+        settings["watch"] = self._watch
         self._fill("settings", settings)
 
     def look_for_names(self, number: int) -> None:
         """Kernel names are looked for, for the nth time; 0: no longer."""
         self._learning = number
         self._write_settings()
+
+    def watch(self, number: int, rare_per_second: int, sample_every_ns: int) -> None:
+        """How much detail is recorded; `number`: see settings.watch on the kernel side."""
+        self._watch = number
+        self.settings = replace(
+            self.settings, rare_per_second=rare_per_second, sample_every_ns=sample_every_ns
+        )
+        self._write_settings()
+
+    def set_watched(self, groups: Collection[int], every: int, closed: bool) -> None:
+        """How the operations of some groups are watched: one call of `every` timed, or not at all."""
+        table = self._operations
+        for number in np.flatnonzero(np.isin(table["group"], list(groups))).tolist():
+            row = table[number : number + 1]
+            flags = int(row["flags"][0]) & ~int(OpFlag.OP_CLOSED)
+            row["flags"] = flags | (int(OpFlag.OP_CLOSED) if closed else 0)
+            row["every"] = every
+            _shim.map_update(self.maps["op_info"], number.to_bytes(4, "little"), row.tobytes())
 
     def forget_proc(self, pid: int) -> None:
         """The process has ended."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.model import layout
-from ingero.model.layout import OpFlag
+from ingero.model.layout import Group, OpFlag
 from ingero.model.operations import Operation
 
 NO_ARG = 0xFF
@@ -387,6 +387,25 @@ def gives_work(row: Row) -> bool:
     return row.kind in ("launch", "copy", "set", "collective") or plain_name(row).endswith("GraphLaunch")
 
 
+GROUPS = {
+    "launch": Group.GROUP_LAUNCH,
+    "copy": Group.GROUP_COPY,
+    "set": Group.GROUP_COPY,
+    "event": Group.GROUP_EVENT,
+    "poll": Group.GROUP_POLL,
+    "sync": Group.GROUP_SYNC,
+}
+
+
+def group_of(row: Row) -> Group:
+    """With which others it is watched less, where watching costs too much."""
+    if row.layer == "nccl":
+        return Group.GROUP_OTHER
+    if row.sync:
+        return Group.GROUP_SYNC if row.kind in ("sync", "copy") else Group.GROUP_OTHER
+    return GROUPS.get(row.kind, Group.GROUP_OTHER) if row.hot else Group.GROUP_OTHER
+
+
 def drains(row: Row) -> bool:
     """After it the GPU has done what the thread gave it.
 
@@ -456,6 +475,7 @@ def kernel_table(machine: str) -> np.ndarray[tuple[int], np.dtype[np.void]]:
             row.text,
             row.origin,
             row.kernel,
+            int(group_of(row)),
             0,
         )
     table["flags"][0] &= 0xFFFFFFFF ^ int(OpFlag.OP_STATUS)  # what it returns is no status

@@ -1,20 +1,23 @@
 """Probes on and off: which functions of which library files are attached.
 
 A file is attached once however many processes map it. Runtime functions that only
-pass on to the driver (hot rows) form a group of their own, so that they can be
-taken off where the driver is probed and put on where it is not reached.
+pass on to the driver (hot rows) are kept apart, so that they can be taken off where
+the driver is probed and put on where it is not reached. Of both, functions that are
+called often have links of their own, a link for each group, so that a group can be
+taken off for a moment where watching it costs too much.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingero.attach.links import Links
-from ingero.attach.probes import BY_NAME, Row
+from ingero.attach.probes import BY_NAME, Row, group_of
 from ingero.attach.shapes import Point, Shape
 from ingero.errors import AttachError, FileFormatError
+from ingero.model.layout import Group
 from ingero.native import elf
 from ingero.native.instructions import probe_site
 
@@ -44,18 +47,27 @@ class Attached:
     points: list[tuple[Point, Row]]
     hot_points: list[tuple[Point, Row]]
     functions: list[Function] = field(default_factory=list)  # probed or not
-    links: Links | None = None
-    hot_links: Links | None = None
+    links: dict[Group, Links] = field(default_factory=dict)
+    hot_links: dict[Group, Links] = field(default_factory=dict)
+    hot: bool = False  # the hot points are wanted
+    path_for_kernel: str = ""  # where it was found last
     costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
     refused: list[str] = field(default_factory=list)
 
     def counts(self) -> Counter[str]:
         """Functions probed, by source."""
-        on = self.points + (self.hot_points if self.hot_links else [])
+        on = self.points + (self.hot_points if self.hot else [])
         return Counter(row.layer for _, row in on)
 
     def held(self) -> list[Links]:
-        return [links for links in (self.links, self.hot_links) if links]
+        return [*self.links.values(), *self.hot_links.values()]
+
+
+def by_group(points: Iterable[tuple[Point, Row]]) -> dict[Group, list[tuple[Point, Row]]]:
+    found: dict[Group, list[tuple[Point, Row]]] = {}
+    for point, row in points:
+        found.setdefault(group_of(row), []).append((point, row))
+    return found
 
 
 class Session:
@@ -66,6 +78,7 @@ class Session:
         self._without = without
         self._allow_costly = costly
         self.files: dict[File, Attached] = {}
+        self._off: frozenset[Group] = frozenset()  # taken off for the moment
         self._leaving: list[Links] = []  # let go of, not yet off
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
@@ -73,27 +86,52 @@ class Session:
         known = self.files.get(file)
         if known is None:
             known = self._plan(path_for_kernel, path, kind)
-            if known.points:
-                known.links = self._link(path_for_kernel, path, known.points)
+            self._put_on(known, path_for_kernel)
             self.files[file] = known
+        known.path_for_kernel = path_for_kernel
         if hot_runtime:
             self.hot_on(file, path_for_kernel)
         return known
 
+    def _put_on(self, known: Attached, path_for_kernel: str) -> None:
+        """What is wanted of a file and not on."""
+        wanted = [(known.points, known.links), (known.hot_points if known.hot else [], known.hot_links)]
+        for points, links in wanted:
+            for group, members in by_group(points).items():
+                if group not in self._off and group not in links:
+                    links[group] = self._link(path_for_kernel, known.path, members)
+
     def hot_on(self, file: File, path_for_kernel: str) -> None:
         known = self.files[file]
-        if known.hot_points and not known.hot_links:
-            known.hot_links = self._link(path_for_kernel, known.path, known.hot_points)
+        known.hot = bool(known.hot_points)
+        self._put_on(known, path_for_kernel)
 
     def hot_off(self, file: File) -> None:
         known = self.files[file]
-        self._detach(known.hot_links)
-        known.hot_links = None
+        self._detach(*known.hot_links.values())
+        known.hot_links = {}
+        known.hot = False
+
+    def take_off(self, groups: frozenset[Group]) -> None:
+        """Groups of functions, of every file and of those to come, until they are put on again."""
+        self._off |= groups
+        for known in self.files.values():
+            for links in (known.links, known.hot_links):
+                for group in groups & links.keys():
+                    going = links.pop(group)
+                    going.let_go()  # not waited for: the kernel is done in a moment, its keeper later
+                    self._leaving.append(going)
+
+    def put_on(self, paths: Mapping[File, str]) -> None:
+        """All groups that were taken off; `paths`: where files are found now."""
+        self._leaving = [each for each in self._leaving if not each.gone()]
+        self._off = frozenset()
+        for file, known in self.files.items():
+            self._put_on(known, paths.get(file, known.path_for_kernel))
 
     def release(self, file: File) -> None:
         """Nobody uses the file any more."""
-        gone = self.files.pop(file)
-        self._detach(gone.links, gone.hot_links)
+        self._detach(*self.files.pop(file).held())
 
     def drop_lost(self) -> list[str]:
         """Forget files whose probes are off although we hold them: their keeper was killed."""

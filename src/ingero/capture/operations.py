@@ -7,6 +7,8 @@ the kernel per second; here they are held against the histogram's difference.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ from ingero.model import layout
 from ingero.model.histogram import lower_bounds
 from ingero.model.window import OPERATION, UNSAMPLED, Records
 
-SUMS = ("count", "sum_ns", "bytes", "errors", "recorded", "dropped")
+SUMS = ("count", "sum_ns", "bytes", "errors", "recorded", "dropped", "untimed")
 WINDOW_BITS = 30  # the kernel's windows for extremes: see wire.h
 BOUNDS = np.minimum(lower_bounds(), 2.0**62).astype(np.uint64)
 
@@ -29,9 +31,11 @@ class OperationBook:
         self._totals = np.zeros(0, OPERATION)
         self._unsampled: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.calls = 0  # all calls counted so far
+        self.read_ns = time.monotonic_ns()  # when the last reading was
 
     def read(self, since_ns: int) -> Records:
         """Rows with calls since the last reading, which was at since_ns."""
+        self.read_ns = time.monotonic_ns()
         keys, values = self._map.read()
         if not len(keys):
             return np.zeros(0, OPERATION)
@@ -43,7 +47,7 @@ class OperationBook:
         self._keys, self._totals = numbers, totals
         self._unsampled = values["unsampled"].sum(axis=1)
         self.calls = int(totals["count"].sum())
-        busy = change["count"] > 0
+        busy = (change["count"] > 0) | (change["untimed"] > 0)
         change, values = change[busy], values[busy]
         self._extremes(change, values["extreme"], since_ns >> WINDOW_BITS)
         return change

@@ -192,6 +192,7 @@ class ThreadBook:
             by_name["major_faults"],
             by_name["minor_faults"],
             -1,  # gil_ns: the agent knows where the lock is
+            0,
         )
 
     def finish(self) -> Records:

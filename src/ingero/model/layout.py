@@ -138,6 +138,7 @@ class OpFlag(IntFlag):
     OP_SPLIT_COMM = 65536
     OP_NAMES = 33554432
     OP_LAUNCH = 67108864
+    OP_CLOSED = 134217728
 
 
 class WaitClass(IntEnum):
@@ -182,6 +183,16 @@ class PythonFlag(IntFlag):
     PYTHON_VERSIONED = 64
     PYTHON_THREAD_CODE = 128
     PYTHON_KEY_BLOCK = 256
+
+
+class Group(IntEnum):
+    GROUP_OTHER = 0
+    GROUP_LAUNCH = 1
+    GROUP_COPY = 2
+    GROUP_EVENT = 3
+    GROUP_POLL = 4
+    GROUP_SYNC = 5
+    GROUPS = 6
 
 
 def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
@@ -370,7 +381,7 @@ EXTREME = _dtype(
 )
 
 OP_STATS = _dtype(
-    1280,
+    1288,
     [
         ("count", "<u8", 0),
         ("sum_ns", "<u8", 8),
@@ -378,18 +389,19 @@ OP_STATS = _dtype(
         ("errors", "<u8", 24),
         ("recorded", "<u8", 32),
         ("dropped", "<u8", 40),
-        ("split", ("<u8", (11,)), 48),
-        ("extreme", (EXTREME, (2,)), 136),
-        ("norm_ns", "<u8", 184),
-        ("budget_window", "<u8", 192),
-        ("budget_used", "<u8", 200),
-        ("last_sample_ns", "<u8", 208),
-        ("sample_window", "<u8", 216),
-        ("sample_count", "<u8", 224),
-        ("sample_every", "<u8", 232),
-        ("sample_at", "<u8", 240),
-        ("unsampled", "<u8", 248),
-        ("slots", ("<u4", (256,)), 256),
+        ("untimed", "<u8", 48),
+        ("split", ("<u8", (11,)), 56),
+        ("extreme", (EXTREME, (2,)), 144),
+        ("norm_ns", "<u8", 192),
+        ("budget_window", "<u8", 200),
+        ("budget_used", "<u8", 208),
+        ("last_sample_ns", "<u8", 216),
+        ("sample_window", "<u8", 224),
+        ("sample_count", "<u8", 232),
+        ("sample_every", "<u8", 240),
+        ("sample_at", "<u8", 248),
+        ("unsampled", "<u8", 256),
+        ("slots", ("<u4", (256,)), 264),
     ],
 )
 
@@ -446,7 +458,7 @@ IO_VALUE = _dtype(
 )
 
 OP_INFO = _dtype(
-    20,
+    24,
     [
         ("flags", "<u4", 0),
         ("bytes_arg", "<u1", 4),
@@ -464,7 +476,8 @@ OP_INFO = _dtype(
         ("name_arg", "<u1", 16),
         ("from_arg", "<u1", 17),
         ("kernel_arg", "<u1", 18),
-        ("pad", "<u1", 19),
+        ("group", "<u1", 19),
+        ("every", "<u4", 20),
     ],
 )
 
@@ -499,7 +512,7 @@ SETTINGS = _dtype(
         ("sample_every_ns", "<u8", 24),
         ("wait_record_ns", "<u8", 32),
         ("stacks", "<u4", 40),
-        ("pad2", "<u4", 44),
+        ("watch", "<u4", 44),
     ],
 )
 
@@ -602,6 +615,20 @@ WALK_COST = _dtype(
     [
         ("count", "<u8", 0),
         ("ns", "<u8", 8),
+    ],
+)
+
+THREAD_COST = _dtype(
+    136,
+    [
+        ("pid", "<u4", 0),
+        ("tid", "<u4", 4),
+        ("timed", ("<u8", (6,)), 8),
+        ("counted", ("<u8", (6,)), 56),
+        ("passed", "<u8", 104),
+        ("records", "<u8", 112),
+        ("walks", "<u8", 120),
+        ("walk_ns", "<u8", 128),
     ],
 )
 

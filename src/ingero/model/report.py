@@ -139,12 +139,26 @@ class Loss(msgspec.Struct, frozen=True):
     to_ns: int
 
 
+class GovernorAct(msgspec.Struct, frozen=True):
+    """Something was watched less from then on to keep within the budget, or more again."""
+
+    at_ns: int
+    what: str
+    before: str
+    after: str
+    why: str
+    watched_share: float  # of the time
+
+
 class OverheadReport(msgspec.Struct, frozen=True):
+    """`share` is of the time of the thread that tracing cost most."""
+
     share: float | None
     budget: float | None
     hits_per_s: float | None
     ns_per_hit: float | None
-    actions: list[str]
+    actions: list[GovernorAct]
+    watched_share: float | None = None  # of the time: everything was watched
 
 
 class NotWatched(msgspec.Struct, frozen=True):

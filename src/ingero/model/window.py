@@ -36,6 +36,9 @@ OPERATION = np.dtype(
         ("errors", "<u8"),
         ("recorded", "<u8"),
         ("dropped", "<u8"),
+        ("untimed", "<u8"),  # counted and not timed, not in count: only until they are made one
+        ("estimated", "?"),  # count is an estimate
+        ("count_error", "<u8"),  # and may be off by this
         ("split", "<u8", (BUCKETS,)),
         ("slots", "<u4", (256,)),
     ]
@@ -63,6 +66,7 @@ THREAD_TIME = np.dtype(
         ("major_faults", "<u8"),
         ("minor_faults", "<u8"),
         ("gil_ns", "<i8"),  # of lock_wait: for the Python interpreter's lock; -1: not known
+        ("estimated_ns", "<u8"),  # of ns: in cuda_cpu or host_cpu by estimate
     ]
 )
 
@@ -165,6 +169,18 @@ class NotWatched:
 
 
 @dataclass(frozen=True, slots=True)
+class GovernorAction:
+    """Something is watched less than before, or more again."""
+
+    at_ns: int
+    what: str  # records and stacks, timing of calls, launches
+    before: str
+    after: str
+    why: str
+    watched_share: float  # of the time, what is named is watched from then on
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """What a cgroup id stands for."""
 
@@ -242,3 +258,6 @@ class Window:
     agent_cpu_ns: int = 0
     walks: int = 0  # stacks walked in the window
     walk_ns: int = 0  # what that cost the threads
+    overhead_share: float | None = None  # of the time of the thread that tracing cost most
+    watched_share: float = 1.0  # of the window: everything was watched
+    actions: list[GovernorAction] = field(default_factory=list)

@@ -224,11 +224,10 @@ def overhead_text(view: LiveView) -> str:
     if cost.share is None:
         return "overhead not measured"
     budget = (
-        " (no limit)"
-        if cost.budget_share is None
-        else f" (budget {units.format_share(cost.budget_share)}, not enforced yet)"
+        " (no limit)" if cost.budget_share is None else f" of {units.format_share(cost.budget_share)} budget"
     )
-    return f"overhead {units.format_share(cost.share)}{budget}"
+    less = "".join(f"; {clean(action, 100)}" for action in cost.actions)
+    return f"overhead {units.format_share(cost.share)}{budget}{less}"
 
 
 def database_text(view: LiveView) -> Text:

@@ -57,6 +57,8 @@ class AggregateRows:
                 "caller": ints(operations["caller"]),
                 "start_ns": repeat(self.start_ns),
                 "count": lengths(operations["count"]),
+                "exact": ints(~operations["estimated"]),
+                "count_error": lengths(operations["count_error"]),
                 "sum_ns": lengths(operations["sum_ns"]),
                 "min_ns": nullable(operations["min_ns"], timed),
                 "max_ns": nullable(operations["max_ns"], timed),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import ANNOTATION, BUCKET_ROWS, TABLES
+from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, TABLES
 from ingero.store.trouble import not_ours
 from ingero.store.views import VIEWS, create_views
 
@@ -41,9 +41,17 @@ def _annotations(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _governor(connection: sqlite3.Connection) -> None:
+    """A new database has it from its first schema."""
+    views = ("overhead", "governor_actions", "thread_estimates")
+    for statement in (*GOVERNOR, *(f"CREATE VIEW IF NOT EXISTS {name} AS {VIEWS[name]}" for name in views)):
+        connection.execute(statement)
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
+    Migration("0004-governor", _governor),
 )
 
 

@@ -23,6 +23,7 @@ from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
 from ingero.store.findings import FindingRow
+from ingero.store.governor_rows import save_overhead
 from ingero.store.kernel_rows import fill_in
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes, boot_id
@@ -181,6 +182,7 @@ class Recording:
             self._processes,
         )
         self._save_steps(steps)
+        save_overhead(self.connection, self.node_id, self.id, self._clock, window)
         self.connection.execute(
             "INSERT OR REPLACE INTO window VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (

@@ -24,11 +24,12 @@ _DETAIL = ("wait_detail", "block_detail", "tcp_detail", "xid_detail", "collectiv
 _SECONDS = (
     ("operation_second", "start_ns"), ("thread_second", "start_ns"), ("culprit", "start_ns"),
     ("waker", "start_ns"), ("io_second", "start_ns"), ("thread_sample", "start_ns"),
+    ("thread_estimate", "start_ns"), ("overhead_second", "start_ns"),
     ("system_sample", "at_ns"), ("annotation", "start_ns"), ("window", "start_ns"),
 )  # fmt: skip
 _MINUTES = (
     ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
-    ("not_watched", "at_ns"),
+    ("not_watched", "at_ns"), ("governor_action", "at_ns"),
 )  # fmt: skip
 
 

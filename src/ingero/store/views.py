@@ -185,6 +185,20 @@ VIEWS = {
                 ORDER BY j.key)
             ) AS text
         FROM stack k""",
+    "overhead": """
+        SELECT n.name AS node, v.start_ns AS bucket_start_ns, v.share AS share,
+            v.watched_share AS watched_share
+        FROM overhead_second v
+        LEFT JOIN node n ON n.id = v.node_id""",
+    "governor_actions": """
+        SELECT n.name AS node, g.at_ns AS at_ns, g.what AS what, g.before AS before, g.after AS after,
+            g.why AS why, g.watched_share AS watched_share
+        FROM governor_action g
+        LEFT JOIN node n ON n.id = g.node_id""",
+    "thread_estimates": """
+        SELECT n.name AS node, t.pid AS pid, t.tid AS tid, t.start_ns AS bucket_start_ns, t.ns AS ns
+        FROM thread_estimate t
+        LEFT JOIN node n ON n.id = t.node_id""",
 }
 
 

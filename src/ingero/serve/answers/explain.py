@@ -19,6 +19,7 @@ from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
     LabelReport,
+    GovernorAct,
     NotWatched,
     OverheadReport,
     ProcessReport,
@@ -54,6 +55,15 @@ _LAST_SAMPLE = """
 _FED = (
     f"SELECT SUM({' + '.join(BUCKET_COLUMNS)}) FROM thread_second"
     " WHERE feeder AND start_ns >= ? AND start_ns < ?"
+)
+_OVERHEAD = (
+    "SELECT SUM(share * (end_ns - start_ns)) / SUM(end_ns - start_ns) FROM overhead_second"
+    " WHERE start_ns >= ? AND start_ns < ?"
+)
+_WATCHED = _OVERHEAD.replace("share *", "watched_share *")
+_ACTIONS = (
+    "SELECT at_ns, what, before, after, why, watched_share FROM governor_action"
+    " WHERE at_ns >= ? AND at_ns < ? ORDER BY at_ns LIMIT 1000"
 )
 _COST = "SELECT ns_per_hit, budget FROM recording WHERE started_ns < ? ORDER BY started_ns DESC LIMIT 1"
 _HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
@@ -207,18 +217,30 @@ def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) ->
 
 
 def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:
-    """Hits times what one costs on the machine that recorded, of the feeding threads' time."""
-    hits, ns = reader.rows(_HITS, (when.from_ns, when.to_ns))[0]
-    fed_ns = reader.rows(_FED, (when.from_ns, when.to_ns))[0][0]
+    """Hits times what one costs on the machine that recorded, of the time of the thread with most of them."""
+    between = (when.from_ns, when.to_ns)
+    hits, ns = reader.rows(_HITS, between)[0]
     known = reader.rows(_COST, (when.to_ns,))
     ns_per_hit, budget = known[0] if known else (None, None)
     return OverheadReport(
-        share=hits * ns_per_hit / fed_ns if hits and ns_per_hit and fed_ns else None,
+        share=_share(reader, between, hits, ns_per_hit),
         budget=budget,
         hits_per_s=hits * SECOND / ns if hits is not None and ns else None,
         ns_per_hit=ns_per_hit,
-        actions=[],
+        actions=[GovernorAct(*row) for row in reader.rows(_ACTIONS, between)],
+        watched_share=reader.rows(_WATCHED, between)[0][0],
     )
+
+
+def _share(
+    reader: Reader, between: tuple[int, int], hits: int | None, ns_per_hit: float | None
+) -> float | None:
+    """Of all feeding threads together where the worst was not recorded."""
+    worst: float | None = reader.rows(_OVERHEAD, between)[0][0]
+    if worst is not None:
+        return worst
+    fed_ns = reader.rows(_FED, between)[0][0]
+    return hits * ns_per_hit / fed_ns if hits and ns_per_hit and fed_ns else None
 
 
 def _not_watched(when: TimeRange, recorded: int, processes: list[ProcessReport]) -> list[NotWatched]:

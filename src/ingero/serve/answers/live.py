@@ -40,6 +40,7 @@ class _Calls:
     max_ns: int = 0
     errors: int = 0
     bytes: int = 0
+    exact: bool = True
     slots: histogram.Counts = field(default_factory=lambda: np.zeros(histogram.SLOTS, np.uint64))
 
     def add(self, row: np.void) -> None:
@@ -49,6 +50,7 @@ class _Calls:
         self.errors += int(row["errors"])
         self.bytes += int(row["bytes"])
         self.slots += row["slots"]
+        self.exact = self.exact and not row["estimated"]
 
 
 @dataclass
@@ -209,6 +211,7 @@ class LiveTotals:
             wall_share=sums.sum_ns / wall_ns if wall_ns else None,
             errors=sums.errors,
             bytes=sums.bytes if operation and operation.bytes_known else None,
+            exact=sums.exact,
             flags=_flags(sums.count, p50, p99),
         )
 

@@ -321,6 +321,40 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
     ViewDoc(
+        "overhead",
+        "What tracing took of the time of the thread it took most of, per interval.",
+        {
+            "node": _NODE,
+            "bucket_start_ns": _BUCKET_START,
+            "share": "Of that thread's time: hits times what a hit costs on this machine.",
+            "watched_share": "Of the interval, the part in which everything was watched.",
+        },
+    ),
+    ViewDoc(
+        "governor_actions",
+        "What was watched less, or more again, to keep the overhead within its budget.",
+        {
+            "node": _NODE,
+            "at_ns": "When.",
+            "what": "What is watched differently from then on.",
+            "before": "How it was watched.",
+            "after": "How it is watched.",
+            "why": "What tracing would have cost, and what is expected now.",
+            "watched_share": "Of the time, how much of it is watched.",
+        },
+    ),
+    ViewDoc(
+        "thread_estimates",
+        "Time in thread_time that is in cuda_cpu or host_cpu by estimate: calls were not watched then.",
+        {
+            "node": _NODE,
+            "pid": _PID,
+            "tid": _TID,
+            "bucket_start_ns": _BUCKET_START,
+            "ns": "So much of the interval's time.",
+        },
+    ),
+    ViewDoc(
         "stack_text",
         "The same stacks to read: one row each, as in `forward() at train.py:142 < step() at train.py:90`.",
         {

@@ -366,5 +366,6 @@ def overhead_words(report: Report) -> str:
         words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
     else:
         words = "what tracing cost was not recorded"
-    actions = ", ".join(tidy(action, 100) for action in overhead.actions)
-    return f"{words}; {actions}" if actions else words
+    last = {each.what: each for each in overhead.actions}  # of several, how it was at the end
+    actions = ", ".join(f"{tidy(each.what, 60)}: {tidy(each.after, 60)}" for each in last.values())
+    return f"{words}; watched less for it: {actions}" if actions else words

@@ -63,7 +63,7 @@ Examples:
 @click.option(
     "--max-overhead",
     metavar="PERCENT",
-    help="Most that tracing may cost, or off; shown, not enforced yet. [2%]",
+    help="Most that tracing may cost a traced thread, or off: then every count is exact. [2%]",
 )
 @click.option("--node", metavar="NAME", help="Name of this machine in the records. [host name]")
 @click.option(

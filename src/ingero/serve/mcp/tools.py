@@ -318,4 +318,5 @@ def _footer(report: Report) -> Answer:
         "lost": rendering.losses(report.losses),
         "not_watched": rendering.not_watched(report.not_watched),
         "tracing_cost": units.format_share(overhead.share) if overhead.share is not None else "not known",
+        "watched_less": [f"{each.what}: {each.before} -> {each.after}" for each in overhead.actions[-5:]],
     }

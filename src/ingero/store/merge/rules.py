@@ -54,6 +54,9 @@ PLAIN_TABLES: dict[str, str] = {
     "window": "",
     "not_watched": "",
     "annotation": "",
+    "overhead_second": "",
+    "governor_action": "",
+    "thread_estimate": "",
     "system_sample": "DO NOTHING",
     "in_flight": "DO UPDATE SET first_seen_ns = MIN(first_seen_ns, excluded.first_seen_ns),"
     " bucket = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket, bucket),"

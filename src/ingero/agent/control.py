@@ -1,0 +1,127 @@
+"""How much is watched, so that tracing stays within its budget: the control law, without clock or kernel.
+
+From what a thread calls per second and what a hit of each kind costs here, the cost of
+every way to watch is known before it is tried. So nothing is found out by trial, and nothing swings.
+First fewer records and stacks, then one call of N timed (the others counted), then groups
+of calls watched only a part of the time. Docs: docs/governor.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ingero.attach.cost import HitCost
+from ingero.model.layout import Group
+
+GROUPS = int(Group.GROUPS)
+# May be taken off for a moment; waits for the GPU, allocations, graphs and collectives never are.
+CLOSABLE = (Group.GROUP_LAUNCH, Group.GROUP_COPY, Group.GROUP_EVENT, Group.GROUP_POLL)
+DETAILS = 4  # steps of fewer records and stacks, each a quarter of the one before
+EVERY = (2, 4, 8, 16)
+WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
+LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
+AIM, HIGH, LOW = 0.7, 0.9, 0.4  # of the budget: where to, and when to move
+TIGHTEN_NS = 300_000_000
+LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
+LONGEST_NS = 60_000_000_000
+SOON_NS = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a thread does in a second of its time."""
+
+    calls: tuple[float, ...]  # by group
+    detail_share: float = 0.0  # its time that records and stacks would take with all detail
+    fixed_share: float = 0.0  # and what cannot be helped
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How much is watched."""
+
+    detail: int = 0
+    every: int = 1  # one call of so many is timed, of the groups
+    groups: frozenset[Group] = frozenset()
+    share: float = 1.0  # of the time, of the groups
+
+    @property
+    def cycles(self) -> bool:
+        return bool(self.groups) and self.share < 1.0
+
+
+ALL = Watch()
+
+
+def cost_share(load: Load, watch: Watch, cost: HitCost) -> float:
+    """Part of the thread's time that watching like this takes."""
+    thinned = (cost.ns + (watch.every - 1) * cost.counted_ns) / watch.every
+    ns = 0.0
+    for group, calls in enumerate(load.calls):
+        ns += calls * (watch.share * thinned if group in watch.groups else cost.ns)
+    return ns / 1e9 + load.detail_share / float(4**watch.detail) + load.fixed_share
+
+
+def fitting(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Watch:
+    """The most that can be watched within `aim`; the least there is, where nothing is."""
+    watch = ALL
+    for watch in _ways(load, cost, aim, can_cycle):
+        if cost_share(load, watch, cost) <= aim * 1.001:
+            break
+    return watch
+
+
+def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Watch]:
+    """From all to least."""
+    detail = 0
+    for detail in range(DETAILS):
+        yield Watch(detail)
+        if load.detail_share / 4**detail <= aim / 4:  # with less of it nothing is won
+            break
+    hottest = sorted((group for group in CLOSABLE if load.calls[group]), key=lambda group: -load.calls[group])
+    sets = [frozenset(hottest[: count + 1]) for count in range(len(hottest))]
+    thins = cost.counted_ns < WORTH * cost.ns
+    if thins:
+        yield from (Watch(detail, every, groups) for every in EVERY for groups in sets)
+    if can_cycle:
+        every = EVERY[1] if thins else 1
+        for groups in sets:
+            none = cost_share(load, Watch(detail, every, groups, 0.0), cost)
+            whole = cost_share(load, Watch(detail, every, groups), cost)
+            share = (aim - none) / (whole - none)
+            yield Watch(detail, every, groups, min(max(share, LEAST_SHARE), 1.0))
+
+
+@dataclass(slots=True)
+class Controller:
+    """Moves when the cost leaves a band, at once upwards, slowly downwards."""
+
+    budget: float
+    cost: HitCost
+    can_cycle: bool
+    watch: Watch = field(default_factory=Watch)
+    _changed_ns: int = -LONGEST_NS
+    _loosened_ns: int = -LONGEST_NS
+    _patience_ns: int = LOOSEN_NS
+
+    def step(self, load: Load, now_ns: int) -> bool:
+        """Whether the watch changed."""
+        share = cost_share(load, self.watch, self.cost)
+        since = now_ns - self._changed_ns
+        if share > HIGH * self.budget and since >= TIGHTEN_NS:
+            if now_ns - self._loosened_ns < SOON_NS:
+                self._patience_ns = min(2 * self._patience_ns, LONGEST_NS)
+            return self._move(fitting(load, self.cost, AIM * self.budget, self.can_cycle), now_ns)
+        if share < LOW * self.budget and self.watch != ALL and since >= self._patience_ns:
+            if now_ns - self._loosened_ns > 2 * self._patience_ns:
+                self._patience_ns = max(self._patience_ns // 2, LOOSEN_NS)
+            self._loosened_ns = now_ns
+            return self._move(fitting(load, self.cost, AIM * self.budget, self.can_cycle), now_ns)
+        return False
+
+    def _move(self, watch: Watch, now_ns: int) -> bool:
+        changed = watch != self.watch
+        if changed:
+            self.watch, self._changed_ns = watch, now_ns
+        return changed

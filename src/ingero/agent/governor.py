@@ -1,0 +1,264 @@
+"""Keeps what tracing costs within its budget: measures, decides (control.py), and acts.
+
+Acting is telling the kernel side which operations to time and which to pass by, and
+taking groups of probes off and on again at times nobody can foresee: a period would meet the
+job's own. While a group is off its calls are not seen at all; what its windows then lack is
+estimated from the rest (capture/estimates.py) and marked.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ingero.agent.control import ALL, Controller, Watch
+from ingero.agent.governor_words import actions_between, watched_less
+from ingero.agent.looks import SWITCH_NS, Looks, hits, spent_ns
+from ingero.attach import probes
+from ingero.attach.cost import HitCost
+from ingero.attach.kernel import KernelSide
+from ingero.attach.session import File, Session
+from ingero.capture.costs import GROUPS, Costs
+from ingero.capture.estimates import Estimator
+from ingero.capture.thread_estimates import ThreadEstimator
+from ingero.model.governor import Seen, Watched
+from ingero.model.layout import Bucket, Group
+from ingero.model.window import GovernorAction, Records, Window
+
+LOOK_NS = 100_000_000
+CYCLE_NS = 400_000_000  # two or three looks in every window
+SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
+RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
+LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
+
+
+class Governor:
+    """One trace's."""
+
+    def __init__(
+        self,
+        kernel: KernelSide,
+        session: Session,
+        cost: HitCost,
+        budget: float | None,
+        paths: Callable[[], Mapping[File, str]],
+        chance: random.Random | None = None,
+    ) -> None:
+        now_ns = time.monotonic_ns()
+        self._kernel, self._session, self._cost, self._paths = kernel, session, cost, paths
+        self._settings = kernel.settings
+        self._chance = chance or random.Random()
+        self._costs = Costs(kernel.maps["thread_costs"])
+        self._looks = Looks(self._costs, cost, now_ns)
+        self._controller = Controller(budget, cost, cost.shape != "perf") if budget is not None else None
+        self._number = 0  # settings.watch
+        self._next_look_ns = now_ns
+        self._until_ns = 0  # of the open or closed time, while there are such
+        self._open_ns: int | None = now_ns  # since when everything is watched
+        self._opens: list[tuple[int, int]] = []
+        self._governed: set[Group] = set()  # closed at some time of the window
+        self._mark = kernel.read_threads()
+        self._mark_costs = self._costs.read()
+        self._window_costs = self._mark_costs
+        self._seen: dict[int, Seen] = {}
+        self._read_ns = now_ns
+        self._operations, self._threads = Estimator(), ThreadEstimator()
+        self._news: list[GovernorAction] = []
+        self._ops: dict[Group, list[int]] = {group: _numbers(group) for group in Group}
+
+    @property
+    def watch(self) -> Watch:
+        return self._controller.watch if self._controller else ALL
+
+    # --- every ten milliseconds --------------------------------------------------------
+
+    def tick(self, now_ns: int) -> None:
+        if self._controller is None:
+            return
+        if self.watch.cycles and now_ns >= self._until_ns:
+            if self._open_ns is None:
+                self._open()
+            else:
+                self._close()
+            return
+        if self._open_ns is not None and now_ns >= self._next_look_ns:
+            self._next_look_ns = now_ns + LOOK_NS
+            self._looks.take(now_ns, self.watch.detail)
+            self._decide(now_ns)
+
+    def _decide(self, now_ns: int) -> None:
+        assert self._controller is not None
+        worst = self._looks.worst()
+        if worst is None:
+            return
+        pid, tid, load = worst
+        before = self._controller.watch
+        if self._controller.step(load, now_ns):
+            self._news += actions_between(before, self._controller, load, pid, tid, now_ns)
+            self._apply(before, self._controller.watch)
+
+    def _apply(self, before: Watch, after: Watch) -> None:
+        """Begins with everything open, unless only the time it is open changes."""
+        if after.cycles and (before.groups, before.every) == (after.groups, after.every):
+            self._tell()
+            return
+        if self._open_ns is None:
+            self._open()
+        self._kernel.set_watched(before.groups - after.groups, 0, closed=False)
+        self._kernel.set_watched(after.groups, after.every if after.every > 1 else 0, closed=False)
+        self._tell()
+        self._looks.forget_looks()
+        self._looks.skip(time.monotonic_ns())
+        self._until_ns = time.monotonic_ns() + self._look_ns()
+
+    def _tell(self) -> None:
+        """Even: nothing is closed."""
+        if self._number == 0 or self._number % 2 != (self._open_ns is None):
+            self._number += 2 if self._number == 0 else 1
+        detail = self.watch.detail
+        self._kernel.watch(
+            self._number,
+            max(1, self._settings.rare_per_second >> 2 * detail),
+            self._settings.sample_every_ns << detail,
+        )
+
+    def _look_ns(self) -> int:
+        mean = min(max(CYCLE_NS * self.watch.share, SHORTEST_NS), LONGEST_NS)
+        return int(mean * self._chance.uniform(0.6, 1.4))
+
+    def _close(self) -> None:
+        groups = self.watch.groups
+        now_ns = time.monotonic_ns()
+        assert self._open_ns is not None
+        lasted = now_ns - self._open_ns
+        self._opens.append((self._open_ns, now_ns))
+        self._open_ns = None
+        self._kernel.set_watched(groups, self._every(), closed=True)
+        self._tell()
+        waits = self._see(self._kernel.read_threads())
+        self._looks.take(now_ns, self.watch.detail)
+        self._looks.close(now_ns, groups, waits)
+        time.sleep(RETURNS_S)
+        self._session.take_off(groups)
+        self._governed |= groups
+        off = min(lasted, LONGEST_NS) * (1 - self.watch.share) / self.watch.share
+        self._until_ns = time.monotonic_ns() + int(off * self._chance.uniform(0.6, 1.4))
+        self._decide(time.monotonic_ns())
+
+    def _open(self) -> None:
+        groups = self.watch.groups
+        self._session.put_on(self._paths())
+        self._mark, self._mark_costs = self._kernel.read_threads(), self._costs.read()
+        now_ns = self._open_ns = time.monotonic_ns()
+        self._kernel.set_watched(groups, self._every(), closed=False)
+        self._tell()
+        self._looks.skip(now_ns)
+        self._next_look_ns = now_ns + LOOK_NS
+        self._until_ns = now_ns + self._look_ns()
+
+    def _every(self) -> int:
+        return self.watch.every if self.watch.every > 1 else 0
+
+    def _see(self, totals: Records) -> dict[int, float]:
+        """Add up what threads did since the last time, all of it watched; their waits for the GPU."""
+        costs = self._costs.read()
+        counted = costs.since(self._mark_costs)[:, GROUPS : 2 * GROUPS].sum(axis=1)
+        counted_of = dict(zip(costs.tids.tolist(), counted.tolist(), strict=True))
+        before = {int(row["h"]["tid"]): row for row in self._mark}
+        waits = {}
+        for row in totals:
+            tid = int(row["h"]["tid"])
+            if tid not in counted_of:
+                continue
+            ns, gap = row["acc"].astype(np.int64), row["gap"].astype(np.int64)
+            known = before.get(tid)
+            if known is not None and known["h"]["start_ns"] == row["h"]["start_ns"]:
+                ns, gap = ns - known["acc"].astype(np.int64), gap - known["gap"].astype(np.int64)
+            seen = Seen(np.maximum(ns, 0), np.maximum(gap, 0), counted_of[tid])
+            self._seen.setdefault(tid, Seen()).add(seen)
+            waits[tid] = float(seen.ns[Bucket.GPU_WAIT] / max(int(seen.ns.sum()), 1))
+        self._mark, self._mark_costs = totals, costs
+        return waits
+
+    # --- every second -----------------------------------------------------------------
+
+    def complete(self, window: Window, totals: Records, read_ns: int) -> None:
+        """Put in what was not seen, and say what tracing cost."""
+        watched = self._watched(totals, read_ns)
+        ended = {each.pid: each.end_ns for each in window.processes if each.end_ns is not None}
+        started = _started(totals)
+        lives = {pid: (started.get(pid, 0), ended.get(pid, read_ns)) for pid in started.keys() | ended.keys()}
+        self._measure(window)
+        window.operations = self._operations.complete(window.operations, watched, lives)
+        self._operations.weigh(window.calls)
+        self._threads.complete(window.threads, watched, window.start_ns, self._operations.hidden_ns())
+        self._operations.forget(ended)
+        window.actions, self._news = self._news, []
+        if watched is not None:
+            length_ns = max(watched.to_ns - watched.from_ns, 1)
+            window.watched_share = min(watched.open_ns(watched.from_ns, watched.to_ns) / length_ns, 1.0)
+
+    def _watched(self, totals: Records, read_ns: int) -> Watched | None:
+        from_ns, self._read_ns = self._read_ns, read_ns
+        if self._open_ns is not None:
+            self._see(totals)
+            self._opens.append((self._open_ns, read_ns))
+            self._open_ns = read_ns
+        opens, self._opens = self._opens, []
+        seen, self._seen = self._seen, {}
+        closed, self._governed = (
+            frozenset(self._governed),
+            set(self.watch.groups if self.watch.cycles else ()),
+        )
+        closed |= frozenset(self._governed)
+        if not closed and not self.watch.groups:
+            return None
+        numbers = frozenset(number for group in closed for number in self._ops[group])
+        looks = self._looks
+        return Watched(from_ns, read_ns, opens, numbers, looks.spread(), looks.count, looks.slowed(), seen)
+
+    def _measure(self, window: Window) -> None:
+        costs = self._costs.read()
+        change = costs.since(self._window_costs)
+        self._window_costs = costs
+        window.hits = hits(change)
+        switches = dict(
+            zip(
+                window.threads["tid"].tolist(),
+                (window.threads["voluntary_switches"] + window.threads["involuntary_switches"]).tolist(),
+                strict=True,
+            )
+        )
+        lived_ns = window.threads["ns"].sum(axis=1).tolist()
+        lived = dict(zip(window.threads["tid"].tolist(), lived_ns, strict=True))
+        length_s = (window.end_ns - window.start_ns) / 1e9
+        self._looks.switches = {tid: count / length_s for tid, count in switches.items()} if length_s else {}
+        shares = [0.0]
+        for tid, ns in zip(costs.tids.tolist(), spent_ns(change, self._cost).tolist(), strict=True):
+            wall_ns = lived.get(tid, 0)
+            if ns and wall_ns >= LEAST_WALL_NS:
+                shares.append((ns + switches.get(tid, 0) * SWITCH_NS) / wall_ns)
+        window.overhead_share = max(shares)
+
+    def now(self) -> tuple[str, ...]:
+        """What is watched less, in words."""
+        return tuple(watched_less(self.watch))
+
+    def close(self) -> None:
+        self._costs.close()
+
+
+def _started(totals: Records) -> dict[int, int]:
+    """Since when processes are traced."""
+    pids, place = np.unique(totals["h"]["pid"], return_inverse=True)
+    first = np.full(len(pids), np.iinfo(np.int64).max)
+    np.minimum.at(first, place, totals["h"]["start_ns"].astype(np.int64))
+    return dict(zip(pids.tolist(), first.tolist(), strict=True))
+
+
+def _numbers(group: Group) -> list[int]:
+    """Operations of a group."""
+    return [number for number, row in enumerate(probes.ROWS, start=1) if probes.group_of(row) == group]

@@ -1,0 +1,197 @@
+"""Operations that were watched a part of the time, or timed a part of the times, as a whole.
+
+What was seen stands for what was not: counts by the time it was watched, lengths by the
+calls that were timed. The last few windows are taken together, so that a window with one
+short look at a job does not swing. Counts that hold such a part are marked and carry
+how far they may be off; a count is exact where every call was counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model.governor import Watched
+from ingero.model.layout import Bucket, CallFlag, Why
+from ingero.model.window import OPERATION, Records
+
+POOLED = 4  # windows
+COST_DOUBT = 0.5  # of what watching slows a process: so far it may not show in its rate
+QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
+Key = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class Look:
+    """What one window showed of an operation."""
+
+    calls: int
+    open_ns: int
+    timed: np.void  # its row
+
+
+@dataclass(slots=True)
+class Pool:
+    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=POOLED))
+
+    def rate(self) -> float:
+        """Calls in a nanosecond."""
+        open_ns = sum(each.open_ns for each in self.looks)
+        return sum(each.calls for each in self.looks) / open_ns if open_ns else 0.0
+
+    def calls(self) -> int:
+        return sum(each.calls for each in self.looks)
+
+    def timed(self) -> int:
+        return sum(int(each.timed["count"]) for each in self.looks)
+
+    def sum(self, name: str) -> NDArray[np.float64]:
+        total: NDArray[np.float64] = np.sum([each.timed[name] for each in self.looks], axis=0, dtype=float)
+        return total
+
+
+class Estimator:
+    """Completes windows, one after the other."""
+
+    def __init__(self) -> None:
+        self._pools: dict[Key, Pool] = {}
+        self._hidden: dict[int, list[float]] = {}  # by process: calls counted, their time on a core
+        self._owed: dict[Key, float] = {}  # calls that no record stands for yet
+
+    def hidden_ns(self) -> dict[int, float]:
+        """Time on a core inside a call that was counted and not timed, by process."""
+        return {pid: ns / calls for pid, (calls, ns) in self._hidden.items() if calls}
+
+    def complete(
+        self, rows: Records, watched: Watched | None, lives: Mapping[int, tuple[int, int]]
+    ) -> Records:
+        """`lives`: when processes began and ended, where within the window."""
+        self._hidden = {}
+        if watched is None and not rows["untimed"].any():
+            self._pools.clear()
+            return rows
+        by_key = {_key(row): row for row in rows}
+        gone = {pid for pid, (_, end) in lives.items() if watched and end <= watched.from_ns}
+        keys = [*by_key, *(key for key in self._pools if key not in by_key)] if watched else list(by_key)
+        done = [self._one(key, by_key.get(key), watched, lives) for key in keys if key[0] not in gone]
+        found = [row for row in done if row is not None]
+        return np.array(found, OPERATION) if found else rows[:0]
+
+    def weigh(self, calls: Records) -> None:
+        """Records stand for calls that were not seen, too: the next sample of the operation does."""
+        if not self._owed:
+            return
+        flags = calls["flags"]
+        callers = np.where(
+            flags & CallFlag.CALL_FROM_RUNTIME > 0, 1, np.where(flags & CallFlag.CALL_DIRECT > 0, 2, 0)
+        )
+        sampled = (calls["why"] & Why.WHY_SAMPLE) > 0
+        for key, owed in list(self._owed.items()):
+            pid, op, caller = key
+            mine = np.flatnonzero(
+                sampled & (calls["h"]["pid"] == pid) & (calls["op"] == op) & (callers == caller)
+            )
+            if len(mine):
+                del self._owed[key]
+                before = calls["weight"][mine].astype(np.float64)
+                after = np.rint(np.cumsum(before) * (1 + owed / before.sum()))
+                calls["weight"][mine] = np.minimum(np.diff(after, prepend=0.0), 2**32 - 1)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        gone = set(pids)
+        self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}
+        self._owed = {key: owed for key, owed in self._owed.items() if key[0] not in gone}
+
+    def _one(
+        self, key: Key, row: np.void | None, watched: Watched | None, lives: Mapping[int, tuple[int, int]]
+    ) -> np.void | None:
+        governed = watched is not None and key[1] in watched.operations
+        if row is not None and not governed and not row["untimed"]:
+            self._pools.pop(key, None)
+            return row
+        if row is None and not governed:
+            return None
+        now = _nothing(key) if row is None else row
+        calls = int(now["count"]) + int(now["untimed"])
+        open_ns = off_ns = 0
+        if governed and watched is not None:
+            start, end = lives.get(key[0], (watched.from_ns, watched.to_ns))
+            start, end = max(start, watched.from_ns), min(end, watched.to_ns)
+            open_ns = watched.open_ns(start, end)
+            off_ns = max(end - start - open_ns, 0)
+        pool = self._pools.setdefault(key, Pool())
+        pool.looks.append(Look(calls, open_ns, now.copy()))
+        if not pool.calls():
+            del self._pools[key]
+            return None
+        if timed := pool.timed():
+            hidden = self._hidden.setdefault(key[0], [0.0, 0.0])
+            hidden[0] += int(now["untimed"])
+            hidden[1] += int(now["untimed"]) * float(pool.sum("split")[Bucket.CUDA_CPU]) / timed
+        unseen, error = 0.0, 0.0
+        if off_ns and watched is not None:
+            unseen, error = _unseen(pool, off_ns, watched, key[0])
+        if unseen:
+            self._owed[key] = self._owed.get(key, 0.0) + unseen
+        return _whole(now, pool, calls, unseen, error)
+
+
+def _unseen(pool: Pool, off_ns: int, watched: Watched, pid: int) -> tuple[float, float]:
+    """Calls made while nobody looked, and how far that may be off (95 %)."""
+    slowed = min(watched.slowed.get(pid, 0.0), 0.5)
+    if pool.sum("sum_ns") > QUEUE_FULL_NS * pool.timed():  # it waits for the GPU anyway
+        slowed = 0.0
+    unseen = pool.rate() * off_ns / (1 - slowed)
+    looks = max(watched.looks, 1)
+    t = 1.96 + 2.4 / max(looks - 1, 0.5)  # few looks say little of the spread
+    spread = watched.spread.get(pid, 0.0) * (2 / looks) ** 0.5  # of the looks, and of the times between
+    chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
+    return unseen, unseen * (t * chance + COST_DOUBT * slowed)
+
+
+def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) -> np.void:
+    row: np.void = now.copy()
+    count = calls + round(unseen)
+    timed = pool.timed()
+    row["count"], row["untimed"] = count, 0
+    row["estimated"] = unseen > 0
+    row["count_error"] = int(np.ceil(error)) if unseen > 0 else 0
+    if not timed:
+        return row
+    weight = count / timed
+    row["sum_ns"] = round(float(pool.sum("sum_ns")) * weight)
+    row["errors"] = round(float(pool.sum("errors")) * weight)
+    row["split"] = np.rint(pool.sum("split") * weight).astype(np.uint64)
+    row["slots"] = spread_out(pool.sum("slots"), count)
+    counted = pool.calls()
+    if counted:  # bytes are known of calls that were only counted, too
+        row["bytes"] = round(float(pool.sum("bytes")) * count / counted)
+    known = [each.timed for each in pool.looks if each.timed["max_ns"]]
+    if not row["max_ns"] and known:
+        row["min_ns"] = min(int(each["min_ns"]) for each in known)
+        row["max_ns"] = max(int(each["max_ns"]) for each in known)
+    return row
+
+
+def spread_out(slots: NDArray[np.float64], count: int) -> NDArray[np.uint32]:
+    """A histogram of `count` calls in the shape of another; rounded so that none is lost."""
+    total = slots.sum()
+    if not total:
+        return np.zeros(len(slots), np.uint32)
+    upto = np.rint(np.cumsum(slots) * (count / total))
+    found: NDArray[np.uint32] = np.minimum(np.diff(upto, prepend=0.0), 2**32 - 1).astype(np.uint32)
+    return found
+
+
+def _key(row: np.void) -> Key:
+    return int(row["pid"]), int(row["op"]), int(row["caller"])
+
+
+def _nothing(key: Key) -> np.void:
+    row: np.void = np.zeros(1, OPERATION)[0]
+    row["pid"], row["op"], row["caller"] = key
+    return row

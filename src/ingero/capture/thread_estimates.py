@@ -1,0 +1,73 @@
+"""Threads' time while not all their calls were watched, divided as when they were.
+
+A call nobody sees looks like work of the thread's own: on a core, outside any call. So of
+the time on a core while calls were not watched as much counts as inside calls as did
+while they were; and whether the GPU had nothing to do in a wait is taken from
+waits of the same kind. What was moved is kept as `estimated_ns`: sums stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model.governor import Seen, Watched
+from ingero.model.layout import Bucket
+from ingero.model.window import BUCKETS, Records
+
+POOLED = 4  # windows
+CPU = (Bucket.CUDA_CPU, Bucket.HOST_CPU)
+LEAST_NS = 5_000_000  # seen on a core: less says nothing of how it divides
+
+
+class ThreadEstimator:
+    """Completes windows, one after the other."""
+
+    def __init__(self) -> None:
+        self._pools: dict[int, deque[Seen]] = {}
+
+    def complete(
+        self, threads: Records, watched: Watched | None, start_ns: int, hidden_ns: Mapping[int, float]
+    ) -> None:
+        """`hidden_ns`: by process, time in a call that was counted and not timed."""
+        if watched is None:
+            self._pools.clear()
+            return
+        self._pools = {tid: self._pools.get(tid, deque(maxlen=POOLED)) for tid in watched.threads}
+        for tid, seen in watched.threads.items():
+            self._pools[tid].append(seen)
+        for row in threads:
+            pool = self._pools.get(int(row["tid"]))
+            if pool and int(row["window_ns"]) == start_ns and row["feeder"]:
+                _divide(row, pool, hidden_ns.get(int(row["pid"]), 0.0))
+
+
+def _divide(row: np.void, pool: deque[Seen], hidden_ns: float) -> None:
+    total = Seen()
+    for each in pool:
+        total.add(each)
+    now = pool[-1]
+    ns = row["ns"].astype(np.int64)
+    unseen = np.maximum(ns - now.ns, 0)
+    row["gap"] = _gap(row, total, now, unseen)
+    seen_cpu = int(total.ns[list(CPU)].sum())
+    if seen_cpu < LEAST_NS:
+        return
+    inside = min(int(total.ns[Bucket.CUDA_CPU] + total.counted * hidden_ns), seen_cpu)
+    in_calls = min(int(now.ns[Bucket.CUDA_CPU] + now.counted * hidden_ns), int(now.ns[list(CPU)].sum()))
+    wanted = in_calls + int(unseen[list(CPU)].sum()) * inside // seen_cpu
+    moved = max(min(wanted - int(ns[Bucket.CUDA_CPU]), int(ns[Bucket.HOST_CPU])), -int(ns[Bucket.CUDA_CPU]))
+    row["ns"][Bucket.CUDA_CPU] = int(ns[Bucket.CUDA_CPU]) + moved
+    row["ns"][Bucket.HOST_CPU] = int(ns[Bucket.HOST_CPU]) - moved
+    row["estimated_ns"] = abs(moved)
+    row["gap"] = np.minimum(row["gap"], row["ns"])
+
+
+def _gap(row: np.void, total: Seen, now: Seen, unseen: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Where a kind of wait was never seen, nothing is said of it."""
+    share = np.divide(total.gap, total.ns, out=np.zeros(BUCKETS), where=total.ns > 0)
+    gap = now.gap + (unseen * np.minimum(share, 1.0)).astype(np.int64)
+    return np.clip(gap, 0, row["ns"].astype(np.int64)).astype(np.uint64)
