@@ -278,12 +278,14 @@ def operation(
     return record
 
 
-def thread(pid: int = 100, tid: int | None = None, comm: str = "python", **ns: int) -> NDArray[np.void]:
+def thread(
+    pid: int = 100, tid: int | None = None, comm: str = "python", estimated_ns: int = 0, **ns: int
+) -> NDArray[np.void]:
     """Where a thread's time went: thread(tid=7, gpu_wait=900_000_000)."""
     record = np.zeros(1, THREAD_TIME)
     row = record[0]
     row["pid"], row["tid"], row["comm"], row["feeder"] = pid, pid if tid is None else tid, comm.encode(), True
-    row["ns"], row["gil_ns"] = split(**ns), -1
+    row["ns"], row["gil_ns"], row["estimated_ns"] = split(**ns), -1, estimated_ns
     return record
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ingero.agent.control import ALL, Controller, Watch
 from ingero.agent.governor_words import actions_between, watched_less
-from ingero.agent.looks import SWITCH_NS, Looks, hits, spent_ns
+from ingero.agent.looks import SWITCH_NS, Looks, always_watched, hits, spent_ns
 from ingero.attach import probes
 from ingero.attach.cost import HitCost
 from ingero.attach.kernel import KernelSide
@@ -24,8 +24,8 @@ from ingero.attach.session import File, Session
 from ingero.capture.costs import GROUPS, Costs
 from ingero.capture.estimates import Estimator
 from ingero.capture.thread_estimates import ThreadEstimator
-from ingero.model.governor import Seen, Watched
-from ingero.model.layout import Bucket, Group
+from ingero.model.governor import Base, Seen, Watched
+from ingero.model.layout import Bucket, Group, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
 LOOK_NS = 100_000_000
@@ -57,13 +57,16 @@ class Governor:
         self._number = 0  # settings.watch
         self._next_look_ns = now_ns
         self._until_ns = 0  # of the open or closed time, while there are such
+        self._look_from_ns = now_ns
+        self._look_cpu_ns: dict[int, int] = {}  # by process, since then
         self._open_ns: int | None = now_ns  # since when everything is watched
-        self._opens: list[tuple[int, int]] = []
+        self._opens_ns = 0  # of the window so far
         self._governed: set[Group] = set()  # closed at some time of the window
         self._mark = kernel.read_threads()
         self._mark_costs = self._costs.read()
         self._window_costs = self._mark_costs
         self._seen: dict[int, Seen] = {}
+        self._always: dict[int, int] = {}  # calls always watched, by process, while all were
         self._read_ns = now_ns
         self._operations, self._threads = Estimator(), ThreadEstimator()
         self._news: list[GovernorAction] = []
@@ -111,8 +114,9 @@ class Governor:
         self._kernel.set_watched(after.groups, after.every if after.every > 1 else 0, closed=False)
         self._tell()
         self._looks.forget_looks()
-        self._looks.skip(time.monotonic_ns())
-        self._until_ns = time.monotonic_ns() + self._look_ns()
+        now_ns = time.monotonic_ns()
+        self._looks.skip(now_ns)
+        self._begin_look(now_ns)
 
     def _tell(self) -> None:
         """Even: nothing is closed."""
@@ -125,27 +129,28 @@ class Governor:
             self._settings.sample_every_ns << detail,
         )
 
-    def _look_ns(self) -> int:
+    def _begin_look(self, now_ns: int) -> None:
         mean = min(max(CYCLE_NS * self.watch.share, SHORTEST_NS), LONGEST_NS)
-        return int(mean * self._chance.uniform(0.6, 1.4))
+        self._look_from_ns, self._look_cpu_ns = now_ns, {}
+        self._until_ns = now_ns + int(mean * self._chance.uniform(0.6, 1.4))
 
     def _close(self) -> None:
         groups = self.watch.groups
         now_ns = time.monotonic_ns()
         assert self._open_ns is not None
-        lasted = now_ns - self._open_ns
-        self._opens.append((self._open_ns, now_ns))
+        lasted_ns = now_ns - self._look_from_ns
+        self._opens_ns += now_ns - max(self._open_ns, self._read_ns)
         self._open_ns = None
         self._kernel.set_watched(groups, self._every(), closed=True)
         self._tell()
-        waits = self._see(self._kernel.read_threads())
+        self._see(self._kernel.read_threads())
         self._looks.take(now_ns, self.watch.detail)
-        self._looks.close(now_ns, groups, waits)
+        self._looks.close(groups, self._look_cpu_ns)
         time.sleep(RETURNS_S)
         self._session.take_off(groups)
         self._governed |= groups
-        off = min(lasted, LONGEST_NS) * (1 - self.watch.share) / self.watch.share
-        self._until_ns = time.monotonic_ns() + int(off * self._chance.uniform(0.6, 1.4))
+        off = lasted_ns * (1 - self.watch.share) / self.watch.share
+        self._until_ns = now_ns + int(off * self._chance.uniform(0.6, 1.4))
         self._decide(time.monotonic_ns())
 
     def _open(self) -> None:
@@ -157,21 +162,23 @@ class Governor:
         self._tell()
         self._looks.skip(now_ns)
         self._next_look_ns = now_ns + LOOK_NS
-        self._until_ns = now_ns + self._look_ns()
+        self._begin_look(now_ns)
 
     def _every(self) -> int:
         return self.watch.every if self.watch.every > 1 else 0
 
-    def _see(self, totals: Records) -> dict[int, float]:
-        """Add up what threads did since the last time, all of it watched; their waits for the GPU."""
+    def _see(self, totals: Records) -> None:
+        """Add up what threads did since the last time, all of it watched."""
         costs = self._costs.read()
-        counted = costs.since(self._mark_costs)[:, GROUPS : 2 * GROUPS].sum(axis=1)
+        change = costs.since(self._mark_costs)
+        counted = change[:, GROUPS : 2 * GROUPS].sum(axis=1)
+        for pid, calls in always_watched(costs, change).items():
+            self._always[pid] = self._always.get(pid, 0) + calls
         counted_of = dict(zip(costs.tids.tolist(), counted.tolist(), strict=True))
         before = {int(row["h"]["tid"]): row for row in self._mark}
-        waits = {}
         for row in totals:
-            tid = int(row["h"]["tid"])
-            if tid not in counted_of:
+            tid, pid = int(row["h"]["tid"]), int(row["h"]["pid"])
+            if tid not in counted_of or not row["h"]["flags"] & HeaderFlag.H_FEEDER:
                 continue
             ns, gap = row["acc"].astype(np.int64), row["gap"].astype(np.int64)
             known = before.get(tid)
@@ -179,46 +186,61 @@ class Governor:
                 ns, gap = ns - known["acc"].astype(np.int64), gap - known["gap"].astype(np.int64)
             seen = Seen(np.maximum(ns, 0), np.maximum(gap, 0), counted_of[tid])
             self._seen.setdefault(tid, Seen()).add(seen)
-            waits[tid] = float(seen.ns[Bucket.GPU_WAIT] / max(int(seen.ns.sum()), 1))
+            self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.cpu_ns
         self._mark, self._mark_costs = totals, costs
-        return waits
 
     # --- every second -----------------------------------------------------------------
 
     def complete(self, window: Window, totals: Records, read_ns: int) -> None:
         """Put in what was not seen, and say what tracing cost."""
-        watched = self._watched(totals, read_ns)
-        ended = {each.pid: each.end_ns for each in window.processes if each.end_ns is not None}
-        started = _started(totals)
-        lives = {pid: (started.get(pid, 0), ended.get(pid, read_ns)) for pid in started.keys() | ended.keys()}
+        watched = self._watched(window, totals, read_ns)
         self._measure(window)
-        window.operations = self._operations.complete(window.operations, watched, lives)
+        window.operations = self._operations.complete(window.operations, watched)
         self._operations.weigh(window.calls)
         self._threads.complete(window.threads, watched, window.start_ns, self._operations.hidden_ns())
-        self._operations.forget(ended)
+        self._operations.forget(each.pid for each in window.processes if each.end_ns is not None)
         window.actions, self._news = self._news, []
         if watched is not None:
-            length_ns = max(watched.to_ns - watched.from_ns, 1)
-            window.watched_share = min(watched.open_ns(watched.from_ns, watched.to_ns) / length_ns, 1.0)
+            window.watched_share = watched.share
 
-    def _watched(self, totals: Records, read_ns: int) -> Watched | None:
+    def _watched(self, window: Window, totals: Records, read_ns: int) -> Watched | None:
         from_ns, self._read_ns = self._read_ns, read_ns
         if self._open_ns is not None:
             self._see(totals)
-            self._opens.append((self._open_ns, read_ns))
-            self._open_ns = read_ns
-        opens, self._opens = self._opens, []
+            self._opens_ns += read_ns - max(self._open_ns, from_ns)
+        opens_ns, self._opens_ns = self._opens_ns, 0
         seen, self._seen = self._seen, {}
-        closed, self._governed = (
-            frozenset(self._governed),
-            set(self.watch.groups if self.watch.cycles else ()),
-        )
-        closed |= frozenset(self._governed)
+        always, self._always = self._always, {}
+        closed, self._governed = self._governed | self._cycled(), set()
         if not closed and not self.watch.groups:
             return None
         numbers = frozenset(number for group in closed for number in self._ops[group])
-        looks = self._looks
-        return Watched(from_ns, read_ns, opens, numbers, looks.spread(), looks.count, looks.slowed(), seen)
+        share = min(opens_ns / max(read_ns - from_ns, 1), 1.0)
+        bases = self._bases(window, seen, always)
+        return Watched(share, numbers, self._looks.processes(), bases, seen)
+
+    def _cycled(self) -> set[Group]:
+        return set(self.watch.groups) if self.watch.cycles else set()
+
+    def _bases(self, window: Window, seen: Mapping[int, Seen], always: Mapping[int, int]) -> dict[int, Base]:
+        """Time on a core and calls that are always watched, of each process that feeds a GPU."""
+        costs = self._costs.read()
+        made = always_watched(costs, costs.since(self._window_costs))
+        cpu_ns: dict[int, int] = {}
+        seen_ns: dict[int, int] = {}
+        for row in window.threads[window.threads["feeder"]]:
+            pid, tid = int(row["pid"]), int(row["tid"])
+            cpu_ns[pid] = cpu_ns.get(pid, 0) + int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU])
+            seen_ns[pid] = seen_ns.get(pid, 0) + (seen[tid].cpu_ns if tid in seen else 0)
+        return {
+            pid: Base(
+                seen_ns[pid],
+                max(cpu_ns[pid] - seen_ns[pid], 0),
+                always.get(pid, 0),
+                max(made.get(pid, 0) - always.get(pid, 0), 0),
+            )
+            for pid in cpu_ns
+        }
 
     def _measure(self, window: Window) -> None:
         costs = self._costs.read()
@@ -249,14 +271,6 @@ class Governor:
 
     def close(self) -> None:
         self._costs.close()
-
-
-def _started(totals: Records) -> dict[int, int]:
-    """Since when processes are traced."""
-    pids, place = np.unique(totals["h"]["pid"], return_inverse=True)
-    first = np.full(len(pids), np.iinfo(np.int64).max)
-    np.minimum.at(first, place, totals["h"]["start_ns"].astype(np.int64))
-    return dict(zip(pids.tolist(), first.tolist(), strict=True))
 
 
 def _numbers(group: Group) -> list[int]:

@@ -18,20 +18,26 @@ from numpy.typing import NDArray
 from ingero.agent.control import Load
 from ingero.attach.cost import HitCost
 from ingero.capture.costs import GROUPS, PASSED, RECORDS, WALK_NS, Costs, Reading
+from ingero.model.governor import Pace
+from ingero.model.layout import Group
 
-MEMORY_NS = 1_000_000_000  # how long what a thread did counts
-SHORTEST_NS = 5_000_000  # a look
+MEMORY_NS = 500_000_000  # how long what a thread did counts
+SHORTEST_NS = 5_000_000
 LOOKS = 12
 SWITCH_NS = 700  # what the scheduler's programs add to a context switch: docs/overhead.md
 IDLE = 1e-3  # calls per second
+ENOUGH = 30  # calls always watched, in all looks: to go by them
+UNKNOWN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """One time governed operations were watched: by process."""
 
-    rates: dict[int, float]  # calls per second
-    slowed: dict[int, float]  # part of the time of the thread that it slowed most
+    calls: dict[int, int]
+    always: dict[int, int]  # calls that are always watched
+    cpu_ns: dict[int, int]  # on a core
+    took_ns: dict[int, float]  # of that: watching
 
 
 class Looks:
@@ -64,53 +70,52 @@ class Looks:
         detail_ns = change[:, RECORDS] * self._cost.record_ns + change[:, WALK_NS]
         for at, tid in enumerate(reading.tids.tolist()):
             if change[at].any() or tid in self._calls:
-                before = self._calls.get(tid, np.zeros(GROUPS))
-                self._calls[tid] = before + weight * (calls[at] - before)
                 share = float(detail_ns[at]) / ns * 4**detail
-                self._detail[tid] = self._detail.get(tid, 0.0) * (1 - weight) + weight * share
+                before = self._calls.get(tid, calls[at])  # a new thread is what it does
+                self._calls[tid] = before + weight * (calls[at] - before)
+                self._detail[tid] = self._detail.get(tid, share) * (1 - weight) + weight * share
                 self._pids[tid] = int(reading.pids[at])
         alive = set(reading.tids.tolist())
         for tid in [tid for tid, rates in self._calls.items() if tid not in alive or rates.sum() < IDLE]:
             del self._calls[tid], self._detail[tid], self._pids[tid]
         self._mark, self._mark_ns, self._seen_ns = reading, now_ns, now_ns
 
-    def close(self, now_ns: int, groups: Collection[int], waits: dict[int, float]) -> None:
-        """A look ends; `waits`: by thread, part of it spent waiting for the GPU anyway."""
-        reading, ns = self._costs.read(), now_ns - self._look_ns
-        if ns < SHORTEST_NS:
-            return
+    def close(self, groups: Collection[int], cpu_ns: dict[int, int]) -> None:
+        """A look ends; `cpu_ns`: what each process had of a core meanwhile."""
+        reading = self._costs.read()
         change = reading.since(self._look)
         chosen = sorted(int(group) for group in groups)
         timed, counted = change[:, chosen].sum(axis=1), change[:, [GROUPS + at for at in chosen]].sum(axis=1)
-        rates: dict[int, float] = defaultdict(float)
-        slowed: dict[int, float] = {}
+        calls: dict[int, int] = defaultdict(int)
+        took: dict[int, float] = defaultdict(float)
         for at in np.flatnonzero(timed + counted).tolist():
-            pid, tid = int(reading.pids[at]), int(reading.tids[at])
-            rates[pid] += float(timed[at] + counted[at]) * 1e9 / ns
-            took = (timed[at] * self._cost.ns + counted[at] * self._cost.counted_ns) / ns
-            slowed[pid] = max(slowed.get(pid, 0.0), float(took) - waits.get(tid, 0.0), 0.0)
-        self._looks.append(Look(dict(rates), slowed))
+            pid = int(reading.pids[at])
+            calls[pid] += int(timed[at] + counted[at])
+            took[pid] += float(timed[at] * self._cost.ns + counted[at] * self._cost.counted_ns)
+        self._looks.append(Look(dict(calls), always_watched(reading, change), cpu_ns, dict(took)))
 
     def forget_looks(self) -> None:
         """They were made in another way."""
         self._looks.clear()
 
-    @property
-    def count(self) -> int:
-        return len(self._looks)
+    def processes(self) -> dict[int, Pace]:
+        """How steady each process is."""
+        return {pid: self._pace(pid) for pid in {pid for look in self._looks for pid in look.calls}}
 
-    def spread(self) -> dict[int, float]:
-        """Of each process's rate between looks, of its mean."""
-        pids = {pid for look in self._looks for pid in look.rates}
-        found = {}
-        for pid in pids:
-            rates = [look.rates.get(pid, 0.0) for look in self._looks]
-            found[pid] = float(np.std(rates, ddof=1) / np.mean(rates)) if len(rates) > 1 else 0.5
-        return found
-
-    def slowed(self) -> dict[int, float]:
-        pids = {pid for look in self._looks for pid in look.slowed}
-        return {pid: float(np.mean([look.slowed.get(pid, 0.0) for look in self._looks])) for pid in pids}
+    def _pace(self, pid: int) -> Pace:
+        calls, always, cpu_ns, took_ns = (
+            np.array([each.get(pid, 0) for each in values], np.float64)
+            for values in zip(
+                *((look.calls, look.always, look.cpu_ns, look.took_ns) for look in self._looks), strict=True
+            )
+        )
+        slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
+        spread = _spread(calls, cpu_ns)
+        if always.sum() >= ENOUGH:
+            by_calls = _spread(calls, always)
+            if by_calls <= max(spread, slowed):
+                return Pace(by_calls, len(calls), by_calls=True)
+        return Pace(spread, len(calls), slowed)
 
     def worst(self) -> tuple[int, int, Load] | None:
         """The thread that would cost most to watch in full: its process, it, and what it does."""
@@ -137,8 +142,23 @@ def spent_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:
     return ns
 
 
+def always_watched(reading: Reading, change: NDArray[np.int64]) -> dict[int, int]:
+    """Calls of operations that are never closed, by process."""
+    calls = change[:, [int(Group.GROUP_OTHER), int(Group.GROUP_SYNC)]].sum(axis=1)
+    found: dict[int, int] = {}
+    for at in np.flatnonzero(calls).tolist():
+        pid = int(reading.pids[at])
+        found[pid] = found.get(pid, 0) + int(calls[at])
+    return found
+
+
+def _spread(values: NDArray[np.float64], base: NDArray[np.float64]) -> float:
+    """How much the ratio of two varies, relative, by how much of the base each look had."""
+    if len(values) < 2 or not values.sum() or not base.sum():
+        return UNKNOWN
+    off = values - base * (values.sum() / base.sum())
+    return float(np.sqrt((off**2).sum() / (len(values) - 1)) / values.mean())
+
+
 def hits(change: NDArray[np.int64]) -> int:
     return int(change[:, : PASSED + 1].sum())
-
-
-__all__ = ["Look", "Looks", "Reading", "hits", "spent_ns"]

@@ -1,26 +1,29 @@
 """Operations that were watched a part of the time, or timed a part of the times, as a whole.
 
-What was seen stands for what was not: counts by the time it was watched, lengths by the
-calls that were timed. The last few windows are taken together, so that a window with one
-short look at a job does not swing. Counts that hold such a part are marked and carry
-how far they may be off; a count is exact where every call was counted.
+What was seen stands for what was not: counts by the process's time on a core or by its calls
+that are always watched, whichever they keep step with; lengths by the calls that were timed.
+The last few windows are taken together, so that a window with one short look does not swing.
+Counts that hold such a part are marked and carry how far they may be off; a count is exact
+where every call was counted.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.model.governor import Watched
+from ingero.model.governor import Base, Pace, Watched
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
 POOLED = 4  # windows
-COST_DOUBT = 0.5  # of what watching slows a process: so far it may not show in its rate
+COST_DOUBT = 0.6  # of what watching takes of a process: half, and some for the calibration
+UNKNOWN_PACE = Pace(0.5, 1)
+NO_BASE = Base(0, 0, 0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 Key = tuple[int, int, int]
 
@@ -30,7 +33,8 @@ class Look:
     """What one window showed of an operation."""
 
     calls: int
-    open_ns: int
+    cpu_ns: int  # the process was on a core meanwhile
+    always: int  # and made calls that are always watched
     timed: np.void  # its row
 
 
@@ -38,10 +42,13 @@ class Look:
 class Pool:
     looks: deque[Look] = field(default_factory=lambda: deque(maxlen=POOLED))
 
-    def rate(self) -> float:
-        """Calls in a nanosecond."""
-        open_ns = sum(each.open_ns for each in self.looks)
-        return sum(each.calls for each in self.looks) / open_ns if open_ns else 0.0
+    def per_ns(self) -> float:
+        """Of the process on a core."""
+        return self.calls() / max(sum(each.cpu_ns for each in self.looks), 1)
+
+    def per_call(self) -> float:
+        """For each call that is always watched."""
+        return self.calls() / max(sum(each.always for each in self.looks), 1)
 
     def calls(self) -> int:
         return sum(each.calls for each in self.looks)
@@ -66,18 +73,14 @@ class Estimator:
         """Time on a core inside a call that was counted and not timed, by process."""
         return {pid: ns / calls for pid, (calls, ns) in self._hidden.items() if calls}
 
-    def complete(
-        self, rows: Records, watched: Watched | None, lives: Mapping[int, tuple[int, int]]
-    ) -> Records:
-        """`lives`: when processes began and ended, where within the window."""
+    def complete(self, rows: Records, watched: Watched | None) -> Records:
         self._hidden = {}
         if watched is None and not rows["untimed"].any():
             self._pools.clear()
             return rows
         by_key = {_key(row): row for row in rows}
-        gone = {pid for pid, (_, end) in lives.items() if watched and end <= watched.from_ns}
         keys = [*by_key, *(key for key in self._pools if key not in by_key)] if watched else list(by_key)
-        done = [self._one(key, by_key.get(key), watched, lives) for key in keys if key[0] not in gone]
+        done = [self._one(key, by_key.get(key), watched) for key in keys]
         found = [row for row in done if row is not None]
         return np.array(found, OPERATION) if found else rows[:0]
 
@@ -106,9 +109,7 @@ class Estimator:
         self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}
         self._owed = {key: owed for key, owed in self._owed.items() if key[0] not in gone}
 
-    def _one(
-        self, key: Key, row: np.void | None, watched: Watched | None, lives: Mapping[int, tuple[int, int]]
-    ) -> np.void | None:
+    def _one(self, key: Key, row: np.void | None, watched: Watched | None) -> np.void | None:
         governed = watched is not None and key[1] in watched.operations
         if row is not None and not governed and not row["untimed"]:
             self._pools.pop(key, None)
@@ -117,14 +118,9 @@ class Estimator:
             return None
         now = _nothing(key) if row is None else row
         calls = int(now["count"]) + int(now["untimed"])
-        open_ns = off_ns = 0
-        if governed and watched is not None:
-            start, end = lives.get(key[0], (watched.from_ns, watched.to_ns))
-            start, end = max(start, watched.from_ns), min(end, watched.to_ns)
-            open_ns = watched.open_ns(start, end)
-            off_ns = max(end - start - open_ns, 0)
+        base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
         pool = self._pools.setdefault(key, Pool())
-        pool.looks.append(Look(calls, open_ns, now.copy()))
+        pool.looks.append(Look(calls, base.cpu_ns, base.calls, now.copy()))
         if not pool.calls():
             del self._pools[key]
             return None
@@ -133,22 +129,24 @@ class Estimator:
             hidden[0] += int(now["untimed"])
             hidden[1] += int(now["untimed"]) * float(pool.sum("split")[Bucket.CUDA_CPU]) / timed
         unseen, error = 0.0, 0.0
-        if off_ns and watched is not None:
-            unseen, error = _unseen(pool, off_ns, watched, key[0])
+        if watched is not None and watched.share < 1:
+            unseen, error = _unseen(pool, base, watched.processes.get(key[0], UNKNOWN_PACE))
         if unseen:
             self._owed[key] = self._owed.get(key, 0.0) + unseen
         return _whole(now, pool, calls, unseen, error)
 
 
-def _unseen(pool: Pool, off_ns: int, watched: Watched, pid: int) -> tuple[float, float]:
+def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
     """Calls made while nobody looked, and how far that may be off (95 %)."""
-    slowed = min(watched.slowed.get(pid, 0.0), 0.5)
-    if pool.sum("sum_ns") > QUEUE_FULL_NS * pool.timed():  # it waits for the GPU anyway
-        slowed = 0.0
-    unseen = pool.rate() * off_ns / (1 - slowed)
-    looks = max(watched.looks, 1)
-    t = 1.96 + 2.4 / max(looks - 1, 0.5)  # few looks say little of the spread
-    spread = watched.spread.get(pid, 0.0) * (2 / looks) ** 0.5  # of the looks, and of the times between
+    if pace.by_calls and any(each.always for each in pool.looks):
+        unseen, slowed = pool.per_call() * base.calls_between, 0.0
+    else:
+        # Watching slows the process by so much, or not at all where it waits anyway: half-way is never far.
+        queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
+        slowed = 0.0 if queue_full else min(pace.slowed, 0.5)
+        unseen = pool.per_ns() * base.cpu_between_ns * (1 + slowed / 2)
+    t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
+    spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
     chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
     return unseen, unseen * (t * chance + COST_DOUBT * slowed)
 

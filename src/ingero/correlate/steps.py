@@ -2,6 +2,8 @@
 
 Every iteration makes the same calls, so all counts of a job are multiples of its
 number of iterations: the least frequent call that still comes steadily marks them.
+A call that was watched a part of the time marks none while there is another: its count
+is an estimate, and what changes when it is watched less is not the job.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ KINDS = ("sync", "copy", "collective", "launch", "graph")
 STEADY = 0.6  # part of the slices in which it must come
 LEAST = 3  # times, to call it a loop
 WORK_PER_WAIT = 20  # launches
+RECORDED = 0.9  # of the calls that mark iterations: with fewer records one iteration looks like several
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Loop:
     op: int
     name: str
     counts: dict[int, int]
+    complete: bool = True  # every call has a record: only then do records tell one iteration from the next
 
     def step_ns(self, number: int, wall_ns: int) -> float | None:
         count = self.counts.get(number, 0)
@@ -36,12 +40,16 @@ class Loop:
 def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop | None:
     """None where nothing repeats."""
     counts: dict[int, dict[int, int]] = {}
+    estimated: set[int] = set()
     for number in slices:
         rows = tables.operations.get((number, pid))
         for row in rows if rows is not None else ():
-            if tables.op_kind(int(row["op"])) in KINDS:
-                per_slice = counts.setdefault(int(row["op"]), {})
+            op = int(row["op"])
+            if tables.op_kind(op) in KINDS:
+                per_slice = counts.setdefault(op, {})
                 per_slice[number] = per_slice.get(number, 0) + int(row["count"])
+                if row["estimated"]:
+                    estimated.add(op)
     active = len({number for per_slice in counts.values() for number in per_slice})
     steady = {
         op: per_slice
@@ -51,16 +59,25 @@ def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop
     if not steady:
         return None
     totals = {op: sum(per_slice.values()) for op, per_slice in steady.items()}
-    op = min(totals, key=lambda each: (totals[each], KINDS.index(tables.op_kind(each))))
     launches = sum(count for each, count in totals.items() if tables.op_kind(each) == "launch")
+    marking = {op: count for op, count in totals.items() if op not in estimated} or totals
+    op = min(marking, key=lambda each: (marking[each], KINDS.index(tables.op_kind(each))))
     # A wait with that much work before it ends an iteration, whatever comes more rarely.
     worth = [
         each
-        for each, count in totals.items()
+        for each, count in marking.items()
         if tables.op_kind(each) == "sync" and launches >= WORK_PER_WAIT * count
     ]
-    op = max([op, *worth], key=lambda each: (totals[each], -KINDS.index(tables.op_kind(each))))
-    return Loop(op, facts.ops[op].name, steady[op])
+    op = max([op, *worth], key=lambda each: (marking[each], -KINDS.index(tables.op_kind(each))))
+    return Loop(op, facts.ops[op].name, steady[op], complete=_all_recorded(tables, pid, slices, op))
+
+
+def _all_recorded(tables: Tables, pid: int, slices: list[int], op: int) -> bool:
+    """Also of a call that is rare: in a hurry not all are."""
+    rows = [row for number in slices for row in tables.operations.get((number, pid), ()) if row["op"] == op]
+    count, recorded = (sum(int(row[name]) for row in rows) for name in ("count", "recorded"))
+    estimated = any(row["estimated"] for row in rows)
+    return not estimated and (not recorded or recorded >= RECORDED * count)
 
 
 def durations(

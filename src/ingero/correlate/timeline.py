@@ -171,7 +171,7 @@ class Timeline:
         self._mark(job)
         settled = [each.number for each in slices if not each.cold]
         job.loop = find_loop(self.facts, self.tables, pid, settled)
-        if job.loop:
+        if job.loop and job.loop.complete:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
             job.spikes = spikes_in(
                 self.facts.marks(pid, job.loop.op),

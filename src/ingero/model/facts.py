@@ -55,6 +55,7 @@ OPERATIONS = np.dtype(
         ("bytes", "<i8"),
         ("errors", "<i8"),
         ("recorded", "<i8"),
+        ("estimated", "<i8"),  # seconds of the slice in which count is an estimate
         ("split", "<i8", (BUCKETS,)),
     ]
 )

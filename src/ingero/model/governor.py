@@ -1,4 +1,4 @@
-"""What the overhead governor did, and what of a window was seen because of it."""
+"""What of a window was seen while not everything was watched, and what the rest is estimated from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS
 
 
@@ -22,24 +23,42 @@ class Seen:
     gap: NDArray[np.int64] = field(default_factory=_none)
     counted: int = 0  # calls counted and not timed
 
+    @property
+    def cpu_ns(self) -> int:
+        return int(self.ns[Bucket.CUDA_CPU] + self.ns[Bucket.HOST_CPU])
+
     def add(self, other: Seen) -> None:
         self.ns += other.ns
         self.gap += other.gap
         self.counted += other.counted
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How steady a process is, from the last looks at it."""
+
+    spread: float  # of its calls, from look to look, of their mean
+    looks: int
+    slowed: float = 0.0  # part of its time that watching takes; whether it shows in its rate is not known
+    by_calls: bool = False  # its calls keep step with those always watched, better than with its time
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is known of a process whether or not it is looked at: in looks, and between them."""
+
+    cpu_ns: int  # on a core
+    cpu_between_ns: int
+    calls: int  # of operations that are always watched
+    calls_between: int
+
+
 @dataclass(slots=True)
 class Watched:
     """How much of a window the governed operations were watched."""
 
-    from_ns: int
-    to_ns: int
-    open: list[tuple[int, int]]  # when they were
+    share: float  # of the window
     operations: frozenset[int]  # those closed at other times
-    spread: dict[int, float] = field(default_factory=dict)  # of a process's rate between looks, of its mean
-    looks: int = 0  # that spread is from so many
-    slowed: dict[int, float] = field(default_factory=dict)  # by process: part of its time, while watched
+    processes: dict[int, Pace] = field(default_factory=dict)
+    bases: dict[int, Base] = field(default_factory=dict)  # by process
     threads: dict[int, Seen] = field(default_factory=dict)  # by thread
-
-    def open_ns(self, from_ns: int, to_ns: int) -> int:
-        return sum(max(0, min(end, to_ns) - max(start, from_ns)) for start, end in self.open)

@@ -120,11 +120,13 @@ class FactReader:
     def _operations(self) -> Records:
         plain = ("count", "sum_ns", "bytes", "errors", "recorded")
         rows = self._sums(
-            "operation_second", ("pid", "op_id", "caller"), (*plain, *BUCKET_COLUMNS), ("max_ns",)
+            "operation_second",
+            ("pid", "op_id", "caller"),
+            (*plain, "1 - exact", *BUCKET_COLUMNS),
+            ("max_ns",),
         )
-        return _records(
-            rows, model.OPERATIONS, ("slice", "pid", "op", "caller", "max_ns", *plain), ("split",)
-        )
+        names = ("slice", "pid", "op", "caller", "max_ns", *plain, "estimated")
+        return _records(rows, model.OPERATIONS, names, ("split",))
 
     def _culprits(self) -> Records:
         rows = self._sums(

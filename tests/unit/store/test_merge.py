@@ -36,7 +36,7 @@ from merging import differing_views, rows
 from ingero.errors import StoreError
 from ingero.model.kernels import KernelName
 from ingero.model.stack import Frame, ResolvedStack
-from ingero.model.window import Annotation, Container, NotWatched, SystemSample
+from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, SystemSample
 from ingero.store.findings import FindingRow
 from ingero.store.merge.clocks import clock_notes
 from ingero.store.merge.result import merge
@@ -73,7 +73,10 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
         tcp=[retransmit(at_ns=start_ns + 800, pid=100)],
         xids=[xid(at_ns=start_ns + 900)],
         operations=[operation(durations_ns=(50, 60)), operation("cudaMemcpy", bytes=4096)],
-        threads=[thread(gpu_wait=SECOND // 2, host_cpu=SECOND // 2, comm=comm)],
+        threads=[thread(gpu_wait=SECOND // 2, host_cpu=SECOND // 2, comm=comm, estimated_ns=7)],
+        overhead_share=0.015,
+        watched_share=0.25,
+        actions=[GovernorAction(start_ns, "launches", "all the time", "25 % of the time", "cost", 0.25)],
         culprits=[culprit()],
         wakers=[waker()],
         in_flight=[in_flight(since_ns=start_ns, now_ns=start_ns + SECOND)],
