@@ -1,0 +1,138 @@
+"""What was not seen, put in from what was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from builders import OPERATIONS, call, operation, records
+
+from ingero.capture.estimates import Estimator, spread_out
+from ingero.model.governor import Base, Pace, Watched
+from ingero.model.histogram import percentiles
+from ingero.model.layout import Bucket, CallFlag, Why
+from ingero.model.window import OPERATION
+
+LAUNCH = next(each.number for each in OPERATIONS if each.name == "cuLaunchKernel")
+SYNC = next(each.number for each in OPERATIONS if each.name == "cudaStreamSynchronize")
+SECOND = 1_000_000_000
+STEADY = Pace(0.02, 12)
+
+
+def launches(durations_ns: tuple[int, ...], untimed: int = 0, op: str = "cuLaunchKernel"):
+    row = operation(op, durations_ns=durations_ns)
+    row["untimed"] = untimed
+    return row
+
+
+def watched(share: float = 0.1, pace: Pace = STEADY, calls: tuple[int, int] = (0, 0)) -> Watched:
+    on = int(share * SECOND)
+    return Watched(share, frozenset({LAUNCH}), {100: pace}, {100: Base(on, SECOND - on, *calls)})
+
+
+def test_what_was_watched_in_full_is_left_as_it_is() -> None:
+    rows = records(launches((5000, 6000)), launches((900,), op="cudaStreamSynchronize"))
+    found = Estimator().complete(rows, None)
+    assert found is rows
+
+
+def test_calls_that_were_only_counted_keep_the_count_exact_and_share_the_lengths_of_timed_ones() -> None:
+    rows = records(launches((4000,) * 30 + (8000,) * 10, untimed=120))
+    row = Estimator().complete(rows, None)[0]
+    assert (row["count"], row["untimed"], bool(row["estimated"]), row["count_error"]) == (160, 0, False, 0)
+    assert row["sum_ns"] == 160 * 5000
+    assert row["slots"].sum() == 160
+    assert percentiles(row["slots"], (0.5,)) == percentiles(rows[0]["slots"], (0.5,))
+
+
+def test_a_tenth_of_the_time_stands_for_all_of_it_with_an_error() -> None:
+    estimator = Estimator()
+    row = estimator.complete(records(launches((5000,) * 100)), watched(0.1))[0]
+    assert row["count"] == pytest.approx(1000, abs=1)
+    assert row["estimated"]
+    assert 0 < row["count_error"] < 300
+    assert row["slots"].sum() == row["count"]
+    assert row["sum_ns"] == pytest.approx(5000 * 1000, rel=0.01)
+
+
+def test_rare_operations_stay_exact_beside_estimated_ones() -> None:
+    rows = records(launches((5000,) * 100), launches((900, 700), op="cudaStreamSynchronize"))
+    found = {int(row["op"]): row for row in Estimator().complete(rows, watched())}
+    assert found[SYNC]["count"] == 2
+    assert not found[SYNC]["estimated"]
+
+
+def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
+    """Ten launches to each wait; 10 waits seen in looks and 30 between: the time says nothing here."""
+    pace = Pace(0.02, 12, by_calls=True)
+    row = Estimator().complete(records(launches((5000,) * 100)), watched(0.01, pace, calls=(10, 30)))[0]
+    assert row["count"] == 400
+
+
+def test_what_watching_costs_is_put_in_half_way_and_doubted() -> None:
+    plain = Estimator().complete(records(launches((5000,) * 100)), watched())[0]
+    slowed = Estimator().complete(records(launches((5000,) * 100)), watched(pace=Pace(0.02, 12, 0.1)))[0]
+    assert slowed["count"] == pytest.approx(1045, abs=1)
+    assert slowed["count_error"] - plain["count_error"] == pytest.approx(0.06 * 945, rel=0.2)
+
+
+def test_a_window_without_a_look_is_told_from_those_before_it() -> None:
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.1))
+    found = estimator.complete(np.zeros(0, OPERATION), watched(0.0))
+    assert [int(row["count"]) for row in found] == [pytest.approx(1000, abs=2)]
+
+
+def test_an_operation_that_is_over_is_forgotten() -> None:
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.5))
+    nothing = np.zeros(0, OPERATION)
+    assert [len(estimator.complete(nothing, watched(0.5))) for _ in range(6)][-1] == 0
+
+
+def test_the_error_covers_the_truth_of_a_job_that_varies() -> None:
+    """Looks at a job whose rate differs from look to look: about 95 % of the estimates hold."""
+    chance = np.random.default_rng(7)
+    held = 0
+    for _ in range(200):
+        seen = chance.normal(100, 10, 12)  # calls in looks of 10 ms
+        between = chance.normal(900, 30)
+        spread = float(seen.std(ddof=1) / seen.mean())
+        rows = records(launches((5000,) * round(float(seen.mean()))))
+        row = Estimator().complete(rows, watched(0.1, Pace(spread, 12)))[0]
+        truth = round(float(seen.mean())) + between
+        held += abs(int(row["count"]) - truth) <= int(row["count_error"])
+    assert held >= 185
+
+
+def test_weights_of_records_add_up_to_the_calls() -> None:
+    estimator = Estimator()
+    rows = estimator.complete(records(launches((5000,) * 100)), watched(0.1))
+    calls = records(*(call("cuLaunchKernel", at_ns=at, weight=weight) for at, weight in ((1, 60), (2, 40))))
+    calls["why"] = int(Why.WHY_SAMPLE)
+    calls["flags"] = 0
+    estimator.weigh(calls)
+    assert calls["weight"].sum() == rows[0]["count"]
+
+
+def test_records_of_other_callers_and_slow_calls_get_no_weight() -> None:
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.1))
+    calls = records(*(call("cuLaunchKernel", at_ns=at, weight=1) for at in (1, 2)))
+    calls["why"] = int(Why.WHY_SLOW), int(Why.WHY_SAMPLE)
+    calls["flags"] = 0, int(CallFlag.CALL_DIRECT)
+    estimator.weigh(calls)
+    assert calls["weight"].tolist() == [1, 1]
+
+
+def test_time_in_calls_that_were_only_counted_is_known_from_timed_ones() -> None:
+    row = launches((4000,) * 10, untimed=30)
+    row["split"][0][Bucket.CUDA_CPU] = 10 * 4000
+    estimator = Estimator()
+    estimator.complete(records(row), None)
+    assert estimator.hidden_ns() == {100: 4000.0}
+
+
+def test_rounding_loses_nothing() -> None:
+    slots = np.array([3.0, 0.0, 1.0, 5.0, 0.3])
+    for count in (1, 7, 1000, 99_999):
+        assert spread_out(slots, count).sum() == count

@@ -1,0 +1,63 @@
+"""Time on a core while calls were not watched, divided as when they were."""
+
+from __future__ import annotations
+
+import numpy as np
+from builders import records, split, thread
+
+from ingero.capture.thread_estimates import ThreadEstimator
+from ingero.model.governor import Seen, Watched
+from ingero.model.layout import Bucket
+
+MS = 1_000_000
+
+
+def seen(gap: dict[str, int] | None = None, counted: int = 0, **ns: int) -> Seen:
+    return Seen(np.array(split(**ns), np.int64), np.array(split(**(gap or {})), np.int64), counted)
+
+
+def complete(row, *looks: Seen, hidden_ns: float = 0.0):
+    rows = records(row)
+    estimator = ThreadEstimator()
+    for look in looks:
+        estimator.complete(rows, Watched(0.1, frozenset(), threads={100: look}), 0, {100: hidden_ns})
+    return rows[0]
+
+
+def test_time_inside_unseen_calls_is_not_the_threads_own() -> None:
+    """Half of the time on a core was in calls while it was looked at, and so it is all the time."""
+    row = complete(thread(cuda_cpu=50 * MS, host_cpu=950 * MS), seen(cuda_cpu=50 * MS, host_cpu=50 * MS))
+    assert row["ns"][Bucket.CUDA_CPU] == 500 * MS
+    assert row["ns"].sum() == 1000 * MS
+    assert row["estimated_ns"] == 450 * MS
+
+
+def test_calls_that_were_only_counted_count_as_inside() -> None:
+    row = complete(
+        thread(cuda_cpu=10 * MS, host_cpu=90 * MS),
+        seen(cuda_cpu=10 * MS, host_cpu=90 * MS, counted=10_000),
+        hidden_ns=3000.0,
+    )
+    assert row["ns"][Bucket.CUDA_CPU] == 40 * MS
+
+
+def test_waits_stay_as_they_are_and_gaps_follow_waits_of_the_same_kind() -> None:
+    row = thread(cuda_cpu=10 * MS, host_cpu=90 * MS, peer_wait=800 * MS, disk_wait=100 * MS)
+    row["gap"][0][Bucket.PEER_WAIT] = 800 * MS  # what was counted while nobody knew
+    found = complete(row, seen({"peer_wait": 60 * MS}, cuda_cpu=10 * MS, host_cpu=10 * MS, peer_wait=80 * MS))
+    assert found["ns"][Bucket.PEER_WAIT] == 800 * MS
+    assert found["gap"][Bucket.PEER_WAIT] == 600 * MS
+    assert found["gap"][Bucket.DISK_WAIT] == 0  # never seen: nothing is said
+
+
+def test_a_thread_that_was_not_seen_on_a_core_is_left_alone() -> None:
+    row = complete(thread(cuda_cpu=0, host_cpu=500 * MS, sleep=500 * MS), seen(sleep=100 * MS))
+    assert row["ns"][Bucket.HOST_CPU] == 500 * MS
+    assert row["estimated_ns"] == 0
+
+
+def test_several_windows_count_together() -> None:
+    few = seen(cuda_cpu=30 * MS, host_cpu=30 * MS)
+    none = seen(host_cpu=60 * MS)
+    row = complete(thread(cuda_cpu=0, host_cpu=400 * MS), few, none)
+    assert 0 < row["ns"][Bucket.CUDA_CPU] < 200 * MS
