@@ -202,9 +202,9 @@ class Agent:
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets)
         self._reader = WindowReader(self._kernel, before.find)
-        self._governor = Governor(
-            self._kernel, self._session, self._hit_cost, self._options.max_overhead_share, self._targets.paths
-        )
+        # Who asks for a record of every call gets one.
+        budget = None if self._options.record_all else self._options.max_overhead_share
+        self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
         self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
             self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
@@ -231,14 +231,13 @@ class Agent:
     def _loop(self) -> int | None:
         """Until it ends: 0, the command's exit code, or None when the command still runs."""
         self._started_ns = time.monotonic_ns()
-        assert self._governor is not None
         deadline = self._deadline()
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
             self._news.poll(POLL_MS)
             self.hear()
+            self.govern()
             now = time.monotonic_ns()
-            self._governor.tick(now)
             if now >= next_window:
                 self._show(self.window())
                 next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
@@ -281,6 +280,11 @@ class Agent:
             self._symbols.look(mapped)
         if self._options.stack:
             self._interpreters.look(self._targets.live, now_ns)
+
+    def govern(self) -> None:
+        """Keep within the overhead budget."""
+        assert self._governor is not None
+        self._governor.tick(time.monotonic_ns())
 
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""

@@ -1,0 +1,143 @@
+"""A job that launches without end stays within the overhead budget, and what is told of it stays true."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingero.attach.probes import BY_NAME
+from ingero.model.histogram import percentiles
+from tests.ebpf.real_runs import Place
+from tests.ebpf.tracing import Tracer, tracing, workload
+
+SECONDS = 8
+BUDGET = 0.02
+LINKED = ("-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
+# Eight microseconds to a launch, and a device that is never behind.
+CALLS = {"INGERO_STUB_CALL_NS": "5000", "INGERO_STUB_KERNEL_US": "0.05"}
+LAUNCH = BY_NAME["cuLaunchKernel"][0]
+PERF = os.environ.get("INGERO_ATTACH") == "perf"
+pytestmark = pytest.mark.shapes
+
+
+@dataclass
+class Run:
+    tracer: Tracer
+    said: dict[str, int]
+    pid: int
+
+    def launches(self) -> np.ndarray[Any, Any]:
+        rows = self.tracer.gather("operations", self.pid)
+        return rows[rows["op"] == LAUNCH]
+
+
+@contextmanager
+def traced(program: str, budget: float | None, launches: int = 400, pause_us: int = 0) -> Iterator[Run]:
+    """The job from its start to its end, a window a second."""
+    with (
+        workload(program, *map(str, (SECONDS, launches, pause_us)), env={**os.environ, **CALLS}) as job,
+        tracing(pids=(job.pid,), govern=True, max_overhead_share=budget) as tracer,
+    ):
+        tracer.until_target(job.pid)
+        job.start()
+        for _ in range(SECONDS):
+            time.sleep(1)
+            tracer.tick()
+        [said] = job.wait_done()
+        tracer.tick()
+        yield Run(tracer, said, job.pid)
+
+
+@pytest.fixture(scope="module")
+def program(compiled: Callable[..., str]) -> str:
+    return compiled("hot_steps.c", *LINKED)
+
+
+def test_without_a_budget_every_count_is_exact(program: str) -> None:
+    with traced(program, None) as run:
+        counted = run.tracer.counts(run.pid)
+        assert counted["cuLaunchKernel"] == run.said["launches"]
+        assert not run.tracer.gather("operations", run.pid)["estimated"].any()
+        assert not any(window.actions for window in run.tracer.windows)
+
+
+@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+def test_within_a_budget_counts_are_within_their_error_and_rare_ones_exact(program: str) -> None:
+    with traced(program, BUDGET) as run:
+        counted = run.tracer.counts(run.pid)
+        launches = run.launches()
+        assert launches["estimated"].any()
+        error = int(launches["count_error"].sum())
+        assert abs(counted["cuLaunchKernel"] - run.said["launches"]) <= error
+        assert error < 0.25 * run.said["launches"]
+        assert counted["cudaStreamSynchronize"] == run.said["syncs"]
+        assert counted["cudaMalloc"] == run.said["allocations"]
+        assert run.tracer.losses() == {}
+        weights = run.tracer.gather("calls", run.pid)
+        assert int(weights["weight"][weights["op"] == LAUNCH].sum()) <= counted["cuLaunchKernel"]
+
+
+@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+def test_the_budget_is_met_once_the_load_is_known(program: str) -> None:
+    with traced(program, BUDGET) as run:
+        shares = [window.overhead_share for window in run.tracer.windows[2:-1]]
+        assert np.mean(shares) <= BUDGET
+        actions = [action for window in run.tracer.windows for action in window.actions]
+        assert any(action.what.startswith("launches") and action.watched_share < 1 for action in actions)
+        assert all(action.why and action.before != action.after for action in actions)
+        watched = [window.watched_share for window in run.tracer.windows[2:-1]]
+        assert 0 < np.mean(watched) < 1
+
+
+@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+def test_lengths_and_time_are_as_without_a_budget(program: str) -> None:
+    found = []
+    for budget in (None, BUDGET):
+        with traced(program, budget) as run:
+            slots = run.launches()["slots"].sum(axis=0)
+            threads = run.tracer.gather("threads", run.pid)
+            ns = threads[threads["feeder"]]["ns"].sum(axis=0)
+            found.append((percentiles(slots, (0.5, 0.9)), ns[0] / (ns[0] + ns[1])))
+    (whole, inside), (sampled, estimated) = found
+    for exact, close in zip(whole, sampled, strict=True):
+        assert close == pytest.approx(exact, rel=0.25)  # one slot is an eighth
+    assert estimated == pytest.approx(inside, abs=0.15)
+
+
+def test_a_quiet_job_is_left_alone(program: str) -> None:
+    """A thousand launches a second cost a fifth of a percent."""
+    with traced(program, BUDGET, launches=20, pause_us=20_000) as run:
+        assert run.tracer.counts(run.pid)["cuLaunchKernel"] == run.said["launches"]
+        assert not run.tracer.gather("operations", run.pid)["estimated"].any()
+
+
+@pytest.mark.parametrize("budget", ["2%", "off"])
+def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, budget: str) -> None:
+    """As a user sees it: `trace`, then `explain`. With 300 launches to a step nothing is wrong."""
+    words = ("--no-tui", "--max-overhead", budget, "--db", str(place.db))
+    done = place.ingero("trace", *words, "--", program, str(SECONDS), "300", env=CALLS)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(place.ingero("explain", "--json", "--db", str(place.db)).stdout)
+    assert [each["kind"] for each in report["findings"]] == []
+    lines = [line for process in report["processes"] for line in process["operations"]]
+    exact = {line["op"]: line["exact"] for line in lines}
+    assert exact["cudaStreamSynchronize"]
+    assert report["losses"] == []
+    if budget == "off":
+        assert all(exact.values())
+        assert report["overhead"]["actions"] == []
+        return
+    assert report["overhead"]["budget"] == BUDGET
+    assert report["overhead"]["actions"]
+    if not PERF:
+        assert not exact["cuLaunchKernel"]
+        assert any("cuLaunchKernel" in each["what"] for each in report["not_watched"])
+        assert report["overhead"]["watched_share"] < 1
