@@ -31,6 +31,7 @@ from ingero.model.window import GovernorAction, Records, Window
 LOOK_NS = 100_000_000
 CYCLE_NS = 400_000_000  # two or three looks in every window
 SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
+LATE_NS = 100_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
@@ -57,7 +58,7 @@ class Governor:
         self._number = 0  # settings.watch
         self._next_look_ns = now_ns
         self._until_ns = 0  # of the open or closed time, while there are such
-        self._look_from_ns = now_ns
+        self._look_from_ns, self._look_ns = now_ns, 0
         self._look_cpu_ns: dict[int, int] = {}  # by process, since then
         self._open_ns: int | None = now_ns  # since when everything is watched
         self._opens_ns = 0  # of the window so far
@@ -132,13 +133,15 @@ class Governor:
     def _begin_look(self, now_ns: int) -> None:
         mean = min(max(CYCLE_NS * self.watch.share, SHORTEST_NS), LONGEST_NS)
         self._look_from_ns, self._look_cpu_ns = now_ns, {}
-        self._until_ns = now_ns + int(mean * self._chance.uniform(0.6, 1.4))
+        self._look_ns = int(mean * self._chance.uniform(0.6, 1.4))
+        self._until_ns = now_ns + self._look_ns
 
     def _close(self) -> None:
         groups = self.watch.groups
         now_ns = time.monotonic_ns()
         assert self._open_ns is not None
-        lasted_ns = now_ns - self._look_from_ns
+        # A look that lasted longer because we were held up does not stand for a longer pause.
+        lasted_ns = min(now_ns - self._look_from_ns, self._look_ns + LATE_NS)
         self._opens_ns += now_ns - max(self._open_ns, self._read_ns)
         self._open_ns = None
         self._kernel.set_watched(groups, self._every(), closed=True)
