@@ -115,9 +115,7 @@ class Intermittent(Agent):
         self._session.put_on(self._targets.paths())
         if self._governor._open_ns is None:  # it had taken these off itself
             self._session.take_off(self._governor.watch.groups)
-        now_ns = time.monotonic_ns()
-        self._governor._looks.skip(now_ns)
-        self._governor._until_ns += now_ns - self._off_ns
+        self._governor.stood_still(self._off_ns)
 
 
 def main(pid: int, db: Path, segments: Path, seconds: float, budget: str) -> None:

@@ -24,6 +24,8 @@ LINKED = ("-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,ST
 # Eight microseconds to a launch, and a device that is never behind.
 CALLS = {"INGERO_STUB_CALL_NS": "5000", "INGERO_STUB_KERNEL_US": "0.05"}
 LAUNCH = BY_NAME["cuLaunchKernel"][0]
+# On a machine that others use this may be true, whatever is watched.
+OTHERS_DOING = {"cpu-contention", "noisy-neighbour", "cpu-throttled"}
 PERF = os.environ.get("INGERO_ATTACH") == "perf"
 pytestmark = pytest.mark.shapes
 
@@ -126,7 +128,7 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
     done = place.ingero("trace", *words, "--", program, str(SECONDS), "300", env=CALLS)
     assert done.returncode == 0, done.stderr
     report = json.loads(place.ingero("explain", "--json", "--db", str(place.db)).stdout)
-    assert [each["kind"] for each in report["findings"]] == []
+    assert {each["kind"] for each in report["findings"]} <= OTHERS_DOING
     lines = [line for process in report["processes"] for line in process["operations"]]
     exact = {line["op"]: line["exact"] for line in lines}
     assert exact["cudaStreamSynchronize"]

@@ -31,7 +31,7 @@ from ingero.model.window import GovernorAction, Records, Window
 LOOK_NS = 100_000_000
 CYCLE_NS = 400_000_000  # two or three looks in every window
 SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
-LATE_NS = 100_000_000
+LONGEST_PAUSE_NS = 4_000_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
@@ -58,7 +58,7 @@ class Governor:
         self._number = 0  # settings.watch
         self._next_look_ns = now_ns
         self._until_ns = 0  # of the open or closed time, while there are such
-        self._look_from_ns, self._look_ns = now_ns, 0
+        self._look_from_ns = now_ns
         self._look_cpu_ns: dict[int, int] = {}  # by process, since then
         self._open_ns: int | None = now_ns  # since when everything is watched
         self._opens_ns = 0  # of the window so far
@@ -133,15 +133,13 @@ class Governor:
     def _begin_look(self, now_ns: int) -> None:
         mean = min(max(CYCLE_NS * self.watch.share, SHORTEST_NS), LONGEST_NS)
         self._look_from_ns, self._look_cpu_ns = now_ns, {}
-        self._look_ns = int(mean * self._chance.uniform(0.6, 1.4))
-        self._until_ns = now_ns + self._look_ns
+        self._until_ns = now_ns + int(mean * self._chance.uniform(0.6, 1.4))
 
     def _close(self) -> None:
         groups = self.watch.groups
         now_ns = time.monotonic_ns()
         assert self._open_ns is not None
-        # A look that lasted longer because we were held up does not stand for a longer pause.
-        lasted_ns = min(now_ns - self._look_from_ns, self._look_ns + LATE_NS)
+        lasted_ns = now_ns - self._look_from_ns  # longer than meant to where we were held up: so is the pause
         self._opens_ns += now_ns - max(self._open_ns, self._read_ns)
         self._open_ns = None
         self._kernel.set_watched(groups, self._every(), closed=True)
@@ -152,7 +150,7 @@ class Governor:
         time.sleep(RETURNS_S)
         self._session.take_off(groups)
         self._governed |= groups
-        off = lasted_ns * (1 - self.watch.share) / self.watch.share
+        off = min(lasted_ns * (1 - self.watch.share) / self.watch.share, LONGEST_PAUSE_NS)
         self._until_ns = now_ns + int(off * self._chance.uniform(0.6, 1.4))
         self._decide(time.monotonic_ns())
 
@@ -166,6 +164,13 @@ class Governor:
         self._looks.skip(now_ns)
         self._next_look_ns = now_ns + LOOK_NS
         self._begin_look(now_ns)
+
+    def stood_still(self, from_ns: int) -> None:
+        """The probes were off since then, by no doing of ours: that time does not count."""
+        now_ns = time.monotonic_ns()
+        self._looks.skip(now_ns)
+        self._until_ns += now_ns - from_ns
+        self._look_from_ns += now_ns - from_ns
 
     def _every(self) -> int:
         return self.watch.every if self.watch.every > 1 else 0
