@@ -97,7 +97,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return -1;
-	if (set->stacks)
+	if (set->stacks && !(set->outermost && f->flags & CALL_NESTED))
 		stack_id = walk_call(ctx, t, now);
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)

@@ -462,6 +462,8 @@ struct settings {
 	__u64 wait_record_ns;
 	__u32 stacks;		/* walk the stacks of calls with a record, of long waits and samples */
 	__u32 watch;		/* how often operations were closed or opened; odd: some are closed */
+	__u32 outermost;	/* of nested calls only the outermost is walked */
+	__u32 pad;
 };
 
 #include "wire_frames.h"

@@ -128,6 +128,7 @@ class Governor:
             self._number,
             max(1, self._settings.rare_per_second >> 2 * detail),
             self._settings.sample_every_ns << detail,
+            detail > 0,
         )
 
     def _begin_look(self, now_ns: int) -> None:

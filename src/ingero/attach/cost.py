@@ -19,9 +19,9 @@ from ingero.model.checks import Check
 from ingero.model.layout import Group
 from ingero.native import _shim
 
-CALLS = 2000
-ROUNDS = 7
-RECORDED_CALLS = 300  # of all rounds together they fit the ring
+CALLS = 250  # less than a millisecond: on a busy machine some rounds keep their core throughout
+ROUNDS = 50
+RECORDED_ROUNDS = 10  # their records fit the ring
 NONE_TIMED = 1 << 30
 
 
@@ -36,9 +36,9 @@ class HitCost:
     record_ns: float = 0.0  # a record in the ring, on top; its stack has its own measured cost
 
 
-def _time(calls: int = CALLS) -> float:
+def _time(rounds: int = ROUNDS) -> float:
     """Nanoseconds of one call, best of several rounds."""
-    return min(_shim.time_calls(calls) / calls for _ in range(ROUNDS))
+    return min(_shim.time_calls(CALLS) / CALLS for _ in range(rounds))
 
 
 def measure() -> HitCost:
@@ -71,7 +71,7 @@ def _cost(kernel: KernelSide, shape: str, bare: float) -> HitCost:
     kernel.set_watched({Group.GROUP_LAUNCH}, 0, closed=False)
     kernel.settings = replace(kernel.settings, record_all=True)
     kernel.configure()
-    recorded = max(_time(RECORDED_CALLS) - bare - timed, 0.0)
+    recorded = max(_time(RECORDED_ROUNDS) - bare - timed, 0.0)
     return HitCost(shape, timed, min(counted, timed), min(passed, timed), recorded)
 
 

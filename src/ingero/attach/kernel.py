@@ -142,7 +142,7 @@ class KernelSide:
         self._tasks_link = -1
         self._generation = 1
         self._learning = 0
-        self._watch = 0
+        self._watch, self._outermost = 0, False
         self._operations = probes.kernel_table(platform.machine())
         self.processes_refused = 0  # more targets than the kernel side has room for
 
@@ -191,6 +191,7 @@ class KernelSide:
         settings["generation"] = self._generation
         settings["learning"] = self._learning
         settings["watch"] = self._watch
+        settings["outermost"] = self._outermost
         self._fill("settings", settings)
 
     def look_for_names(self, number: int) -> None:
@@ -198,9 +199,9 @@ class KernelSide:
         self._learning = number
         self._write_settings()
 
-    def watch(self, number: int, rare_per_second: int, sample_every_ns: int) -> None:
+    def watch(self, number: int, rare_per_second: int, sample_every_ns: int, outermost: bool) -> None:
         """How much detail is recorded; `number`: see settings.watch on the kernel side."""
-        self._watch = number
+        self._watch, self._outermost = number, outermost
         self.settings = replace(
             self.settings, rare_per_second=rare_per_second, sample_every_ns=sample_every_ns
         )

@@ -501,7 +501,7 @@ PROC = _dtype(
 )
 
 SETTINGS = _dtype(
-    48,
+    56,
     [
         ("agent_pid", "<u4", 0),
         ("trace_all", "<u4", 4),
@@ -513,6 +513,8 @@ SETTINGS = _dtype(
         ("wait_record_ns", "<u8", 32),
         ("stacks", "<u4", 40),
         ("watch", "<u4", 44),
+        ("outermost", "<u4", 48),
+        ("pad", "<u4", 52),
     ],
 )
 
