@@ -279,11 +279,25 @@ static __always_inline int count_alone(const struct uregs *regs, struct thread *
 	return 1;
 }
 
-/* While operations are closed nobody knows what the GPU was given. */
+/* While operations are closed nobody knows what the GPU was given. And calls of theirs that were
+ * under way when the probes went never return to us: they make no others that are always watched. */
 __noinline int renew_watch(struct thread *t, __u32 watch)
 {
 	if (!t)
 		return 0;
+	for (int i = 0; i < FRAMES; i++) {
+		__u32 top = t->depth - 1, op;
+		struct op_info *info;
+
+		if (top >= FRAMES)
+			break;
+		op = t->frames[top].op;
+		info = bpf_map_lookup_elem(&op_info, &op);
+		if (!info || info->group == GROUP_OTHER || info->group == GROUP_SYNC)
+			break;
+		t->sync = t->frames[top].sync_before;
+		t->depth = top;
+	}
 	t->watch = watch;
 	t->idle = 0;
 	t->busy_known = 0;
