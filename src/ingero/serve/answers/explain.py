@@ -18,8 +18,8 @@ from ingero.detectors import in_order
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
-    LabelReport,
     GovernorAct,
+    LabelReport,
     NotWatched,
     OverheadReport,
     ProcessReport,
