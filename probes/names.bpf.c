@@ -12,10 +12,14 @@ static __always_inline int note_launch(void *ctx)
 	struct thread *t = find_thread(bpf_get_current_task_btf());
 	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
 	struct op_info *info = bpf_map_lookup_elem(&op_info, &op);
+	struct thread_cost *cost;
 	__u64 args[8];
 
 	if (!t || !info)
 		return 0;
+	cost = cost_of(t);
+	if (cost)
+		cost->passed++;
 	arch_args(regs, args);
 	t->host_sp = arch_sp(regs);
 	t->host_ns = bpf_ktime_get_ns();

@@ -131,6 +131,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     cpu_taken_ns: int = 0  # ran while a feeding thread of another process waited for that core
     lines: list[CodeLine] = []  # the lines that cost most, of each kind; empty without stacks
     node: str | None = None  # where the report is of several
+    estimated_ns: int = 0  # of time: in cuda_cpu or host_cpu by estimate, calls were not watched then
 
 
 class LabelTime(msgspec.Struct, frozen=True):

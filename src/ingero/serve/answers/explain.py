@@ -42,7 +42,7 @@ from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
 from ingero.store.schema import BUCKET_COLUMNS
-from ingero.units import SECOND, clean, format_ns
+from ingero.units import SECOND, clean, format_ns, format_share
 
 F = TypeVar("F", Finding, Unexplained)
 COUNTED = (Severity.CRITICAL, Severity.HIGH, Severity.MEDIUM)  # what --exit-code counts
@@ -142,6 +142,7 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
     """Everything the recording itself tells."""
     recordings = recordings_within(reader, when)
     processes = process_reports(reader, when, extras)
+    overhead = _overhead(reader, when)
     return Report(
         node=", ".join(dict.fromkeys(each.node for each in recordings)),
         window=ReportWindow(when.from_ns, when.to_ns, when.anchor),
@@ -149,8 +150,8 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
         findings=[],
         processes=processes,
         losses=losses_within(reader, when.from_ns, when.to_ns),
-        overhead=_overhead(reader, when),
-        not_watched=_not_watched(when, recorded, processes),
+        overhead=overhead,
+        not_watched=_not_watched(when, recorded, processes, overhead.watched_share),
         recorded_ns=recorded,
     )
 
@@ -245,7 +246,9 @@ def _share(
     return hits * ns_per_hit / fed_ns if hits and ns_per_hit and fed_ns else None
 
 
-def _not_watched(when: TimeRange, recorded: int, processes: list[ProcessReport]) -> list[NotWatched]:
+def _not_watched(
+    when: TimeRange, recorded: int, processes: list[ProcessReport], watched: float | None
+) -> list[NotWatched]:
     found = []
     if when.length_ns - recorded > SECOND:
         missing = format_ns(when.length_ns - recorded)
@@ -253,8 +256,9 @@ def _not_watched(when: TimeRange, recorded: int, processes: list[ProcessReport])
     estimated = {line.op for process in processes for line in process.operations if not line.exact}
     if estimated:
         names = ", ".join(sorted(clean(name, 60) for name in estimated)[:5])
+        share = f"watched {format_share(watched)} of the time" if watched is not None else "sampled"
         found.append(
-            NotWatched(f"some calls of {names}", "sampled to keep the overhead low; counts are estimates")
+            NotWatched(f"some calls of {names}", f"{share} to keep the overhead low; counts are estimates")
         )
     unaccounted = [each for each in processes if feeds_gpu(each) and not each.threads_ns]
     if unaccounted:

@@ -31,6 +31,7 @@ _THREADS = f"""
     LEFT JOIN string s ON s.id = t.comm_id
     WHERE t.start_ns >= ? AND t.start_ns < ?
     GROUP BY t.process_id, t.tid"""
+_ESTIMATED = "SELECT pid, SUM(ns) FROM thread_estimate WHERE start_ns >= ? AND start_ns < ? GROUP BY pid"
 _SEEN = """
     SELECT DISTINCT process_id, node_id, start_ns FROM thread_second WHERE start_ns >= ? AND start_ns < ?"""
 _WINDOWS = "SELECT node_id, start_ns, end_ns - start_ns FROM window WHERE start_ns >= ? AND start_ns < ?"
@@ -98,6 +99,7 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
     taken = _taken(reader, wanted, about, set(threads) | set(operations))
     extras = extras or Extras()
     code = process_lines(reader, wanted)
+    estimated = dict(reader.rows(_ESTIMATED, (wanted.from_ns, wanted.to_ns)))
     reports = []
     for key in {*threads, *operations, *taken}:
         who = about.get(key) or _About(0, _pid_of(operations.get(key, ())), "?")
@@ -120,6 +122,7 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
                 worst_stall=stalls.get(key),
                 cpu_taken_ns=taken.get(key, 0),
                 lines=code.get(who.pid, []),
+                estimated_ns=estimated.get(who.pid, 0),
             )
         )
     return sorted(reports, key=_order)

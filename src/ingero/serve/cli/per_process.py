@@ -103,6 +103,9 @@ def _time(process: ProcessReport) -> Iterator[Block]:
         f"{units.format_count(voluntary + involuntary)}, of which {units.format_count(involuntary)} forced:"
         " somebody else was to run",
     )
+    if process.estimated_ns:
+        ns = units.format_ns(process.estimated_ns)
+        yield Field("Estimated", f"{ns} in or outside of calls that were not watched then")
     if process.gpu_idle_ns is not None:
         yield Field("GPU idle", f"{units.format_ns(process.gpu_idle_ns)} without work given to it")
 

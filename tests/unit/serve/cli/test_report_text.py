@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
-from ingero.model.report import OverheadReport, Report, StepTime, SystemContext
+from ingero.model.report import GovernorAct, OverheadReport, Report, StepTime, SystemContext
 from ingero.serve import terminal
 from ingero.serve.cli.as_text import write_text
 from ingero.serve.cli.diagnosis import Detail, diagnosis
@@ -220,7 +220,9 @@ def hostile_report() -> Report:
         node=HOSTILE,
         processes=[process],
         unexplained=[unexplained(comm=HOSTILE)],
-        overhead=OverheadReport(None, None, None, None, [HOSTILE]),
+        overhead=OverheadReport(
+            None, None, None, None, [GovernorAct(1, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 0.5)], 0.5
+        ),
     )
 
 
