@@ -105,26 +105,6 @@ static __always_inline struct thread *current_thread(struct task_struct *task, _
 	return new_thread(task, now, RUNNING);
 }
 
-/* Where operations are closed, or not all are timed, one end of a call is often not asked for.
- * Not static, like others here: the verifier looks at it once, not in every state that leads to it. */
-__noinline int lose_call(__u32 reason)
-{
-	struct settings *set = get_settings();
-
-	if (set && !set->watch && reason < LOSSES)
-		lose(reason, 1);
-	return 0;
-}
-
-__noinline int count_timed(struct thread *t, __u32 group)
-{
-	struct thread_cost *cost = t ? cost_of(t) : 0;
-
-	if (cost && group < GROUPS)
-		cost->timed[group]++;
-	return 0;
-}
-
 /* A frame whose function was left without returning: longjmp, exception, a stack
  * that was thrown away, or a probe taken off meanwhile. The stack grows down, so an
  * entry above it tells. An entry at the same place is a tail call, the outer one's

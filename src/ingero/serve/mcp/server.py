@@ -91,7 +91,8 @@ def description_of(method: Callable[..., Answer]) -> str:
 
 def _tables() -> str:
     views = "; ".join(f"{view.name}({_columns([n for n in view.columns if n != 'node'])})" for view in VIEWS)
-    return f"Views, nearly all with node besides: {views}. {' '.join(NOTES[:4])} The resource ingero://schema says what each column means."
+    notes = " ".join(NOTES[:4])
+    return f"Views, most with node too: {views}. {notes} Resource ingero://schema: what columns mean."
 
 
 def _columns(names: list[str]) -> str:
