@@ -104,7 +104,7 @@ class Query(_Section, frozen=True):
 
 
 class Server(_Section, frozen=True):
-    """Who may connect to `ingero mcp --http`, and how. A token comes from INGERO_TOKEN or a file."""
+    """Who may connect to `ingero mcp --http` and `trace --prometheus`. A token: INGERO_TOKEN or a file."""
 
     cert: Annotated[str | None, _key("Certificate in PEM; one is made if not set.", "INGERO_TLS_CERT")] = None
     key: Annotated[str | None, _key("File with its private key in PEM.", "INGERO_TLS_KEY")] = None
@@ -118,6 +118,67 @@ class Server(_Section, frozen=True):
     allowed_hosts: Annotated[
         list[str], _key("More names this machine is reached by.", "INGERO_ALLOWED_HOSTS")
     ] = msgspec.field(default_factory=list)
+
+
+class Prometheus(_Section, frozen=True):
+    """Metrics to be fetched while `ingero trace` runs. Who may: see `server`."""
+
+    address: Annotated[
+        str | None,
+        _key("Serve metrics here, as `--prometheus` does; not served if not set.", "INGERO_PROMETHEUS"),
+    ] = None
+
+
+class Otlp(_Section, frozen=True):
+    """Metrics and findings sent to an OTLP receiver. The `OTEL_EXPORTER_OTLP_*` variables count too."""
+
+    endpoint: Annotated[
+        str | None,
+        _key("Send here, as `--otlp` does; else `OTEL_EXPORTER_OTLP_ENDPOINT`.", "INGERO_OTLP"),
+    ] = None
+    protocol: Annotated[
+        Literal["http", "grpc"] | None,
+        _key("`http` or `grpc`; else `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http`.", "INGERO_OTLP_PROTOCOL"),
+    ] = None
+    interval: Annotated[
+        str | int, _key("Time from one sending of metrics to the next.", "INGERO_OTLP_INTERVAL", "duration")
+    ] = "10s"
+    timeout: Annotated[str | int, _key("Longest a request may take.", "INGERO_OTLP_TIMEOUT", "duration")] = (
+        "10s"
+    )
+    longest_pause: Annotated[
+        str | int,
+        _key("Longest pause before a receiver is tried again.", "INGERO_OTLP_LONGEST_PAUSE", "duration"),
+    ] = "30s"
+    headers_file: Annotated[
+        str | None,
+        _key(
+            "Private file with `name: value` lines; else `OTEL_EXPORTER_OTLP_HEADERS`.",
+            "INGERO_OTLP_HEADERS_FILE",
+        ),
+    ] = None
+    ca: Annotated[str | None, _key("Authority of the receiver's certificate, PEM.", "INGERO_OTLP_CA")] = None
+    client_cert: Annotated[str | None, _key("Our certificate, PEM.", "INGERO_OTLP_CLIENT_CERT")] = None
+    client_key: Annotated[str | None, _key("File with its key, PEM.", "INGERO_OTLP_CLIENT_KEY")] = None
+
+
+class Metrics(_Section, frozen=True):
+    """How many series there may be, for both."""
+
+    processes: Annotated[
+        int,
+        Meta(ge=1, le=1024),
+        _key("Processes with series of their own; the rest is `other`.", "INGERO_METRICS_PROCESSES"),
+    ] = 32
+    operations: Annotated[
+        int,
+        Meta(ge=1, le=256),
+        _key("Operations of a process with series of their own.", "INGERO_METRICS_OPERATIONS"),
+    ] = 24
+    keep: Annotated[
+        str | int,
+        _key("How long series of an ended process stay.", "INGERO_METRICS_KEEP", "duration"),
+    ] = "5m"
 
 
 class Fleet(_Section, frozen=True):
@@ -136,6 +197,9 @@ class Config(_Section, frozen=True):
     log: Log = Log()
     query: Query = Query()
     server: Server = Server()
+    prometheus: Prometheus = Prometheus()
+    otlp: Otlp = Otlp()
+    metrics: Metrics = Metrics()
     fleet: Fleet = Fleet()
 
 

@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "serve.terminal": BASICS | {"model"},
     "serve.web": BASICS,
     "serve.mcp": BASICS | {"model", "serve.answers", "scenarios"},
+    "serve.metrics": BASICS | {"model", "serve.answers", "serve.web"},
     "serve.cli": BASICS
     | {
         "model",
@@ -50,6 +51,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "serve.tui",
         "serve.web",
         "serve.mcp",
+        "serve.metrics",
         "agent",
         "privileges",
         "scenarios",
@@ -62,7 +64,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 # These only when they are used: a reading command does not load the probes' code.
 ONLY_LAZILY: dict[str, frozenset[str]] = {
     "serve.answers": frozenset({"attach", "discover", "native"}),
-    "serve.cli": frozenset({"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp"}),
+    "serve.cli": frozenset({"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp", "serve.metrics"}),
     "serve.mcp": frozenset({"scenarios"}),
 }
 

@@ -52,6 +52,7 @@ from ingero.model.options import TraceOptions
 from ingero.model.window import NotWatched, Window
 from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
+from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.records import RecordStream
 from ingero.store.location import default_path
 from ingero.store.writer import Writer
@@ -135,6 +136,7 @@ class Agent:
         self._gpus = Gpus("gpu" not in options.without)
         self._totals = LiveTotals(self._operations, self._node)
         self._stream = RecordStream(self._operations, self._clock, self._node)
+        self._meter = self._make_meter()
         self._started_ns = time.monotonic_ns()
         self._next_names_ns = 0
         self._overhead = Overhead(budget_share=options.max_overhead_share)
@@ -144,6 +146,10 @@ class Agent:
 
     def _scope_check(self) -> None:
         self._scope.named()  # a wrong --pid is told before anything is attached
+
+    def _make_meter(self) -> Meter | None:
+        limits = self._surface.metric_limits
+        return Meter(self._operations, self._clock, self._node, limits) if limits else None
 
     def _open_writer(self) -> Recorder | None:
         if not self._options.record:
@@ -159,14 +165,16 @@ class Agent:
 
     def run(self) -> int:
         self.start()
-        self._surface.begin(self._view())
+        if self._meter:
+            self._surface.metrics(self._meter.snapshot)
+        self._surface.begin(self._observed())
         if self._command:
             self._command.release()
         code = self._loop()
         self.finish()
         if self._writer:
             self._writer.close()  # before the end is shown: only now it is known what was stored
-        view = self._view()
+        view = self._observed()
         whole_run = replace(
             view, events_per_s=view.events * 1e9 / view.elapsed_ns if view.elapsed_ns else 0.0
         )
@@ -313,9 +321,14 @@ class Agent:
             self._writer.write(window)
         if gone:
             self._reader.operations.forget(gone)
-        self._totals.add(window)
+        self._add(window)
         self._overhead = self._measured_overhead(window)
         return window
+
+    def _add(self, window: Window) -> None:
+        self._totals.add(window)
+        if self._meter:
+            self._meter.add(window)
 
     def _enrich(self, window: Window) -> None:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
@@ -369,7 +382,7 @@ class Agent:
         window.unsampled = self._reader.operations.unsampled()
         if self._writer:
             self._writer.write(window)
-        self._totals.add(window)
+        self._add(window)
         self._overhead = self._measured_overhead(window, whole=True)
         if self._surface.wants_records:
             self._surface.records(self._stream.lines(window))
@@ -380,7 +393,13 @@ class Agent:
     def _show(self, window: Window) -> None:
         if self._surface.wants_records:
             self._surface.records(self._stream.lines(window))
-        self._surface.update(self._view())
+        self._surface.update(self._observed())
+
+    def _observed(self) -> LiveView:
+        view = self._view()
+        if self._meter:
+            self._meter.observe(view)
+        return view
 
     def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:
         """What the probes cost the traced thread they cost most: hits times the calibrated cost of one."""

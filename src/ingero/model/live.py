@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ingero.model.finding import Finding
+from ingero.model.metrics import Limits, Snapshot
 
 LAYERS = ("runtime", "driver", "graph", "nccl")
 
@@ -204,9 +205,15 @@ class Surface(Protocol):
 
     stop_requested: threading.Event
     wants_records: bool
+    takes_the_screen: bool  # other messages have to wait
+    metric_limits: Limits | None  # None: no metrics are wanted
 
     def run(self, work: Callable[[], int]) -> int:
         """Run `work`, which calls the methods below, and return its exit code."""
+        ...
+
+    def metrics(self, read: Callable[[], Snapshot]) -> None:
+        """Where metrics are read, in any thread and at any time; called once, before `begin`."""
         ...
 
     def begin(self, view: LiveView) -> None: ...
@@ -222,12 +229,16 @@ class QuietSurface:
     """Shows nothing."""
 
     wants_records = False
+    takes_the_screen = False
+    metric_limits: Limits | None = None
 
     def __init__(self) -> None:
         self.stop_requested = threading.Event()
 
     def run(self, work: Callable[[], int]) -> int:
         return work()
+
+    def metrics(self, read: Callable[[], Snapshot]) -> None: ...
 
     def begin(self, view: LiveView) -> None: ...
 

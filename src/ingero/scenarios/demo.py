@@ -21,6 +21,7 @@ from ingero.scenarios import synthetic
 from ingero.scenarios.job import timed
 from ingero.scenarios.scenario import SECOND, Scenario
 from ingero.serve.answers.live import LiveTotals
+from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.records import RecordStream
 from ingero.store import location
 from ingero.store.writer import Writer
@@ -79,12 +80,16 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnos
     clock = story.clock()
     totals = LiveTotals(synthetic.OPERATIONS, NODE)
     records = RecordStream(synthetic.OPERATIONS, clock, NODE)
+    limits = surface.metric_limits
+    meter = Meter(synthetic.OPERATIONS, clock, NODE, limits) if limits else None
+    if meter:
+        surface.metrics(meter.snapshot)
     command = f"ingero demo {scenario.name}"
     with Writer(
         played.db, NODE, clock, synthetic.OPERATIONS, command=command, cores=synthetic.CORES
     ) as writer:
         diagnosis = diagnosing(writer)
-        shown = _Shown(totals, clock, story, writer, diagnosis)
+        shown = _Shown(totals, clock, story, writer, diagnosis, meter)
         surface.begin(shown.view(_says(scenario, 0)))
         for window in synthetic.windows(
             scenario.story, played.seed, story.mono_start_ns, story.boot_start_ns
@@ -93,6 +98,8 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnos
                 break
             story.elapsed_ns += SECOND
             totals.add(window)
+            if meter:
+                meter.add(window)
             writer.write(window)
             diagnosis.consider(window.end_ns)
             if surface.wants_records:
@@ -100,7 +107,7 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnos
             surface.update(shown.view(_says(scenario, story.elapsed_ns)))
         diagnosis.conclude()
     code = 1 if writer.status else 0
-    surface.end(shown.last, code)
+    surface.end(shown.end(), code)
     return code
 
 
@@ -113,8 +120,15 @@ class _Shown:
     """Makes the views."""
 
     def __init__(
-        self, totals: LiveTotals, clock: Clock, story: StoryTime, writer: Writer, diagnosis: Diagnosis
+        self,
+        totals: LiveTotals,
+        clock: Clock,
+        story: StoryTime,
+        writer: Writer,
+        diagnosis: Diagnosis,
+        meter: Meter | None,
     ) -> None:
+        self._meter = meter
         self._totals, self._clock, self._story = totals, clock, story
         self._writer, self._diagnosis = writer, diagnosis
         self.last = LiveView(0, 0)
@@ -130,6 +144,15 @@ class _Shown:
             findings=self._diagnosis.findings,
             warnings=(f"{MADE_UP}{says}",),
         )
+        return self._observed()
+
+    def end(self) -> LiveView:
+        self.last = replace(self.last, findings=self._diagnosis.findings)
+        return self._observed()
+
+    def _observed(self) -> LiveView:
+        if self._meter:
+            self._meter.observe(self.last)
         return self.last
 
 

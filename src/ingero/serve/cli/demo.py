@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ingero.errors import IngeroError, PrivilegeError, UsageError
+from ingero.serve.cli.exporters import exported, exporting
 from ingero.serve.cli.options import as_json, configured
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ Examples:
     help="Record here.  [~/.ingero/demo.db, begun anew]",
 )
 @click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
+@exporting
 @as_json
 @configured
 def demo(
@@ -69,7 +72,9 @@ def demo(
     db: Path | None,
     no_tui: bool,
     as_json: bool,
-    config: Config,  # noqa: ARG001
+    prometheus: str | None,
+    otlp: str | None,
+    config: Config,
 ) -> int:
     """Show a GPU job in trouble, and the diagnosis.
 
@@ -87,6 +92,7 @@ def demo(
     if db is None:
         made_up.remove(path)
     show = _Show(mode, path, abs(seed), speed, as_json=as_json, no_tui=no_tui)
+    show.exported = lambda surface: exported(surface, config, prometheus, otlp)
     return show.all(chosen)
 
 
@@ -138,6 +144,7 @@ class _Show:
         self._mode, self._path, self._seed, self._speed = mode, path, seed, speed
         self._as_json, self._no_tui = as_json, no_tui
         self._stopped = False
+        self.exported: Callable[[Surface], Surface] = lambda surface: surface
 
     def all(self, scenarios: list[Scenario]) -> int:
         code = 0
@@ -155,7 +162,7 @@ class _Show:
     def _play(self, scenario: Scenario, later: list[Scenario]) -> int:
         from ingero.serve.cli.trace import run_on
 
-        surface = self._surface()
+        surface = self.exported(self._surface())
 
         def work() -> int:
             code = (

@@ -103,7 +103,9 @@ class Announced:
     def __init__(self, surface: Surface, begun: Callable[[], None], says: Callable[[float], str]) -> None:
         self.stop_requested = surface.stop_requested
         self.wants_records = surface.wants_records
-        self.run, self.records = surface.run, surface.records
+        self.takes_the_screen = surface.takes_the_screen
+        self.metric_limits = surface.metric_limits
+        self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
         self._surface, self._begun, self._says = surface, begun, says
 
     def begin(self, view: LiveView) -> None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
+from ingero.serve.cli.exporters import exported, exporting
 from ingero.serve.cli.options import as_json, configured, database, given, split_commas
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ Examples:
   sudo ingero trace --pid 4821 --duration 60s
   sudo ingero trace --container 3f2a --no-tui
   sudo ingero trace --json | jq .op
+  sudo ingero trace --no-tui --prometheus :9090
   sudo ingero trace -- python train.py      from its first call to its end
 """
 
@@ -65,6 +67,7 @@ Examples:
     metavar="PERCENT",
     help="Most that tracing may cost a traced thread, or off: then every count is exact. [2%]",
 )
+@exporting
 @click.option("--node", metavar="NAME", help="Name of this machine in the records. [host name]")
 @click.option(
     "--without", multiple=True, metavar="SOURCE", help="Leave a source of events out; may be repeated."
@@ -75,7 +78,9 @@ Examples:
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @configured
-def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
+def trace(
+    config: Config, as_json: bool, no_tui: bool, prometheus: str | None, otlp: str | None, **flags: Any
+) -> int:
     """Trace GPU jobs live and record them.
 
     Finds CUDA processes by itself and attaches to them while they run; nothing in
@@ -88,7 +93,8 @@ def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
     privileges.drop()  # first: NumPy starts threads, which would keep what they have
     from ingero import agent
 
-    code = run_on(surface, lambda: agent.run(options, surface))
+    shown = exported(surface, config, prometheus, otlp)
+    code = run_on(shown, lambda: agent.run(options, shown))
     if options.command and options.record:
         from ingero.serve.cli.explain import print_diagnosis
 
@@ -98,11 +104,9 @@ def trace(config: Config, as_json: bool, no_tui: bool, **flags: Any) -> int:
 
 def run_on(surface: Surface, work: Callable[[], int]) -> int:
     """Run `work` where it is shown, ending it on signals; messages wait while the live view is up."""
-    from ingero.model.live import QuietSurface
     from ingero.serve.cli import log
 
-    takes_the_screen = not isinstance(surface, QuietSurface)
-    with stopping_on_signals(surface.stop_requested), log.held(takes_the_screen):
+    with stopping_on_signals(surface.stop_requested), log.held(surface.takes_the_screen):
         return surface.run(work)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ingero.model.live import LiveView, Surface
+from ingero.model.metrics import Limits, Snapshot
 from ingero.serve.tui.app import LiveApp
 
 CLOSING_S = 2.0  # to draw the last picture and restore the terminal
@@ -23,6 +24,8 @@ class TuiSurface:
     """Shows the live view; `afterwards` is told the end once the screen is closed."""
 
     wants_records = False
+    takes_the_screen = True
+    metric_limits: Limits | None = None
 
     def __init__(self, afterwards: Surface) -> None:
         self.stop_requested = threading.Event()
@@ -51,6 +54,8 @@ class TuiSurface:
         if self._ended is not None:
             self._afterwards.end(*self._ended)
         return self._code
+
+    def metrics(self, read: Callable[[], Snapshot]) -> None: ...
 
     def app(self) -> LiveApp:
         return LiveApp(self.next_view, self._finished.is_set)

@@ -12,10 +12,11 @@ import resource
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -109,12 +110,43 @@ def serve(
     app: Application, sockets: list[socket.socket], tls: ssl.SSLContext | None, ready: Callable[[], None]
 ) -> None:
     """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken."""
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        runner.run(_Server(_config(app, tls, lifespan="on"), ready).serve(sockets))
+
+
+class ServerThread:
+    """A server beside something else, which hears the signals; the application has no life of its own."""
+
+    def __init__(self, app: Application, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> None:
+        self._sockets = sockets
+        self._ready = threading.Event()
+        self._server = _DeafServer(_config(app, tls, lifespan="off"), self._ready.set)
+        self._thread = threading.Thread(target=self._work, name="server", daemon=True)
+
+    def start(self) -> None:
+        """Returns once connections are taken."""
+        self._thread.start()
+        self._ready.wait(STOP_S)
+
+    def _work(self) -> None:
+        with asyncio.Runner(loop_factory=_Loop) as runner:
+            runner.run(self._server.serve(self._sockets))
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(2 * STOP_S)
+        for each in self._sockets:
+            each.close()
+
+
+def _config(app: Application, tls: ssl.SSLContext | None, lifespan: Literal["on", "off"]) -> uvicorn.Config:
     _allow_many_files()
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
         ws="none",
-        lifespan="on",
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         proxy_headers=False,  # whoever connects is who it is
@@ -126,8 +158,7 @@ def serve(
     )
     config.load()
     config.ssl = tls
-    with asyncio.Runner(loop_factory=_Loop) as runner:
-        runner.run(_Server(config, ready).serve(sockets))
+    return config
 
 
 class _Server(uvicorn.Server):
@@ -152,6 +183,14 @@ class _Server(uvicorn.Server):
     def _stop(self) -> None:
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+class _DeafServer(_Server):
+    """Signals are somebody else's."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 class _Loop(asyncio.SelectorEventLoop):

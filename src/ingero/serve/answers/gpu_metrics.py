@@ -1,0 +1,108 @@
+"""Series of the GPUs, from what NVML told last; without NVML there are none.
+
+A card that was not heard of for a while has no series any more: what it did then says
+nothing of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ingero import units
+
+OLD_NS = 15_000_000_000
+HERTZ = 1_000_000
+# Metric: field of a sample, and what one of it is in the metric's unit.
+GAUGES = {
+    "gpu.utilization": ("gpu_share", 1.0),
+    "gpu.memory.used": ("memory_used_bytes", 1.0),
+    "gpu.power": ("power_mw", 1e-3),
+    "gpu.power.limit": ("power_limit_mw", 1e-3),
+    "gpu.temperature": ("temperature_c", 1.0),
+}
+CLOCKS = {"sm": "sm_clock_mhz", "memory": "memory_clock_mhz"}
+CAPPED = {"power": "power_capped_ns", "heat": "heat_capped_ns"}
+# Bits of the driver's reasons for a slow clock that are no choice and no idling.
+FORCED = {0x4: "power", 0x8: "hardware", 0x20: "heat", 0x40: "heat", 0x80: "power-brake"}
+ERRORS = {"corrected": "ecc_corrected", "uncorrected": "ecc_uncorrected"}
+Row = tuple[str, tuple[str, ...], float, int]
+
+
+class GpuSeries:
+    """What the cards told, added up where it is to be counted."""
+
+    def __init__(self) -> None:
+        self._cards: dict[int, Any] = {}
+        self._last: dict[int, Any] = {}
+        self._capped_ns: dict[tuple[int, str], int] = {}
+        self._began: dict[tuple[int, str], int] = {}
+        self._processes: list[Any] = []
+        self._now_ns = 0
+
+    def add(self, news: Any, now_ns: int) -> None:
+        """`news`: cards, samples and processes, or None where nobody asks the driver."""
+        self._now_ns = now_ns
+        if news is None:
+            return
+        self._cards |= {card.gpu_id: card for card in news.cards}
+        for sample in news.samples:
+            self._count(sample)
+            self._last[sample.gpu_id] = sample
+        if news.samples:
+            newest = {sample.gpu_id: sample.at_ns for sample in news.samples}
+            self._processes = [each for each in news.processes if each.at_ns == newest.get(each.gpu_id)]
+
+    def _count(self, sample: Any) -> None:
+        for reason, name in CAPPED.items():
+            ns = getattr(sample, name)
+            if ns is not None:
+                key = sample.gpu_id, reason
+                self._capped_ns[key] = self._capped_ns.get(key, 0) + ns
+        before = self._last.get(sample.gpu_id)
+        if sample.reasons is None:
+            return
+        held = _reasons(before.reasons) if before is not None and before.reasons is not None else set()
+        for reason in set(FORCED.values()):
+            key = sample.gpu_id, reason
+            began = reason in _reasons(sample.reasons) and reason not in held
+            self._began[key] = self._began.get(key, 0) + began
+
+    def rows(self, labels_of: Callable[[int], tuple[str, ...]]) -> Iterator[Row]:
+        fresh = {number: each for number, each in self._last.items() if self._now_ns - each.at_ns < OLD_NS}
+        for number, sample in sorted(fresh.items()):
+            yield from self._card_rows(number, sample)
+        memory: dict[tuple[str, ...], int] = {}
+        for each in self._processes:
+            if each.gpu_id in fresh and each.memory_bytes is not None:
+                labels = (*labels_of(each.pid), str(each.gpu_id))
+                memory[labels] = memory.get(labels, 0) + each.memory_bytes
+        yield from (("gpu.process.memory", labels, size, 0) for labels, size in memory.items())
+
+    def _card_rows(self, number: int, sample: Any) -> Iterator[Row]:
+        card = self._cards.get(number)
+        gpu = (str(number), (card.uuid if card else None) or "", units.clean(card.name, 80) if card else "")
+        if card is not None and card.memory_bytes is not None:
+            yield "gpu.memory.total", gpu, card.memory_bytes, 0
+        for name, (attribute, scale) in GAUGES.items():
+            value = getattr(sample, attribute)
+            if value is not None:
+                yield name, gpu, value * scale, 0
+        for clock, attribute in CLOCKS.items():
+            value = getattr(sample, attribute)
+            if value is not None:
+                yield "gpu.clock", (*gpu, clock), value * HERTZ, 0
+        for kind, attribute in ERRORS.items():
+            value = getattr(sample, attribute)
+            if value is not None:
+                yield "gpu.ecc.errors", (*gpu, kind), value, 0
+        for (other, reason), ns in self._capped_ns.items():
+            if other == number:
+                yield "gpu.throttled.time", (*gpu, reason), ns / 1e9, 0
+        for (other, reason), count in self._began.items():
+            if other == number:
+                yield "gpu.throttle.events", (*gpu, reason), count, 0
+
+
+def _reasons(mask: int) -> set[str]:
+    return {reason for bit, reason in FORCED.items() if mask & bit}

@@ -1,0 +1,243 @@
+"""The meter: windows and views added up into the series that monitoring reads.
+
+The agent adds a window a second; whoever is asked for metrics, in whatever thread, takes a
+snapshot. Nothing is read from the database and nothing is done per event. The number of
+series is bounded (model.metrics.Limits): who finds no seat is counted with `other`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from ingero import __version__
+from ingero.clock import Clock
+from ingero.model.finding import Finding
+from ingero.model.live import LiveView
+from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
+from ingero.model.operations import Operation
+from ingero.model.window import BUCKET_NAMES, Window
+from ingero.serve.answers.copy_directions import copied
+from ingero.serve.answers.gpu_metrics import GpuSeries
+from ingero.serve.answers.live import events_in
+from ingero.serve.answers.metric_accounts import NOBODY, Account, Calls, People
+from ingero.serve.answers.metric_seats import Seats
+
+FINDINGS = 64  # with series of their own
+PEOPLE = 8192
+Row = tuple[str, tuple[str, ...], float | Distribution, int]  # metric, labels, value, since
+
+
+class Meter:
+    """Counts in windows, tells snapshots; any thread may ask."""
+
+    def __init__(
+        self, operations: Iterable[Operation], clock: Clock, node: str, limits: Limits = USUAL
+    ) -> None:
+        self._operations = {operation.number: operation for operation in operations}
+        self._clock, self._node, self._limits = clock, node, limits
+        self._lock = threading.Lock()
+        self._people = People()
+        self._start_ns = 0  # monotonic, of the first window
+        self._accounts: Seats[int, Account] = Seats(limits.processes, limits.keep_ns, self._new_account)
+        self._nobody: Account | None = None
+        self._gpus = GpuSeries()
+        self._events = self._hits = self._agent_cpu_ns = 0
+        self._xids: dict[str, int] = {}
+        self._found: dict[tuple[str, str], int] = {}
+        self._told: set[str] = set()  # findings that last and were counted
+        self._view: LiveView | None = None
+        self._read_at_ns = time.monotonic_ns()
+        self._made: Snapshot | None = None
+
+    # --- the agent's side -------------------------------------------------------------
+
+    def add(self, window: Window) -> None:
+        """Count one window in."""
+        with self._lock:
+            self._made = None
+            self._start_ns = self._start_ns or window.start_ns
+            self._read_at_ns = time.monotonic_ns()
+            for pid in self._people.meet(window.processes, window.containers):
+                self._accounts.leave(pid)
+            self._add_operations(window)
+            self._add_threads(window)
+            self._events += events_in(window)
+            self._hits += window.hits
+            self._agent_cpu_ns += window.agent_cpu_ns
+            for code in window.xids["code"].tolist():
+                self._xids[str(code)] = self._xids.get(str(code), 0) + 1
+            self._gpus.add(getattr(window, "gpus", None), window.end_ns)
+            self._accounts.leave_idle(window.end_ns)
+            if len(self._people) > PEOPLE:
+                self._people.forget_all_but({int(pid) for pid in window.threads["pid"]})
+
+    def observe(self, view: LiveView) -> None:
+        """What only the live view knows: findings, losses, overhead, database."""
+        with self._lock:
+            self._made = None
+            if self._view is None or view.findings is not self._view.findings:
+                self._count_findings(view.findings)
+            self._view = view
+
+    def _new_account(self, pid: int, now_ns: int) -> Account:
+        return Account(self._people.who(pid), now_ns, self._limits)
+
+    def _account(self, pid: int, now_ns: int) -> Account:
+        found = self._accounts.take(pid, now_ns)
+        if found is None:
+            self._nobody = found = self._nobody or Account(NOBODY, now_ns, self._limits)
+        return found
+
+    def _add_operations(self, window: Window) -> None:
+        for row in window.operations:
+            operation = self._operations.get(int(row["op"]))
+            if operation is None:
+                continue
+            account = self._account(int(row["pid"]), window.end_ns)
+            account.calls_of((operation.layer, operation.name), window.start_ns).add(row)
+            if operation.kind == "alloc" and operation.bytes_known:
+                account.allocated_bytes = (account.allocated_bytes or 0) + int(row["bytes"])
+        for pid, direction, size in copied(window, self._operations):
+            told = self._account(pid, window.end_ns).copied_bytes
+            told[direction] = told.get(direction, 0) + size
+
+    def _add_threads(self, window: Window) -> None:
+        feeding = window.threads[window.threads["feeder"]]
+        for row in feeding:
+            account = self._account(int(row["pid"]), window.end_ns)
+            account.time_ns += row["ns"]
+            account.idle_ns += int(row["gap"].sum())
+
+    def _count_findings(self, findings: Iterable[Finding]) -> None:
+        now = {finding.key: finding for finding in findings}
+        for key, finding in now.items():
+            if key not in self._told:
+                name = finding.kind, str(finding.severity)
+                self._found[name] = self._found.get(name, 0) + 1
+        self._told = set(now)  # one that comes back is another one
+
+    # --- whoever asks -------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Every series now; the same object until something was added."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._snapshot()
+            return self._made
+
+    def _snapshot(self) -> Snapshot:
+        start_ns = self._clock.wall_ns(self._start_ns) if self._start_ns else self._clock.now_ns
+        points: dict[str, list[Point]] = {}
+        for name, labels, value, since_ns in self._rows():
+            since_ns = self._clock.wall_ns(since_ns) if since_ns else start_ns
+            points.setdefault(name, []).append(Point(labels, value, since_ns))
+        view = self._view
+        at_ns = view.now_ns if view else start_ns
+        return Snapshot(at_ns, start_ns, self._node, points, view.findings if view else ())
+
+    def _rows(self) -> Iterator[Row]:
+        for account in (*self._accounts, *([self._nobody] if self._nobody else [])):
+            yield from _account_rows(account)
+        yield "build.info", (__version__, self._node), 1, 0
+        yield "events", (), self._events, 0
+        yield "probe.hits", (), self._hits, 0
+        yield "agent.cpu.time", (), self._agent_cpu_ns / 1e9, 0
+        yield "agent.last_window.age", (), (time.monotonic_ns() - self._read_at_ns) / 1e9, 0
+        for code, count in sorted(self._xids.items())[:FINDINGS]:
+            yield "gpu.xid.errors", (code,), count, 0
+        yield from self._gpus.rows(self._labels)
+        if self._view is not None:
+            yield from self._view_rows(self._view)
+
+    def _view_rows(self, view: LiveView) -> Iterator[Row]:
+        yield from _machine_rows(view)
+        yield from _agent_rows(view)
+        yield from self._in_flight_rows(view)
+        if view.database.path is None:
+            return  # without a recording nothing is diagnosed: unknown, not none
+        current: dict[tuple[str, str], int] = {}
+        for finding in view.findings:
+            name = finding.kind, str(finding.severity)
+            current[name] = current.get(name, 0) + 1
+        for name, count in current.items():
+            yield "findings", name, count, 0
+        for name, count in self._found.items():
+            yield "findings.found", name, count, 0
+        for finding in view.findings[:FINDINGS]:
+            if finding.effect.wall_share is not None:
+                labels = (*self._labels(finding.victim.pid), finding.kind, str(finding.severity))
+                yield "finding.lost_time", labels, finding.effect.wall_share, 0
+
+    def _in_flight_rows(self, view: LiveView) -> Iterator[Row]:
+        longest: dict[tuple[str, ...], int] = {}
+        for call in view.in_flight[:FINDINGS]:
+            labels = (*self._labels(call.pid), call.op)
+            longest[labels] = max(longest.get(labels, 0), call.duration_ns)
+        for labels, ns in longest.items():
+            yield "call.in_flight", labels, ns / 1e9, 0
+
+    def _labels(self, pid: int) -> tuple[str, ...]:
+        account = self._accounts.get(pid)
+        return (account.who if account else self._people.who(pid)).labels
+
+
+def _account_rows(account: Account) -> Iterator[Row]:
+    who, since = account.who.labels, account.start_ns
+    if account.who is not NOBODY:
+        yield "process.info", (*who, *account.who.more), 1, since
+    for bucket, ns in zip(BUCKET_NAMES, account.time_ns.tolist(), strict=True):
+        if ns:
+            yield "thread.time", (*who, bucket), ns / 1e9, since
+    if account.time_ns.any():
+        yield "gpu.idle.time", who, account.idle_ns / 1e9, since
+    if account.allocated_bytes is not None:
+        yield "gpu.allocated", who, account.allocated_bytes, since
+    for direction, size in account.copied_bytes.items():
+        yield "gpu.memcpy", (*who, direction), size, since
+    for calls in account.calls():
+        yield from _calls_rows(who, calls)
+
+
+def _calls_rows(who: tuple[str, ...], calls: Calls) -> Iterator[Row]:
+    labels, since = (*who, *calls.name), calls.start_ns
+    yield "operation.calls", labels, calls.count, since
+    yield "operation.errors", labels, calls.errors, since
+    if calls.slots.any():
+        timed = Distribution(calls.slots.copy(), calls.sum_ns, calls.max_ns)
+        yield "operation.duration", labels, timed, since
+    if calls.name[0] == "nccl":
+        yield "collective.calls", (*who, calls.name[1]), calls.count, since
+        yield "collective.size", (*who, calls.name[1]), calls.bytes, since
+
+
+def _machine_rows(view: LiveView) -> Iterator[Row]:
+    system = view.system
+    if system is None:
+        return
+    told = {
+        "system.cpu": system.cpu_share,
+        "system.memory": system.memory_share,
+        "system.memory.available": system.memory_available_bytes,
+        "system.load1": system.load1,
+        "system.swap": system.swap_bytes,
+    }
+    yield from ((name, (), float(value), 0) for name, value in told.items() if value is not None)
+
+
+def _agent_rows(view: LiveView) -> Iterator[Row]:
+    yield "targets", (), len(view.targets), 0
+    probes: dict[str, int] = {}
+    for each in view.probes:
+        probes[each.source] = probes.get(each.source, 0) + each.attached
+    for source, attached in probes.items():
+        yield "probes", (source,), attached, 0
+    for reason, count in view.losses.items():
+        yield "lost.events", (reason,), count, 0
+    told = {"overhead": view.overhead.share, "overhead.budget": view.overhead.budget_share}
+    yield from ((name, (), value, 0) for name, value in told.items() if value is not None)
+    if view.database.path is not None:
+        if view.database.size_bytes is not None:
+            yield "database.size", (), view.database.size_bytes, 0
+        yield "database.working", (), float(not view.database.problem), 0
