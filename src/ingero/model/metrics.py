@@ -163,7 +163,7 @@ ALL: tuple[Metric, ...] = (
     _row("overhead.budget", _G, "1", "Most that tracing may cost.", "--max-overhead"),
     _row("probe.hits", _C, "{hit}", "Times a probe was hit.", "agent"),
     _row("agent.cpu.time", _C, "s", "CPU time of the agent.", "agent"),
-    _row("agent.last_window.age", _G, "s", "Time since the agent last read the kernel.", "agent"),
+    _row("agent.last_window.timestamp", _G, "s", "When the agent last read the kernel, Unix time.", "agent"),
     _row("database.size", _G, "By", "Size of the recording.", "store"),
     _row("database.working", _G, "{database}", "1 while the recording is written, 0 when it is not.",
          "store"),

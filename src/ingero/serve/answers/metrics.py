@@ -48,7 +48,7 @@ class Meter:
         self._found: dict[tuple[str, str], int] = {}
         self._told: set[str] = set()  # findings that last and were counted
         self._view: LiveView | None = None
-        self._read_at_ns = time.monotonic_ns()
+        self._read_at_ns = time.time_ns()
         self._made: Snapshot | None = None
 
     # --- the agent's side -------------------------------------------------------------
@@ -58,7 +58,7 @@ class Meter:
         with self._lock:
             self._made = None
             self._start_ns = self._start_ns or window.start_ns
-            self._read_at_ns = time.monotonic_ns()
+            self._read_at_ns = time.time_ns()
             for pid in self._people.meet(window.processes, window.containers):
                 self._accounts.leave(pid)
             self._add_operations(window)
@@ -144,7 +144,7 @@ class Meter:
         yield "events", (), self._events, 0
         yield "probe.hits", (), self._hits, 0
         yield "agent.cpu.time", (), self._agent_cpu_ns / 1e9, 0
-        yield "agent.last_window.age", (), (time.monotonic_ns() - self._read_at_ns) / 1e9, 0
+        yield "agent.last_window.timestamp", (), self._read_at_ns / 1e9, 0
         for code, count in sorted(self._xids.items())[:FINDINGS]:
             yield "gpu.xid.errors", (code,), count, 0
         yield from self._gpus.rows(self._labels)
