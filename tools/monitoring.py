@@ -83,7 +83,8 @@ def _menu(name: str) -> dict[str, Any]:
     series = BY_NAME["build.info" if name == "instance" else "process.info"].series
     query = f"label_values({series}, {name})"
     return {
-        "name": name, "type": "query", "datasource": {"type": "prometheus", "uid": "${source}"}, "query": query,
+        "name": name, "type": "query", "query": query,
+        "datasource": {"type": "prometheus", "uid": "${source}"},
         "includeAll": True, "multi": True, "allValue": ".*", "refresh": 2, "sort": 1,
         "current": {"text": "All", "value": "$__all"},
     }  # fmt: skip
@@ -165,14 +166,17 @@ def _metric_rows() -> Iterator[str]:
 def _label_rows() -> Iterator[str]:
     used = {label for row in ALL for label in row.labels}
     yield "| label | attribute | says |\n|---|---|---|\n"
-    yield from (f"| `{name}` | `{LABELS[name][0]}` | {LABELS[name][1]} |\n" for name in LABELS if name in used)
+    yield from (
+        f"| `{name}` | `{LABELS[name][0]}` | {LABELS[name][1]} |\n" for name in LABELS if name in used
+    )
 
 
 def _alert_rows() -> Iterator[str]:
     yield "| alert | severity | when | what to do |\n|---|---|---|---|\n"
     for alert in alerts():
         when = expression(alert["expr"], choices=False).replace("|", "\\|")
-        yield f"| `{alert['alert']}` | {alert['severity']} | `{when}` for {alert['for']} | {alert['action']} |\n"
+        cells = (f"`{alert['alert']}`", alert["severity"], f"`{when}` for {alert['for']}", alert["action"])
+        yield f"| {' | '.join(cells)} |\n"
 
 
 def written() -> dict[str, str]:

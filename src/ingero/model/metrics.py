@@ -57,7 +57,6 @@ LABELS: dict[str, tuple[str, str]] = {
     "reason": ("ingero.reason", "Why, in one word."),
     "type": ("error.type", "Kind of error."),
     "source": ("ingero.source", "Source of events; docs/kernel-support.md."),
-    "resource": ("ingero.resource", "`cpu`, `memory` or `io`."),
     "signal": ("ingero.otlp.signal", "`metrics`, `traces` or `logs`."),
     "outcome": ("ingero.otlp.outcome", "`accepted`, `refused` or `failed`; what failed is tried again."),
     "version": ("service.version", "Version of ingero."),

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ingero import units
+from ingero.serve.answers.metric_accounts import NOBODY
 
 OLD_NS = 15_000_000_000
+PROCESSES = 64  # with series of their own, those with most memory
 HERTZ = 1_000_000
 # Metric: field of a sample, and what one of it is in the metric's unit.
 GAUGES = {
@@ -26,7 +28,7 @@ CAPPED = {"power": "power_capped_ns", "heat": "heat_capped_ns"}
 # Bits of the driver's reasons for a slow clock that are no choice and no idling.
 FORCED = {0x4: "power", 0x8: "hardware", 0x20: "heat", 0x40: "heat", 0x80: "power-brake"}
 ERRORS = {"corrected": "ecc_corrected", "uncorrected": "ecc_uncorrected"}
-Row = tuple[str, tuple[str, ...], float, int]
+Row = tuple[str, tuple[str, ...], float, None]
 
 
 class GpuSeries:
@@ -73,35 +75,37 @@ class GpuSeries:
         for number, sample in sorted(fresh.items()):
             yield from self._card_rows(number, sample)
         memory: dict[tuple[str, ...], int] = {}
-        for each in self._processes:
-            if each.gpu_id in fresh and each.memory_bytes is not None:
-                labels = (*labels_of(each.pid), str(each.gpu_id))
-                memory[labels] = memory.get(labels, 0) + each.memory_bytes
-        yield from (("gpu.process.memory", labels, size, 0) for labels, size in memory.items())
+        held = [each for each in self._processes if each.gpu_id in fresh and each.memory_bytes is not None]
+        held.sort(key=lambda each: -each.memory_bytes)
+        for place, each in enumerate(held):
+            who = labels_of(each.pid) if place < PROCESSES else NOBODY.labels
+            labels = (*who, str(each.gpu_id))
+            memory[labels] = memory.get(labels, 0) + each.memory_bytes
+        yield from (("gpu.process.memory", labels, size, None) for labels, size in memory.items())
 
     def _card_rows(self, number: int, sample: Any) -> Iterator[Row]:
         card = self._cards.get(number)
         gpu = (str(number), (card.uuid if card else None) or "", units.clean(card.name, 80) if card else "")
         if card is not None and card.memory_bytes is not None:
-            yield "gpu.memory.total", gpu, card.memory_bytes, 0
+            yield "gpu.memory.total", gpu, card.memory_bytes, None
         for name, (attribute, scale) in GAUGES.items():
             value = getattr(sample, attribute)
             if value is not None:
-                yield name, gpu, value * scale, 0
+                yield name, gpu, value * scale, None
         for clock, attribute in CLOCKS.items():
             value = getattr(sample, attribute)
             if value is not None:
-                yield "gpu.clock", (*gpu, clock), value * HERTZ, 0
+                yield "gpu.clock", (*gpu, clock), value * HERTZ, None
         for kind, attribute in ERRORS.items():
             value = getattr(sample, attribute)
             if value is not None:
-                yield "gpu.ecc.errors", (*gpu, kind), value, 0
+                yield "gpu.ecc.errors", (*gpu, kind), value, None
         for (other, reason), ns in self._capped_ns.items():
             if other == number:
-                yield "gpu.throttled.time", (*gpu, reason), ns / 1e9, 0
+                yield "gpu.throttled.time", (*gpu, reason), ns / 1e9, None
         for (other, reason), count in self._began.items():
             if other == number:
-                yield "gpu.throttle.events", (*gpu, reason), count, 0
+                yield "gpu.throttle.events", (*gpu, reason), count, None
 
 
 def _reasons(mask: int) -> set[str]:

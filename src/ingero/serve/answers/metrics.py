@@ -26,7 +26,7 @@ from ingero.serve.answers.metric_seats import Seats
 
 FINDINGS = 64  # with series of their own
 PEOPLE = 8192
-Row = tuple[str, tuple[str, ...], float | Distribution, int]  # metric, labels, value, since
+Row = tuple[str, tuple[str, ...], float | Distribution, int | None]  # metric, labels, value, since
 
 
 class Meter:
@@ -39,7 +39,7 @@ class Meter:
         self._clock, self._node, self._limits = clock, node, limits
         self._lock = threading.Lock()
         self._people = People()
-        self._start_ns = 0  # monotonic, of the first window
+        self._start_ns: int | None = None  # monotonic, of the first window
         self._accounts: Seats[int, Account] = Seats(limits.processes, limits.keep_ns, self._new_account)
         self._nobody: Account | None = None
         self._gpus = GpuSeries()
@@ -57,7 +57,7 @@ class Meter:
         """Count one window in."""
         with self._lock:
             self._made = None
-            self._start_ns = self._start_ns or window.start_ns
+            self._start_ns = window.start_ns if self._start_ns is None else self._start_ns
             self._read_at_ns = time.time_ns()
             for pid in self._people.meet(window.processes, window.containers):
                 self._accounts.leave(pid)
@@ -95,18 +95,18 @@ class Meter:
             operation = self._operations.get(int(row["op"]))
             if operation is None:
                 continue
-            account = self._account(int(row["pid"]), window.end_ns)
+            account = self._account(int(row["pid"]), window.start_ns)
             account.calls_of((operation.layer, operation.name), window.start_ns).add(row)
             if operation.kind == "alloc" and operation.bytes_known:
                 account.allocated_bytes = (account.allocated_bytes or 0) + int(row["bytes"])
         for pid, direction, size in copied(window, self._operations):
-            told = self._account(pid, window.end_ns).copied_bytes
+            told = self._account(pid, window.start_ns).copied_bytes
             told[direction] = told.get(direction, 0) + size
 
     def _add_threads(self, window: Window) -> None:
         feeding = window.threads[window.threads["feeder"]]
         for row in feeding:
-            account = self._account(int(row["pid"]), window.end_ns)
+            account = self._account(int(row["pid"]), window.start_ns)
             account.time_ns += row["ns"]
             account.idle_ns += int(row["gap"].sum())
 
@@ -128,11 +128,11 @@ class Meter:
             return self._made
 
     def _snapshot(self) -> Snapshot:
-        start_ns = self._clock.wall_ns(self._start_ns) if self._start_ns else self._clock.now_ns
+        start_ns = self._clock.now_ns if self._start_ns is None else self._clock.wall_ns(self._start_ns)
         points: dict[str, list[Point]] = {}
         for name, labels, value, since_ns in self._rows():
-            since_ns = self._clock.wall_ns(since_ns) if since_ns else start_ns
-            points.setdefault(name, []).append(Point(labels, value, since_ns))
+            since = start_ns if since_ns is None else self._clock.wall_ns(since_ns)
+            points.setdefault(name, []).append(Point(labels, value, since))
         view = self._view
         at_ns = view.now_ns if view else start_ns
         return Snapshot(at_ns, start_ns, self._node, points, view.findings if view else ())
@@ -140,13 +140,13 @@ class Meter:
     def _rows(self) -> Iterator[Row]:
         for account in (*self._accounts, *([self._nobody] if self._nobody else [])):
             yield from _account_rows(account)
-        yield "build.info", (__version__, self._node), 1, 0
-        yield "events", (), self._events, 0
-        yield "probe.hits", (), self._hits, 0
-        yield "agent.cpu.time", (), self._agent_cpu_ns / 1e9, 0
-        yield "agent.last_window.timestamp", (), self._read_at_ns / 1e9, 0
+        yield "build.info", (__version__, self._node), 1, None
+        yield "events", (), self._events, None
+        yield "probe.hits", (), self._hits, None
+        yield "agent.cpu.time", (), self._agent_cpu_ns / 1e9, None
+        yield "agent.last_window.timestamp", (), self._read_at_ns / 1e9, None
         for code, count in sorted(self._xids.items())[:FINDINGS]:
-            yield "gpu.xid.errors", (code,), count, 0
+            yield "gpu.xid.errors", (code,), count, None
         yield from self._gpus.rows(self._labels)
         if self._view is not None:
             yield from self._view_rows(self._view)
@@ -162,13 +162,13 @@ class Meter:
             name = finding.kind, str(finding.severity)
             current[name] = current.get(name, 0) + 1
         for name, count in current.items():
-            yield "findings", name, count, 0
+            yield "findings", name, count, None
         for name, count in self._found.items():
-            yield "findings.found", name, count, 0
+            yield "findings.found", name, count, None
         for finding in view.findings[:FINDINGS]:
             if finding.effect.wall_share is not None:
                 labels = (*self._labels(finding.victim.pid), finding.kind, str(finding.severity))
-                yield "finding.lost_time", labels, finding.effect.wall_share, 0
+                yield "finding.lost_time", labels, finding.effect.wall_share, None
 
     def _in_flight_rows(self, view: LiveView) -> Iterator[Row]:
         longest: dict[tuple[str, ...], int] = {}
@@ -176,7 +176,7 @@ class Meter:
             labels = (*self._labels(call.pid), call.op)
             longest[labels] = max(longest.get(labels, 0), call.duration_ns)
         for labels, ns in longest.items():
-            yield "call.in_flight", labels, ns / 1e9, 0
+            yield "call.in_flight", labels, ns / 1e9, None
 
     def _labels(self, pid: int) -> tuple[str, ...]:
         account = self._accounts.get(pid)
@@ -223,21 +223,21 @@ def _machine_rows(view: LiveView) -> Iterator[Row]:
         "system.load1": system.load1,
         "system.swap": system.swap_bytes,
     }
-    yield from ((name, (), float(value), 0) for name, value in told.items() if value is not None)
+    yield from ((name, (), float(value), None) for name, value in told.items() if value is not None)
 
 
 def _agent_rows(view: LiveView) -> Iterator[Row]:
-    yield "targets", (), len(view.targets), 0
+    yield "targets", (), len(view.targets), None
     probes: dict[str, int] = {}
     for each in view.probes:
         probes[each.source] = probes.get(each.source, 0) + each.attached
     for source, attached in probes.items():
-        yield "probes", (source,), attached, 0
+        yield "probes", (source,), attached, None
     for reason, count in view.losses.items():
-        yield "lost.events", (reason,), count, 0
+        yield "lost.events", (reason,), count, None
     told = {"overhead": view.overhead.share, "overhead.budget": view.overhead.budget_share}
-    yield from ((name, (), value, 0) for name, value in told.items() if value is not None)
+    yield from ((name, (), value, None) for name, value in told.items() if value is not None)
     if view.database.path is not None:
         if view.database.size_bytes is not None:
-            yield "database.size", (), view.database.size_bytes, 0
-        yield "database.working", (), float(not view.database.problem), 0
+            yield "database.size", (), view.database.size_bytes, None
+        yield "database.working", (), float(not view.database.problem), None

@@ -1,0 +1,301 @@
+"""The meter: everything is counted once, the number of series is bounded, unknown is absent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingero.model.live import DatabaseStatus, InFlight, LiveView, Overhead, ProbeSource, SystemLine, Target
+from ingero.model.metrics import ALL, BY_NAME, Distribution, Limits, Snapshot
+from ingero.model.window import Container
+from ingero.serve.answers.metrics import Meter
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    call,
+    finding,
+    fixed_clock,
+    operation,
+    process,
+    thread,
+    window,
+    xid,
+)
+
+MINUTE = 60 * SECOND
+
+
+def meter(**limits: int) -> Meter:
+    return Meter(OPERATIONS, fixed_clock(), "n1", Limits(**limits))
+
+
+def view(**more: Any) -> LiveView:
+    return LiveView(EPOCH_NS + SECOND, SECOND, **{"database": DatabaseStatus("/x.db", 4096), **more})
+
+
+def values(snapshot: Snapshot, name: str, *labels: str) -> dict[tuple[str, ...], Any]:
+    """Of the series with all of these among their labels."""
+    points = snapshot.points.get(name, [])
+    return {point.labels: point.value for point in points if set(labels) <= set(point.labels)}
+
+
+def total(snapshot: Snapshot, name: str) -> float:
+    return sum(values(snapshot, name).values())
+
+
+def test_calls_are_counted_with_their_durations_and_whose_they_are() -> None:
+    made = meter()
+    people = {
+        "processes": [process(7, comm="train", cgroup_id=9, rank=3, world_size=8)],
+        "containers": [Container(9, "/kube", "c0ffee", "containerd", "job-0", "ml")],
+    }
+    rows = [operation("cuLaunchKernel", [5_000, 9_000], pid=7, errors=1)]
+    made.add(window(0, operations=rows, **people))
+    made.add(window(SECOND, operations=rows))
+    snapshot = made.snapshot()
+    who = ("7", "train", "c0ffee", "job-0", "ml")
+    assert values(snapshot, "operation.calls") == {(*who, "driver", "cuLaunchKernel"): 4}
+    assert values(snapshot, "operation.errors") == {(*who, "driver", "cuLaunchKernel"): 2}
+    (timed,) = values(snapshot, "operation.duration").values()
+    assert isinstance(timed, Distribution)
+    assert (int(timed.slots.sum()), timed.sum_ns, timed.max_ns) == (4, 28_000, 9_000)
+    assert values(snapshot, "process.info") == {(*who, "3", "8", "containerd", ""): 1}
+
+
+def test_time_of_feeding_threads_is_told_by_bucket() -> None:
+    made = meter()
+    helper = thread(tid=8, lock_wait=SECOND)
+    helper["feeder"] = False
+    feeder = thread(gpu_wait=SECOND * 3 // 4, host_cpu=SECOND // 4)
+    feeder["gap"][0, 1] = SECOND // 4
+    made.add(window(threads=[feeder, helper]))
+    told = {labels[-1]: value for labels, value in values(made.snapshot(), "thread.time").items()}
+    assert told == {"gpu_wait": 0.75, "host_cpu": 0.25}
+    assert total(made.snapshot(), "gpu.idle.time") == 0.25
+
+
+def test_bytes_have_a_direction_by_name_or_by_recorded_calls() -> None:
+    made = meter()
+    rows = [
+        operation("cuMemcpyHtoDAsync_v2", [1000], bytes=100),
+        operation("cudaMemcpy", [1000] * 4, bytes=1000),
+        operation("cudaMemcpy", [1000], bytes=11, pid=200),
+        operation("cudaMalloc", [1000], bytes=64),
+    ]
+    calls = [
+        call("cudaMemcpy", bytes=100, args=(0, 0, 0, 1 | 7 << 32)),  # an int: above it lies anything
+        call("cudaMemcpy", bytes=100, args=(0, 0, 0, 2), weight=3),
+    ]
+    made.add(window(operations=rows, calls=calls))
+    told = {(labels[0], labels[-1]): value for labels, value in values(made.snapshot(), "gpu.memcpy").items()}
+    assert told == {("100", "HtoD"): 100 + 250, ("100", "DtoH"): 750, ("200", "unknown"): 11}
+    assert total(made.snapshot(), "gpu.allocated") == 64
+
+
+def test_collectives_are_counted_with_their_bytes() -> None:
+    made = meter()
+    made.add(window(operations=[operation("ncclAllReduce", [1000] * 3, bytes=300)]))
+    assert total(made.snapshot(), "collective.calls") == 3
+    assert total(made.snapshot(), "collective.size") == 300
+
+
+def test_more_processes_than_seats_are_counted_together_and_nothing_is_lost() -> None:
+    made = meter(processes=4)
+    for second in range(3):
+        rows = [operation(pid=pid) for pid in range(100, 150)]
+        threads = [thread(pid, gpu_wait=SECOND) for pid in range(100, 150)]
+        made.add(window(second * SECOND, operations=rows, threads=threads))
+    snapshot = made.snapshot()
+    assert len(values(snapshot, "operation.calls")) == 5
+    assert values(snapshot, "operation.calls", "other") == {
+        ("", "other", "", "", "", "runtime", "cudaLaunchKernel"): 46 * 3
+    }
+    assert total(snapshot, "operation.calls") == 150
+    assert total(snapshot, "thread.time") == 150
+    assert len(values(snapshot, "process.info")) == 4
+
+
+def test_more_operations_than_seats_are_counted_together() -> None:
+    made = meter(operations=2)
+    names = [each.name for each in OPERATIONS if each.layer == "runtime"]
+    made.add(window(operations=[operation(name) for name in names]))
+    told = {labels[-1]: value for labels, value in values(made.snapshot(), "operation.calls").items()}
+    assert told == {names[0]: 1, names[1]: 1, "other": len(names) - 2}
+
+
+def test_an_ended_process_leaves_after_a_while_and_no_counter_shrinks() -> None:
+    made = meter(keep_ns=5 * MINUTE)
+    made.add(window(0, operations=[operation(pid=1), operation(pid=2)]))
+    made.add(window(5 * MINUTE, operations=[operation(pid=2)]))
+    assert set(pids(made)) == {"1", "2"}
+    made.add(window(6 * MINUTE, operations=[operation(pid=2)]))
+    assert pids(made) == {"2": 3}
+
+
+def test_a_seat_that_is_free_again_is_taken_from_zero_while_other_keeps_what_it_had() -> None:
+    made = meter(processes=1, keep_ns=MINUTE)
+    made.add(window(0, operations=[operation(pid=1), operation(pid=2)]))
+    assert pids(made) == {"1": 1, "": 1}
+    made.add(window(5 * MINUTE, operations=[operation(pid=2)]))
+    assert pids(made) == {"2": 1, "": 1}
+
+
+def pids(made: Meter) -> dict[str, float]:
+    return {labels[0]: value for labels, value in values(made.snapshot(), "operation.calls").items()}
+
+
+def test_a_number_that_is_used_again_or_another_program_begins_at_zero() -> None:
+    made = meter()
+    made.add(window(0, operations=[operation()], processes=[process(comm="bash")]))
+    made.add(window(SECOND, operations=[operation()], processes=[process(comm="python")]))
+    (labels,) = values(made.snapshot(), "operation.calls")
+    assert labels[1] == "python"
+    assert total(made.snapshot(), "operation.calls") == 1
+    ended = process(comm="python", end_ns=SECOND)
+    made.add(window(2 * SECOND, operations=[operation()], processes=[ended]))
+    assert total(made.snapshot(), "operation.calls") == 2
+
+
+def test_series_say_since_when_they_count() -> None:
+    made = meter()
+    made.add(window(0, operations=[operation(pid=1)]))
+    made.add(window(9 * SECOND, operations=[operation(pid=2)]))
+    since = {point.labels[0]: point.start_ns for point in made.snapshot().points["operation.calls"]}
+    assert since == {"1": EPOCH_NS, "2": EPOCH_NS + 9 * SECOND}
+
+
+def test_findings_are_counted_once_while_they_last_and_again_when_they_come_back() -> None:
+    made = meter()
+    for findings in ((finding(),), (finding(wall_share=0.5),), (), (finding(),)):
+        made.observe(view(findings=findings))
+    snapshot = made.snapshot()
+    assert values(snapshot, "findings") == {("cpu-contention", "HIGH"): 1}
+    assert values(snapshot, "findings.found") == {("cpu-contention", "HIGH"): 2}
+    assert values(snapshot, "finding.lost_time", "cpu-contention") == {
+        ("100", "", "", "", "", "cpu-contention", "HIGH"): 0.4
+    }
+
+
+def test_without_a_recording_it_is_not_known_whether_something_is_wrong() -> None:
+    made = meter()
+    made.observe(view(database=DatabaseStatus(), findings=(finding(),)))
+    assert not {"findings", "findings.found", "database.size", "database.working"} & set(
+        made.snapshot().points
+    )
+
+
+def test_what_the_machine_does_not_tell_is_absent() -> None:
+    made = meter()
+    made.observe(view(system=SystemLine(cpu_share=0.5)))
+    told = {name for name in made.snapshot().points if name.startswith("system.")}
+    assert told == {"system.cpu"}
+
+
+@pytest.mark.parametrize("name", ['a"b\\c\n', "x" * 5000, "\x1b[31mred\u202e", "\ud800", "other"])
+def test_a_hostile_name_becomes_a_short_plain_label(name: str) -> None:
+    made = meter()
+    made.add(window(operations=[operation()], processes=[process(comm=name)]))
+    (labels,) = values(made.snapshot(), "operation.calls")
+    assert len(labels[1]) <= 120
+    assert labels[1].isprintable()
+    labels[1].encode()
+
+
+def gpu_news(at_ns: int, reasons: int = 0, **more: Any) -> SimpleNamespace:
+    card = SimpleNamespace(gpu_id=0, name="H200", uuid="GPU-1", memory_bytes=100)
+    told = {
+        "gpu_share": 0.5, "memory_used_bytes": 40, "power_mw": 700_000, "power_limit_mw": 700_000,
+        "temperature_c": 60, "sm_clock_mhz": 1980, "memory_clock_mhz": None, "power_capped_ns": SECOND // 2,
+        "heat_capped_ns": None, "ecc_corrected": 3, "ecc_uncorrected": 0,
+    }  # fmt: skip
+    sample = SimpleNamespace(gpu_id=0, at_ns=at_ns, reasons=reasons, **(told | more))
+    user = SimpleNamespace(gpu_id=0, at_ns=at_ns, pid=100, memory_bytes=30)
+    return SimpleNamespace(cards=(card,), samples=(sample,), processes=(user,))
+
+
+class GpuWindow:
+    """A window with what the driver told."""
+
+    def __init__(self, start_ns: int, news: Any) -> None:
+        self._window, self.gpus = window(start_ns), news
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._window, name)
+
+
+def test_gpus_have_series_with_units_and_throttling_is_counted() -> None:
+    made = meter()
+    for second, reasons in enumerate((0x1, 0x4, 0x4, 0x1, 0x24)):
+        made.add(GpuWindow(second * SECOND, gpu_news((second + 1) * SECOND, reasons)))  # type: ignore[arg-type]
+    snapshot, card = made.snapshot(), ("0", "GPU-1", "H200")
+    assert values(snapshot, "gpu.clock") == {(*card, "sm"): 1.98e9}
+    assert values(snapshot, "gpu.power") == {card: 700.0}
+    assert values(snapshot, "gpu.throttled.time") == {(*card, "power"): 2.5}
+    began = values(snapshot, "gpu.throttle.events")
+    assert (began[(*card, "power")], began[(*card, "heat")], began[(*card, "hardware")]) == (2, 1, 0)
+    assert values(snapshot, "gpu.ecc.errors") == {(*card, "corrected"): 3, (*card, "uncorrected"): 0}
+    assert values(snapshot, "gpu.process.memory") == {("100", "", "", "", "", "0"): 30}
+
+
+def test_a_gpu_nobody_heard_of_for_long_has_no_series() -> None:
+    made = meter()
+    made.add(GpuWindow(0, gpu_news(SECOND)))  # type: ignore[arg-type]
+    made.add(window(MINUTE))
+    assert not [name for name in made.snapshot().points if name.startswith("gpu.")]
+
+
+def whole() -> Meter:
+    """With a value for every row."""
+    made = meter()
+    busy = window(
+        operations=[
+            operation("cuLaunchKernel"), operation("cudaMalloc", bytes=5), operation("cudaMemcpy", bytes=5),
+            operation("ncclAllReduce", bytes=5),
+        ],
+        threads=[thread(gpu_wait=SECOND)],
+        xids=[xid()],
+        processes=[process()],
+    )  # fmt: skip
+    made.add(busy)
+    made.add(GpuWindow(SECOND, gpu_news(2 * SECOND, 4, heat_capped_ns=1)))  # type: ignore[arg-type]
+    made.observe(
+        view(
+            findings=(finding(),),
+            system=SystemLine(0.1, 0.2, 3, 0.4, 5, 6),
+            targets=(Target(100, "python"),),
+            probes=(ProbeSource("driver", 5),),
+            losses={"ring": 3},
+            overhead=Overhead(0.01, 0.02),
+            in_flight=(InFlight(100, 100, "python", "cudaStreamSynchronize", 9 * SECOND),),
+        )
+    )
+    return made
+
+
+def test_every_row_has_a_value_when_everything_is_known() -> None:
+    points = whole().snapshot().points
+    own = {"otlp.exports", "otlp.lost", "otlp.waiting"}  # the exporter's
+    assert set(points) == set(BY_NAME) - own
+    for name, series in points.items():
+        assert all(len(point.labels) == len(BY_NAME[name].labels) for point in series), name
+        assert len({point.labels for point in series}) == len(series), name
+
+
+def test_the_same_snapshot_is_told_until_something_was_added() -> None:
+    made = whole()
+    before = made.snapshot()
+    assert made.snapshot() is before
+    made.add(window(2 * SECOND, operations=[operation()]))
+    assert made.snapshot() is not before
+    slots = next(iter(values(before, "operation.duration", "cuLaunchKernel").values())).slots
+    assert int(np.asarray(slots).sum()) == 1  # what was told does not change
+
+
+def test_names_are_unique_in_both_worlds() -> None:
+    assert len({row.name for row in ALL}) == len({row.series for row in ALL}) == len(ALL)
+    assert replace(ALL[0], kind=ALL[1].kind).series.endswith("_total")
