@@ -69,7 +69,7 @@ class Meter:
             for code in window.xids["code"].tolist():
                 self._xids[str(code)] = self._xids.get(str(code), 0) + 1
             self._gpus.add(getattr(window, "gpus", None), window.end_ns)
-            self._accounts.leave_idle(window.end_ns)
+            self._accounts.leave_idle(window.start_ns)
             if len(self._people) > PEOPLE:
                 self._people.forget_all_but({int(pid) for pid in window.threads["pid"]})
 
