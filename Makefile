@@ -16,9 +16,9 @@ OBJECT = $$($(BIN)/python -c 'from ingero.attach.kernel import object_path; prin
 PYTEST := $(RUN) $(BIN)/python -m pytest
 WORKERS ?= auto
 SHAPES := session multi perf
-# Root can run the eBPF tests, so it must: a skip is a failure.
+# Root can run the eBPF tests and install Prometheus, so it must: a skip is a failure.
 ifeq ($(shell id -u),0)
-export INGERO_MUST_RUN ?= ebpf
+export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
 .PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
@@ -90,8 +90,9 @@ layout: build  ## write model/layout.py from the compiled probes, then build aga
 	$(BIN)/python tools/layout.py $(OBJECT)
 	@$(MAKE) build
 
-docs: build  ## write the pages that are made from the code
+docs: build  ## write the pages, dashboard and alerts that are made from the code
 	$(BIN)/python -m ingero.serve.cli.reference docs
+	$(BIN)/python tools/monitoring.py
 
 lock: .venv/ready  ## write requirements/*.txt from pyproject.toml; needs a package index
 	tools/lock.sh

@@ -18,6 +18,7 @@ from ingero.serve.answers.metric_seats import Seats
 
 NAME = 120  # characters of a label's value
 CONTAINERS = 4096
+IDLE_NS = 30_000_000_000  # an operation not called for so long leaves its seat to one that is: start-up ends
 Name = tuple[str, str]  # layer, operation
 
 
@@ -63,7 +64,7 @@ class Account:
         self.idle_ns = 0
         self.allocated_bytes: int | None = None
         self.copied_bytes: dict[str, int] = {}
-        self._calls: Seats[Name, Calls] = Seats(limits.operations, limits.keep_ns, Calls)
+        self._calls: Seats[Name, Calls] = Seats(limits.operations, IDLE_NS, Calls)
         self._others: dict[str, Calls] = {}  # by layer
 
     def calls_of(self, name: Name, now_ns: int) -> Calls:

@@ -95,6 +95,7 @@ def _default(value: Any) -> str:
 def _example(keys: list[config.Key]) -> Iterator[str]:
     examples = {"node": "gpu-node-01", "nodes": "[gpu-node-01:8080, gpu-node-02:8080]", "duration": "1h"}
     examples |= {"pid": "[4821]", "user": "alice", "container": "3f2a9c41d7be", "file": "/var/log/ingero.log"}
+    examples |= {"address": "127.0.0.1:9090", "endpoint": "collector.example:4318"}
     section = ""
     for key in keys:
         if key.section != section:

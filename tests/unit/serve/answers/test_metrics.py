@@ -128,6 +128,14 @@ def test_more_operations_than_seats_are_counted_together() -> None:
     assert told == {names[0]: 1, names[1]: 1, "other": len(names) - 2}
 
 
+def test_operations_of_the_start_make_room_for_those_that_follow() -> None:
+    made = meter(operations=1)
+    made.add(window(0, operations=[operation("cudaMalloc"), operation("cudaFree")]))
+    made.add(window(MINUTE, operations=[operation("cudaLaunchKernel"), operation("cudaFree")]))
+    told = {labels[-1]: value for labels, value in values(made.snapshot(), "operation.calls").items()}
+    assert told == {"cudaLaunchKernel": 1, "other": 2}
+
+
 def test_an_ended_process_leaves_after_a_while_and_no_counter_shrinks() -> None:
     made = meter(keep_ns=5 * MINUTE)
     made.add(window(0, operations=[operation(pid=1), operation(pid=2)]))
