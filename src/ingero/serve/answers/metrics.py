@@ -18,11 +18,11 @@ from ingero.model.live import LiveView
 from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
-from ingero.serve.answers.copy_directions import copied
 from ingero.serve.answers.gpu_metrics import GpuSeries
 from ingero.serve.answers.live import events_in
 from ingero.serve.answers.metric_accounts import NOBODY, Account, Calls, People
 from ingero.serve.answers.metric_seats import Seats
+from ingero.serve.answers.moved_bytes import allocated, copied
 
 FINDINGS = 64  # with series of their own
 PEOPLE = 8192
@@ -97,11 +97,12 @@ class Meter:
                 continue
             account = self._account(int(row["pid"]), window.start_ns)
             account.calls_of((operation.layer, operation.name), window.start_ns).add(row)
-            if operation.kind == "alloc" and operation.bytes_known:
-                account.allocated_bytes = (account.allocated_bytes or 0) + int(row["bytes"])
         for pid, direction, size in copied(window, self._operations):
             told = self._account(pid, window.start_ns).copied_bytes
             told[direction] = told.get(direction, 0) + size
+        for pid, size in allocated(window, self._operations):
+            account = self._account(pid, window.start_ns)
+            account.allocated_bytes = (account.allocated_bytes or 0) + size
 
     def _add_threads(self, window: Window) -> None:
         feeding = window.threads[window.threads["feeder"]]

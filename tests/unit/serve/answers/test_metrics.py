@@ -82,7 +82,7 @@ def test_time_of_feeding_threads_is_told_by_bucket() -> None:
 def test_bytes_have_a_direction_by_name_or_by_recorded_calls() -> None:
     made = meter()
     rows = [
-        operation("cuMemcpyHtoDAsync_v2", [1000], bytes=100),
+        operation("cuMemcpyHtoDAsync_v2", [1000], bytes=100, pid=300),
         operation("cudaMemcpy", [1000] * 4, bytes=1000),
         operation("cudaMemcpy", [1000], bytes=11, pid=200),
         operation("cudaMalloc", [1000], bytes=64),
@@ -93,8 +93,20 @@ def test_bytes_have_a_direction_by_name_or_by_recorded_calls() -> None:
     ]
     made.add(window(operations=rows, calls=calls))
     told = {(labels[0], labels[-1]): value for labels, value in values(made.snapshot(), "gpu.memcpy").items()}
-    assert told == {("100", "HtoD"): 100 + 250, ("100", "DtoH"): 750, ("200", "unknown"): 11}
+    assert told == {("300", "HtoD"): 100, ("100", "HtoD"): 250, ("100", "DtoH"): 750, ("200", "unknown"): 11}
     assert total(made.snapshot(), "gpu.allocated") == 64
+
+
+def test_bytes_of_a_runtime_call_and_of_the_driver_call_inside_it_are_counted_once() -> None:
+    made = meter()
+    rows = [
+        operation("cudaMemcpy", [1000], bytes=1000),
+        operation("cuMemcpyHtoDAsync_v2", [900], bytes=1000 + 64, caller=1),
+    ]
+    made.add(window(operations=rows))
+    assert {labels[-1]: size for labels, size in values(made.snapshot(), "gpu.memcpy").items()} == {
+        "HtoD": 1064
+    }
 
 
 def test_collectives_are_counted_with_their_bytes() -> None:

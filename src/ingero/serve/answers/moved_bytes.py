@@ -1,8 +1,9 @@
-"""Bytes copied by direction, from one window.
+"""Bytes copied, by direction, and GPU memory asked for, from one window, each byte once.
 
-Most copies have their direction in the name of the function. Of the others it stands in
-an argument, which only recorded calls have: the bytes counted are split as those were,
-and what no recorded call stands for is `unknown`.
+A runtime call and the driver call inside it both count their bytes: those of the driver stand,
+and of the runtime what did not reach it. Most copies have their direction in the name of the
+function. Of the others it stands in an argument, which only recorded calls have: the bytes
+counted are split as those were, and what no recorded call stands for is `unknown`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,15 @@ from ingero.model.window import Window
 
 DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")
 UNKNOWN = "unknown"
+Operations = Mapping[int, Operation]
+Counted = tuple[int, Operation, int]  # process, operation, bytes
 Key = tuple[int, int]  # process, operation
 
 
-def copied(window: Window, operations: Mapping[int, Operation]) -> Iterator[tuple[int, str, int]]:
+def copied(window: Window, operations: Operations) -> Iterator[tuple[int, str, int]]:
     """(pid, direction, bytes)."""
-    rows = window.operations[window.operations["bytes"] > 0]
     recorded: dict[Key, dict[str, int]] | None = None
-    for row in rows:
-        operation = operations.get(int(row["op"]))
-        if operation is None or operation.kind != "copy":
-            continue
-        pid, size = int(row["pid"]), int(row["bytes"])
+    for pid, operation, size in _once(window, operations, "copy"):
         if operation.direction is not None:
             yield pid, operation.direction, size
             continue
@@ -36,7 +34,34 @@ def copied(window: Window, operations: Mapping[int, Operation]) -> Iterator[tupl
             yield pid, direction, part
 
 
-def _recorded(window: Window, operations: Mapping[int, Operation]) -> dict[Key, dict[str, int]]:
+def allocated(window: Window, operations: Operations) -> Iterator[tuple[int, int]]:
+    """(pid, bytes)."""
+    return ((pid, size) for pid, _, size in _once(window, operations, "alloc"))
+
+
+def _once(window: Window, operations: Operations, kind: str) -> Iterator[Counted]:
+    """Bytes of one kind of operation; those of a runtime call less what its process gave the driver."""
+    rows = window.operations[window.operations["bytes"] > 0]
+    above: list[Counted] = []
+    below: dict[int, int] = {}
+    for row in rows:
+        operation = operations.get(int(row["op"]))
+        if operation is None or operation.kind != kind or not operation.bytes_known:
+            continue
+        pid, size = int(row["pid"]), int(row["bytes"])
+        if operation.layer == "driver":
+            below[pid] = below.get(pid, 0) + size
+            yield pid, operation, size
+        else:
+            above.append((pid, operation, size))
+    for pid, operation, size in above:
+        seen = min(size, below.get(pid, 0))
+        below[pid] = below.get(pid, 0) - seen
+        if size > seen:
+            yield pid, operation, size - seen
+
+
+def _recorded(window: Window, operations: Operations) -> dict[Key, dict[str, int]]:
     """Bytes of recorded calls whose argument tells the direction."""
     found: dict[Key, dict[str, int]] = {}
     calls = window.calls
