@@ -86,6 +86,41 @@ def stats_by_process(
     return {each: sorted(stats, key=_most_time_first) for each, stats in by_process.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """One operation of one process, added up, with its histogram."""
+
+    count: int
+    errors: int
+    bytes: int | None
+    sum_ns: int
+    max_ns: int | None
+    slots: NDArray[np.uint64]
+
+
+def totals_by_process(
+    reader: Reader, wanted: TimeRange, filters: Filters
+) -> list[tuple[int | None, str, str, Totals]]:
+    """(process, layer, operation, totals) of everything in the range."""
+    where, parameters = conditions(reader, filters)
+    rows = _rows(reader, wanted, where, parameters)
+    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    groups: dict[tuple[Any, ...], int] = {}
+    group_of = np.array([groups.setdefault((row[0], row[1]), len(groups)) for row in rows], np.int64)
+    slots = _slots([row[10] for row in rows], group_of, len(groups), reader)
+    found = []
+    for (process_id, op_id), number in groups.items():
+        mine = [rows[at] for at in np.flatnonzero(group_of == number).tolist()]
+        _, _, _, counts, _, _, sums, highs, sizes, errors, _ = zip(*mine, strict=True)
+        known = list(_known(sizes))
+        totals = Totals(
+            sum(counts), sum(errors), sum(known) if known else None, sum(sums),
+            max(_known(highs), default=None), slots[number],
+        )  # fmt: skip
+        found.append((process_id, *names.get(op_id, ("", "?")), totals))
+    return found
+
+
 def _found(
     reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool, recorded: int
 ) -> list[tuple[tuple[Any, ...], OperationStats]]:

@@ -26,6 +26,7 @@ FORMATS = {
     "perfetto": "ingero.serve.cli.export_perfetto:export_perfetto",
     "csv": "ingero.serve.cli.export_tables:export_csv",
     "parquet": "ingero.serve.cli.export_tables:export_parquet",
+    "otlp": "ingero.serve.cli.export_otlp:export_otlp",
     "folded": "ingero.serve.cli.export_folded:export_folded",
 }
 ONLY = {"table": ("csv", "parquet"), "op": ("folded",), "what": ("folded",)}
@@ -36,6 +37,7 @@ Examples:
   ingero export --format perfetto -o trace.json --since 30s
   ingero export --format csv --table operations > operations.csv
   ingero export --format parquet -o archive/            every table
+  ingero export --format otlp -o recording.jsonl        for a collector's otlpjsonfile receiver
   ingero export --format folded -o calls.folded         for flamegraph.pl, speedscope
   ingero export --format folded --what samples --since 5m
   ingero export --format folded --what waits --op disk_wait -o disk.folded
@@ -80,7 +82,8 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int: 
     """Write a recording as a timeline, tables or stacks.
 
     perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
-    last recording. csv and parquet: tables; without a range everything.
+    last recording. csv and parquet: tables; without a range everything. otlp: metrics, and findings as
+    spans and log records, as lines of JSON that an OpenTelemetry collector reads.
     folded: stacks for flame graphs, as wide as calls made, samples on a core, nanoseconds waited, or
     bytes copied and allocated.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import http.client
-import importlib
 import ssl
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -111,7 +110,7 @@ class GrpcSender:
 
     def __init__(self, destination: Destination) -> None:
         try:
-            grpc: Any = importlib.import_module("grpc")
+            import grpc
         except ModuleNotFoundError as error:
             raise UsageError(
                 "OTLP over gRPC needs a package that is not installed (grpcio)",
