@@ -35,13 +35,12 @@ class Calls:
     max_ns: int = 0
     slots: histogram.Counts = field(default_factory=lambda: np.zeros(histogram.SLOTS, np.uint64))
 
-    def add(self, row: np.void) -> None:
-        self.count += int(row["count"])
-        self.errors += int(row["errors"])
-        self.bytes += int(row["bytes"])
-        self.sum_ns += int(row["sum_ns"])
-        self.max_ns = max(self.max_ns, int(row["max_ns"]))
-        self.slots += row["slots"]
+    def add(self, count: int, errors: int, size: int, sum_ns: int, max_ns: int) -> None:
+        self.count += count
+        self.errors += errors
+        self.bytes += size
+        self.sum_ns += sum_ns
+        self.max_ns = max(self.max_ns, max_ns)
 
 
 @dataclass(frozen=True)

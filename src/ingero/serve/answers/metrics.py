@@ -26,6 +26,8 @@ from ingero.serve.answers.moved_bytes import allocated, copied
 
 FINDINGS = 64  # with series of their own
 PEOPLE = 8192
+REMEMBERED = 4096  # findings
+ADDED = ("count", "errors", "bytes", "sum_ns", "max_ns")  # as metric_accounts.Calls.add takes them
 Row = tuple[str, tuple[str, ...], float | Distribution, int | None]  # metric, labels, value, since
 
 
@@ -46,7 +48,7 @@ class Meter:
         self._events = self._hits = self._agent_cpu_ns = 0
         self._xids: dict[str, int] = {}
         self._found: dict[tuple[str, str], int] = {}
-        self._told: set[str] = set()  # findings that last and were counted
+        self._told: dict[str, int] = {}  # findings that were counted, and until when they lasted
         self._view: LiveView | None = None
         self._read_at_ns = time.time_ns()
         self._made: Snapshot | None = None
@@ -91,12 +93,15 @@ class Meter:
         return found
 
     def _add_operations(self, window: Window) -> None:
-        for row in window.operations:
-            operation = self._operations.get(int(row["op"]))
-            if operation is None:
-                continue
-            account = self._account(int(row["pid"]), window.start_ns)
-            account.calls_of((operation.layer, operation.name), window.start_ns).add(row)
+        rows, at_ns = window.operations, window.start_ns
+        # Columns as lists: a field of a record costs as much as the rest of the loop.
+        columns = (rows[name].tolist() for name in ("pid", "op", *ADDED))
+        for slots, pid, op, *sums in zip(rows["slots"], *columns, strict=True):
+            operation = self._operations.get(op)
+            if operation is not None:
+                calls = self._account(pid, at_ns).calls_of((operation.layer, operation.name), at_ns)
+                calls.add(*sums)
+                calls.slots += slots
         for pid, direction, size in copied(window, self._operations):
             told = self._account(pid, window.start_ns).copied_bytes
             told[direction] = told.get(direction, 0) + size
@@ -106,18 +111,21 @@ class Meter:
 
     def _add_threads(self, window: Window) -> None:
         feeding = window.threads[window.threads["feeder"]]
-        for row in feeding:
-            account = self._account(int(row["pid"]), window.start_ns)
-            account.time_ns += row["ns"]
-            account.idle_ns += int(row["gap"].sum())
+        idle = feeding["gap"].sum(axis=1).tolist()
+        for pid, ns, idle_ns in zip(feeding["pid"].tolist(), feeding["ns"], idle, strict=True):
+            account = self._account(pid, window.start_ns)
+            account.time_ns += ns
+            account.idle_ns += idle_ns
 
     def _count_findings(self, findings: Iterable[Finding]) -> None:
-        now = {finding.key: finding for finding in findings}
-        for key, finding in now.items():
-            if key not in self._told:
+        for finding in findings:
+            until_ns = self._told.pop(finding.key, None)
+            if until_ns is None or finding.first_ns > until_ns:  # else the same one, seen again
                 name = finding.kind, str(finding.severity)
                 self._found[name] = self._found.get(name, 0) + 1
-        self._told = set(now)  # one that comes back is another one
+            self._told[finding.key] = max(finding.last_ns, until_ns or 0)
+        while len(self._told) > REMEMBERED:
+            self._told.pop(next(iter(self._told)))
 
     # --- whoever asks -------------------------------------------------------------------
 

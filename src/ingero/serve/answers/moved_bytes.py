@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from ingero.model.layout import CallFlag
 from ingero.model.operations import Operation
 from ingero.model.window import Window
@@ -41,14 +43,12 @@ def allocated(window: Window, operations: Operations) -> Iterator[tuple[int, int
 
 def _once(window: Window, operations: Operations, kind: str) -> Iterator[Counted]:
     """Bytes of one kind of operation; those of a runtime call less what its process gave the driver."""
-    rows = window.operations[window.operations["bytes"] > 0]
+    wanted = [number for number, each in operations.items() if each.kind == kind and each.bytes_known]
+    rows = window.operations[np.isin(window.operations["op"], wanted) & (window.operations["bytes"] > 0)]
     above: list[Counted] = []
     below: dict[int, int] = {}
-    for row in rows:
-        operation = operations.get(int(row["op"]))
-        if operation is None or operation.kind != kind or not operation.bytes_known:
-            continue
-        pid, size = int(row["pid"]), int(row["bytes"])
+    for pid, number, size in zip(*(rows[name].tolist() for name in ("pid", "op", "bytes")), strict=True):
+        operation = operations[number]
         if operation.layer == "driver":
             below[pid] = below.get(pid, 0) + size
             yield pid, operation, size

@@ -26,6 +26,7 @@ from ingero.serve.metrics.otlp_resource import Value, host_resource
 from ingero.serve.metrics.otlp_sending import Outcome, Sender, sender
 
 log = logging.getLogger(__name__)
+PEOPLE = 4096  # processes whose labels are remembered for findings to come
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,8 @@ class OtlpExporter:
         except Exception:  # a mistake of ours: the findings still go out
             log.exception("OTLP: metrics could not be encoded")
             return
+        if len(self._labels) > PEOPLE:
+            self._labels.clear()
         for point in snapshot.points.get("process.info", ()):
             if point.labels[0].isdecimal():
                 self._labels[int(point.labels[0])] = point.labels[: len(PROCESS)]

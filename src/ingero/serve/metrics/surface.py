@@ -77,7 +77,7 @@ class Exported:
         self._surface.update(view)
 
     def end(self, view: LiveView, exit_code: int) -> None:
-        self._tell(view)
+        self._last = view  # looked at when the exporters stop: it is over everything, and tells again
         self._surface.end(view, exit_code)
 
     def _tell(self, view: LiveView) -> None:

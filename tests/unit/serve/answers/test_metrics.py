@@ -191,10 +191,20 @@ def test_series_say_since_when_they_count() -> None:
 
 def test_findings_are_counted_once_while_they_last_and_again_when_they_come_back() -> None:
     made = meter()
-    for findings in ((finding(),), (finding(wall_share=0.5),), (), (finding(),)):
+    later = EPOCH_NS + 100 * SECOND
+    again = finding(first_ns=later, last_ns=later + SECOND)
+    for findings in (
+        (finding(),),
+        (finding(wall_share=0.5),),
+        (),
+        (finding(),),
+        (),
+        (again,),
+        (again, finding()),
+    ):
         made.observe(view(findings=findings))
     snapshot = made.snapshot()
-    assert values(snapshot, "findings") == {("cpu-contention", "HIGH"): 1}
+    assert values(snapshot, "findings") == {("cpu-contention", "HIGH"): 2}
     assert values(snapshot, "findings.found") == {("cpu-contention", "HIGH"): 2}
     assert values(snapshot, "finding.lost_time", "cpu-contention") == {
         ("100", "", "", "", "", "cpu-contention", "HIGH"): 0.4
