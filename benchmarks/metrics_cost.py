@@ -87,7 +87,7 @@ def _figures(name: str, processes: int, operations_each: int, times: int) -> lis
         Figure(f"{name}: a scrape", f"{scrape_ms:.0f} ms"),
         Figure(f"{name}: a round of OTLP", f"{round_ms:.0f} ms ({len(encode(snapshot, host)) / 1e3:.0f} kB)"),
         at_most(
-            f"{name}: all together",
+            f"metrics of {name}, all together",
             share,
             SHARE_TARGETS[name],
             f"{share:.2f} % of a core",
@@ -99,7 +99,8 @@ def _figures(name: str, processes: int, operations_each: int, times: int) -> lis
 METHOD = f"""\
 Processor time of the thread that does it, median of several, on made-up seconds in which each process calls
 12 operations, or 30; text and requests are compressed. All together: a second counted in each second, a
-scrape every {SCRAPE_S} s, a round of OTLP every {ROUND_S} s. With 100 processes the bounds on series are reached."""
+scrape every {SCRAPE_S} s, a round of OTLP every {ROUND_S} s. With 100 processes the
+bounds on series are reached."""
 
 RESOLVES = """\
 Network and TLS are not in it; they are some milliseconds a scrape. Without --prometheus and --otlp nothing
