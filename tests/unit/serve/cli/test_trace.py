@@ -141,6 +141,7 @@ class Screen:
     """Stands for a surface that owns the terminal."""
 
     wants_records = False
+    takes_the_screen = True
 
     def __init__(self) -> None:
         self.stop_requested = threading.Event()
