@@ -63,6 +63,7 @@ class Account:
         self.idle_ns = 0
         self.allocated_bytes: int | None = None
         self.copied_bytes: dict[str, int] = {}
+        self.collectives: dict[str, tuple[int, int]] = {}  # by name: calls, bytes; there are a dozen
         self._calls: Seats[Name, Calls] = Seats(limits.operations, IDLE_NS, Calls)
         self._others: dict[str, Calls] = {}  # by layer
 

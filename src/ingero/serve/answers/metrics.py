@@ -99,9 +99,13 @@ class Meter:
         for slots, pid, op, *sums in zip(rows["slots"], *columns, strict=True):
             operation = self._operations.get(op)
             if operation is not None:
-                calls = self._account(pid, at_ns).calls_of((operation.layer, operation.name), at_ns)
+                account = self._account(pid, at_ns)
+                calls = account.calls_of((operation.layer, operation.name), at_ns)
                 calls.add(*sums)
                 calls.slots += slots
+                if operation.kind == "collective":
+                    made, size = account.collectives.get(operation.name, (0, 0))
+                    account.collectives[operation.name] = made + sums[0], size + sums[2]
         for pid, direction, size in copied(window, self._operations):
             told = self._account(pid, window.start_ns).copied_bytes
             told[direction] = told.get(direction, 0) + size
@@ -205,6 +209,9 @@ def _account_rows(account: Account) -> Iterator[Row]:
         yield "gpu.allocated", who, account.allocated_bytes, since
     for direction, size in account.copied_bytes.items():
         yield "gpu.memcpy", (*who, direction), size, since
+    for op, (count, size) in account.collectives.items():
+        yield "collective.calls", (*who, op), count, since
+        yield "collective.size", (*who, op), size, since
     for calls in account.calls():
         yield from _calls_rows(who, calls)
 
@@ -216,9 +223,6 @@ def _calls_rows(who: tuple[str, ...], calls: Calls) -> Iterator[Row]:
     if calls.slots.any():
         timed = Distribution(calls.slots.copy(), calls.sum_ns, calls.max_ns)
         yield "operation.duration", labels, timed, since
-    if calls.name[0] == "nccl":
-        yield "collective.calls", (*who, calls.name[1]), calls.count, since
-        yield "collective.size", (*who, calls.name[1]), calls.bytes, since
 
 
 def _machine_rows(view: LiveView) -> Iterator[Row]:

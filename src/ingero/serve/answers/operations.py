@@ -100,11 +100,11 @@ class Totals:
 
 def totals_by_process(
     reader: Reader, wanted: TimeRange, filters: Filters
-) -> list[tuple[int | None, str, str, Totals]]:
-    """(process, layer, operation, totals) of everything in the range."""
+) -> list[tuple[int | None, str, str, str, Totals]]:
+    """(process, layer, operation, kind, totals) of everything in the range."""
     where, parameters = conditions(reader, filters)
     rows = _rows(reader, wanted, where, parameters)
-    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    names = {row[0]: row[1:] for row in reader.rows("SELECT id, layer, name, kind FROM op")}
     groups: dict[tuple[Any, ...], int] = {}
     group_of = np.array([groups.setdefault((row[0], row[1]), len(groups)) for row in rows], np.int64)
     slots = _slots([row[10] for row in rows], group_of, len(groups), reader)
@@ -117,7 +117,7 @@ def totals_by_process(
             sum(counts), sum(errors), sum(known) if known else None, sum(sums),
             max(_known(highs), default=None), slots[number],
         )  # fmt: skip
-        found.append((process_id, *names.get(op_id, ("", "?")), totals))
+        found.append((process_id, *names.get(op_id, ("", "?", "other")), totals))
     return found
 
 

@@ -67,7 +67,7 @@ def _people(reader: Reader) -> tuple[People, People]:
 def _series(reader: Reader, when: TimeRange, pid: int | None) -> Iterator[Row]:
     people, more = _people(reader)
     seen: set[int | None] = set()
-    for number, layer, op, calls in totals_by_process(reader, when, Filters(pid=pid)):
+    for number, layer, op, kind, calls in totals_by_process(reader, when, Filters(pid=pid)):
         who = people.get(number, ("", "", "", "", ""))
         seen.add(number)
         yield "operation.calls", (*who, layer, op), calls.count
@@ -75,7 +75,7 @@ def _series(reader: Reader, when: TimeRange, pid: int | None) -> Iterator[Row]:
         if calls.slots.any():
             timed = Distribution(calls.slots, calls.sum_ns, calls.max_ns or 0)
             yield "operation.duration", (*who, layer, op), timed
-        if layer == "nccl":
+        if kind == "collective":
             yield "collective.calls", (*who, op), calls.count
             yield "collective.size", (*who, op), calls.bytes or 0
     where, parameters = conditions(reader, Filters(pid=pid))

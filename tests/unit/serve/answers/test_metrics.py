@@ -111,7 +111,8 @@ def test_bytes_of_a_runtime_call_and_of_the_driver_call_inside_it_are_counted_on
 
 def test_collectives_are_counted_with_their_bytes() -> None:
     made = meter()
-    made.add(window(operations=[operation("ncclAllReduce", [1000] * 3, bytes=300)]))
+    rows = [operation("ncclAllReduce", [1000] * 3, bytes=300), operation("ncclCommInitRank", [1000])]
+    made.add(window(operations=rows))
     assert total(made.snapshot(), "collective.calls") == 3
     assert total(made.snapshot(), "collective.size") == 300
 
