@@ -7,9 +7,9 @@ nothing of now.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ingero import units
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.serve.answers.metric_accounts import NOBODY
 
 OLD_NS = 15_000_000_000
@@ -35,18 +35,15 @@ class GpuSeries:
     """What the cards told, added up where it is to be counted."""
 
     def __init__(self) -> None:
-        self._cards: dict[int, Any] = {}
-        self._last: dict[int, Any] = {}
+        self._cards: dict[int, GpuCard] = {}
+        self._last: dict[int, GpuSample] = {}
         self._capped_ns: dict[tuple[int, str], int] = {}
         self._began: dict[tuple[int, str], int] = {}
-        self._processes: list[Any] = []
+        self._processes: list[GpuProcess] = []
         self._now_ns = 0
 
-    def add(self, news: Any, now_ns: int) -> None:
-        """`news`: cards, samples and processes, or None where nobody asks the driver."""
+    def add(self, news: GpuNews, now_ns: int) -> None:
         self._now_ns = now_ns
-        if news is None:
-            return
         self._cards |= {card.gpu_id: card for card in news.cards}
         for sample in news.samples:
             self._count(sample)
@@ -55,7 +52,7 @@ class GpuSeries:
             newest = {sample.gpu_id: sample.at_ns for sample in news.samples}
             self._processes = [each for each in news.processes if each.at_ns == newest.get(each.gpu_id)]
 
-    def _count(self, sample: Any) -> None:
+    def _count(self, sample: GpuSample) -> None:
         for reason, name in CAPPED.items():
             ns = getattr(sample, name)
             if ns is not None:
@@ -76,14 +73,14 @@ class GpuSeries:
             yield from self._card_rows(number, sample)
         memory: dict[tuple[str, ...], int] = {}
         held = [each for each in self._processes if each.gpu_id in fresh and each.memory_bytes is not None]
-        held.sort(key=lambda each: -each.memory_bytes)
+        held.sort(key=lambda each: -(each.memory_bytes or 0))
         for place, each in enumerate(held):
             who = labels_of(each.pid) if place < PROCESSES else NOBODY.labels
             labels = (*who, str(each.gpu_id))
-            memory[labels] = memory.get(labels, 0) + each.memory_bytes
+            memory[labels] = memory.get(labels, 0) + (each.memory_bytes or 0)
         yield from (("gpu.process.memory", labels, size, None) for labels, size in memory.items())
 
-    def _card_rows(self, number: int, sample: Any) -> Iterator[Row]:
+    def _card_rows(self, number: int, sample: GpuSample) -> Iterator[Row]:
         card = self._cards.get(number)
         gpu = (str(number), (card.uuid if card else None) or "", units.clean(card.name, 80) if card else "")
         if card is not None and card.memory_bytes is not None:

@@ -70,7 +70,7 @@ class Meter:
             self._agent_cpu_ns += window.agent_cpu_ns
             for code in window.xids["code"].tolist():
                 self._xids[str(code)] = self._xids.get(str(code), 0) + 1
-            self._gpus.add(getattr(window, "gpus", None), window.end_ns)
+            self._gpus.add(window.gpus, window.end_ns)
             self._accounts.leave_idle(window.start_ns)
             if len(self._people) > PEOPLE:
                 self._people.forget_all_but({int(pid) for pid in window.threads["pid"]})

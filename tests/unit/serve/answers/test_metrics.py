@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.live import DatabaseStatus, InFlight, LiveView, Overhead, ProbeSource, SystemLine, Target
 from ingero.model.metrics import ALL, BY_NAME, Distribution, Limits, Snapshot
 from ingero.model.window import Container
@@ -237,32 +237,22 @@ def test_a_hostile_name_becomes_a_short_plain_label(name: str) -> None:
     labels[1].encode()
 
 
-def gpu_news(at_ns: int, reasons: int = 0, **more: Any) -> SimpleNamespace:
-    card = SimpleNamespace(gpu_id=0, name="H200", uuid="GPU-1", memory_bytes=100)
+def gpu_news(at_ns: int, reasons: int = 0, **more: Any) -> GpuNews:
+    card = GpuCard(0, "H200", "GPU-1", memory_bytes=100)
     told = {
         "gpu_share": 0.5, "memory_used_bytes": 40, "power_mw": 700_000, "power_limit_mw": 700_000,
         "temperature_c": 60, "sm_clock_mhz": 1980, "memory_clock_mhz": None, "power_capped_ns": SECOND // 2,
         "heat_capped_ns": None, "ecc_corrected": 3, "ecc_uncorrected": 0,
     }  # fmt: skip
-    sample = SimpleNamespace(gpu_id=0, at_ns=at_ns, reasons=reasons, **(told | more))
-    user = SimpleNamespace(gpu_id=0, at_ns=at_ns, pid=100, memory_bytes=30)
-    return SimpleNamespace(cards=(card,), samples=(sample,), processes=(user,))
-
-
-class GpuWindow:
-    """A window with what the driver told."""
-
-    def __init__(self, start_ns: int, news: Any) -> None:
-        self._window, self.gpus = window(start_ns), news
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._window, name)
+    sample = GpuSample(0, at_ns, reasons=reasons, **(told | more))
+    user = GpuProcess(0, at_ns, 100, "python", 30)
+    return GpuNews((card,), (sample,), (user,))
 
 
 def test_gpus_have_series_with_units_and_throttling_is_counted() -> None:
     made = meter()
     for second, reasons in enumerate((0x1, 0x4, 0x4, 0x1, 0x24)):
-        made.add(GpuWindow(second * SECOND, gpu_news((second + 1) * SECOND, reasons)))  # type: ignore[arg-type]
+        made.add(window(second * SECOND, gpus=gpu_news((second + 1) * SECOND, reasons)))
     snapshot, card = made.snapshot(), ("0", "GPU-1", "H200")
     assert values(snapshot, "gpu.clock") == {(*card, "sm"): 1.98e9}
     assert values(snapshot, "gpu.power") == {card: 700.0}
@@ -275,7 +265,7 @@ def test_gpus_have_series_with_units_and_throttling_is_counted() -> None:
 
 def test_a_gpu_nobody_heard_of_for_long_has_no_series() -> None:
     made = meter()
-    made.add(GpuWindow(0, gpu_news(SECOND)))  # type: ignore[arg-type]
+    made.add(window(0, gpus=gpu_news(SECOND)))
     made.add(window(MINUTE))
     assert not [name for name in made.snapshot().points if name.startswith("gpu.")]
 
@@ -293,7 +283,7 @@ def whole() -> Meter:
         processes=[process()],
     )  # fmt: skip
     made.add(busy)
-    made.add(GpuWindow(SECOND, gpu_news(2 * SECOND, 4, heat_capped_ns=1)))  # type: ignore[arg-type]
+    made.add(window(SECOND, gpus=gpu_news(2 * SECOND, 4, heat_capped_ns=1)))
     made.observe(
         view(
             findings=(finding(),),
