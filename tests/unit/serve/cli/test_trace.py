@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 import ingero
-from ingero import privileges
 from ingero.model.live import LiveView, QuietSurface, Surface
 from ingero.model.options import TraceOptions
 from ingero.serve.cli import log
@@ -33,7 +32,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[TraceOp
     agent = SimpleNamespace(run=run)
     monkeypatch.setitem(sys.modules, "ingero.agent", agent)
     monkeypatch.setattr(ingero, "agent", agent, raising=False)
-    monkeypatch.setattr(privileges, "drop", lambda: None)  # tests that follow may still need them
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("INGERO_")]:
