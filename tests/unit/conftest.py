@@ -1,4 +1,4 @@
-"""Commands that run inside the tests do not give up the tests' privileges: those that follow may need them."""
+"""Commands that run inside the tests keep the privileges of the tests: those that follow may need them."""
 
 from __future__ import annotations
 
