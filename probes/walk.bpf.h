@@ -58,7 +58,6 @@ struct {			/* what walking costs the traced threads */
 struct progress {
 	__u64 frame[16];	/* of one frame and its code object, as far as they are needed */
 	__u64 code[32];
-	__u64 words[6];
 	__u64 next;		/* address of the next frame */
 	__u64 checkpoint;	/* an address met before: met again, the chain is a circle */
 	__u64 hash;
@@ -93,27 +92,23 @@ static __always_inline __u64 stir(__u64 hash, __u64 word)
 #define IN_FRAME(p, type, offset) (*(type *)((void *)(p)->frame + ((offset) & (sizeof((p)->frame) - sizeof(type)))))
 #define IN_CODE(p, type, offset) (*(type *)((void *)(p)->code + ((offset) & (sizeof((p)->code) - sizeof(type)))))
 
-static __always_inline __u64 stir_words(__u64 hash, const struct progress *p)
+/* Stir in how many bytes there are, and the bytes: the first and the last of many. Reads into
+ * the place of the frame, which is done with by then. */
+#define PEEK_BYTES (sizeof(((struct progress *)0)->frame) / 2)
+
+static __noinline __u64 stir_bytes(__u64 hash, struct progress *p, __u64 from, __u64 bytes)
 {
-	for (int i = 0; i < 6; i++)
-		hash = stir(hash, p->words[i]);
+	__u64 some = bytes < PEEK_BYTES ? bytes : PEEK_BYTES;
+
+	barrier_var(some);	/* the verifier must see the bounds, though the compiler knows them */
+	__builtin_memset(p->frame, 0, sizeof(p->frame));
+	bpf_probe_read_user(p->frame, some & (2 * PEEK_BYTES - 1), (const void *)from);
+	if (bytes > PEEK_BYTES)
+		bpf_probe_read_user(p->frame + PEEK_BYTES / 8, PEEK_BYTES, (const void *)(from + bytes - PEEK_BYTES));
+	hash = stir(hash, bytes);
+	for (int i = 0; i < 16; i++)
+		hash = stir(hash, p->frame[i]);
 	return hash;
-}
-
-/* Length and some characters of a str, from its beginning or its end; what lies in them
- * does not matter, only that another text has others. */
-static __always_inline void peek_text(__u64 *words, const struct python_layout *l, __u64 object, bool end)
-{
-	__u64 from = object + l->text_ascii, length = 0;
-
-	read_word(&length, object + l->text_length);
-	words[0] = length;
-	words[1] = words[2] = 0;
-	if (end && length > 16)
-		from += length - 16;
-	if (length > 16)
-		length = 16;
-	bpf_probe_read_user(&words[1], length, (const void *)from);
 }
 
 /* Which code object it is. From 3.12 on each has a number; before, its content tells:
@@ -122,21 +117,18 @@ static __always_inline __u32 sign_of(struct progress *p, const struct python_lay
 {
 	__u64 name = IN_CODE(p, __u64, l->code_name), lines = IN_CODE(p, __u64, l->code_lines);
 	__u64 file = IN_CODE(p, __u64, l->code_file);
-	__u64 h = stir(0, IN_CODE(p, __u32, l->code_first_line)), length = 0;
+	__u64 h = stir(l->program, IN_CODE(p, __u32, l->code_first_line)), length = 0;
+	struct code_text text;
 
 	h = stir(stir(stir(h, name), file), lines);
 	if (l->flags & PYTHON_VERSIONED)
 		return stir(h, IN_CODE(p, __u32, l->code_version));
-	peek_text(&p->words[0], l, name, false);
-	peek_text(&p->words[3], l, file, true);
-	h = stir_words(h, p);
-	__builtin_memset(p->words, 0, sizeof(p->words));
+	name = text_at(l, name, &text);
+	h = stir_bytes(h, p, name, text.bytes);
+	file = text_at(l, file, &text);
+	h = stir_bytes(h, p, file, text.bytes);
 	read_word(&length, lines + l->bytes_length);
-	p->words[0] = length;
-	if (length > 40)
-		length = 40;
-	bpf_probe_read_user(&p->words[1], length, (const void *)(lines + l->bytes_data));
-	return stir_words(h, p);
+	return stir_bytes(h, p, lines + l->bytes_data, length);
 }
 
 /* Where the instructions of this frame begin. */
@@ -210,8 +202,12 @@ static __always_inline __u32 instruction(struct progress *p, const struct python
 {
 	__u64 start, at;
 
-	if (l->flags & PYTHON_LASTI)
-		return IN_FRAME(p, __u32, l->frame_at) & ~PYTHON_ENTRY;
+	if (l->flags & PYTHON_LASTI) {
+		at = IN_FRAME(p, __u32, l->frame_at);
+		if (at == 0xffffffff)
+			return PYTHON_BEFORE;
+		return at < 1 << 30 ? at : PYTHON_NOWHERE;
+	}
 	start = bytecode_of(p, l, code);
 	at = IN_FRAME(p, __u64, l->frame_at) - start;
 	if (at == -2ULL)	/* its call has not begun */
@@ -268,14 +264,13 @@ static int walk_frame(__u32 i, void *context)
 
 static __always_inline __u64 thread_state_of(const struct python_layout *l, __u64 thread_pointer)
 {
-	__u64 state = 0, id = 0;
+	__u64 block = thread_pointer, state = 0, id = 0;
 
-	if (l->flags & PYTHON_KEY_BLOCK && !read_word(&thread_pointer, thread_pointer + (__s64)l->key_block))
+	if (l->flags & PYTHON_KEY_BLOCK && !read_word(&block, thread_pointer + (__s64)l->key_block))
 		return 0;
-	if (!read_word(&state, thread_pointer + (__s64)l->thread_state) || !state)
+	if (!read_word(&state, block + (__s64)l->thread_state) || !state)
 		return 0;
-	if (l->state_thread_id && !(l->flags & PYTHON_KEY_BLOCK) &&
-	    (!read_word(&id, state + l->state_thread_id) || id != thread_pointer))
+	if (l->state_thread_id && (!read_word(&id, state + l->state_thread_id) || id != thread_pointer))
 		return 0;
 	return state;
 }

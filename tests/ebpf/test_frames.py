@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingero.attach import probes
 from ingero.model.stack import ResolvedStack
 from ingero.scenarios import cuda
 from tests.ebpf.test_gil import pythons
-from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, workload
+from tests.ebpf.tracing import WORKLOADS, Tracer, workload
 
 pytestmark = pytest.mark.timeout(180)
 PROGRAM = str(WORKLOADS / "where_am_i.py")
@@ -29,8 +30,8 @@ def stacks_of(tracer: Tracer, pid: int, op: str) -> list[tuple[Any, ResolvedStac
     known = {stack.hash: stack for window in tracer.windows for stack in window.stacks}
     found = []
     for window in tracer.windows:
-        named = np.array([NAMES[int(number)] == op for number in window.calls["op"]], bool)
-        mine = (window.calls["h"]["pid"] == pid) & named
+        number, _ = probes.BY_NAME[op]
+        mine = (window.calls["h"]["pid"] == pid) & (window.calls["op"] == number)
         rows, hashes = window.calls[mine], window.call_stacks[mine]
         found += [(row, known.get(int(number))) for row, number in zip(rows, hashes, strict=True)]
     return sorted(found, key=lambda each: int(each[0]["h"]["start_ns"]))

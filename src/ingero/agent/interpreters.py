@@ -52,6 +52,8 @@ class Interpreters:
         self._parent_of = parent_of
         self._finder = RuntimeFinder()
         self._looks: dict[int, Look] = {}
+        self._programs: dict[int, int] = {}  # of processes that executed: which of the numbers handed out
+        self._executed = 0
         self._news: list[NotWatched] = []
 
     def version_of(self, pid: int) -> tuple[int, int] | None:
@@ -86,6 +88,8 @@ class Interpreters:
         before = self._looks.get(pid)
         pause_ns = min(2 * before.pause_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
         found = layout_of(pid, self._finder)
+        if found is not None and found.layout is not None:
+            found.layout["program"] = self._program_of(pid)
         settled = found is not None and not found.later
         self._looks[pid] = Look(found, 0 if settled else now_ns + pause_ns, pause_ns)
         if found is not None and found.layout is not None:
@@ -95,10 +99,22 @@ class Interpreters:
         if found is not None and settled and found.why:
             self._news.append(NotWatched(pid, "frames", f"Python frames cannot be read: {found.why}"))
 
+    def _program_of(self, pid: int) -> int:
+        """A child that executed nothing runs what its parent does."""
+        return self._programs.get(pid) or self._programs.get(self._parent_of(pid) or 0, 0)
+
     def forget(self, pids: Iterable[int]) -> None:
-        """They ended, or became other programs: the kernel has forgotten what it knew."""
+        """They ended: the kernel has forgotten what it knew."""
         for pid in pids:
             self._looks.pop(pid, None)
+            self._programs.pop(pid, None)
+
+    def forget_program(self, pids: Iterable[int]) -> None:
+        """They became other programs, whose code objects may lie where those of the old ones did."""
+        for pid in pids:
+            self._looks.pop(pid, None)
+            self._executed += 1
+            self._programs[pid] = self._executed
 
     def take_news(self) -> list[NotWatched]:
         news, self._news = self._news, []

@@ -276,7 +276,7 @@ class Agent:
         if len(events):
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
-            self._interpreters.forget(events["h"]["pid"][executed].tolist())
+            self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._look_at_pythons(mapped)

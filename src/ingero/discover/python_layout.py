@@ -111,7 +111,8 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
         raise MisfitError("no thread has a pointer to its thread state")
     code = _check_frames(found.reader, found.states)
     record = _record(found.reader.at, runtime.minor, slot)
-    record["code_type"] = code.type
+    record["code_type"], record["text_type"] = code.type, code.text_type
+    record["bytes_type"] = code.bytes_type
     if not any(state.native_id in alive for state in found.states):
         record["state_native_id"] = 0
     record["collecting"] = find_collecting(found)
