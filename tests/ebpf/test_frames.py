@@ -13,7 +13,7 @@ from ingero.attach import probes
 from ingero.model.stack import ResolvedStack
 from ingero.scenarios import cuda
 from tests.ebpf.test_gil import pythons
-from tests.ebpf.tracing import WORKLOADS, Tracer, workload
+from tests.ebpf.tracing import WORKLOADS, Tracer, Workload, workload
 
 pytestmark = pytest.mark.timeout(180)
 PROGRAM = str(WORKLOADS / "where_am_i.py")
@@ -42,13 +42,12 @@ def python_part(stack: ResolvedStack | None) -> list[list[Any]]:
     return [[f.function, f.file, f.line] for f in stack.frames if f.kind == "python"]
 
 
-@pytest.mark.parametrize("python", pythons())
-def test_every_place_is_told_as_the_program_tells_it(tracer: Tracer, python: str) -> None:
-    with workload(python, PROGRAM, str(cuda.stub_dir()), env=SLOW) as job:
-        tracer.until_target(job.pid)
-        until_readable(tracer, job.pid)
-        *said, total = job.go()
-        calls = stacks_of(tracer, job.pid, "cudaMalloc")
+def told_as_the_program_tells(tracer: Tracer, job: Workload) -> None:
+    """Let where_am_i.py go through its places and compare."""
+    tracer.until_target(job.pid)
+    until_readable(tracer, job.pid)
+    *said, total = job.go()
+    calls = stacks_of(tracer, job.pid, "cudaMalloc")
     assert len(calls) == total["places"]
     assert len(said) > 0.6 * total["places"]  # on a busy machine some are over before the other thread looks
     found = {int(row["bytes"]): python_part(stack) for row, stack in calls}
@@ -58,6 +57,12 @@ def test_every_place_is_told_as_the_program_tells_it(tracer: Tracer, python: str
         if found[each["bytes"]] != each["stack"]
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_every_place_is_told_as_the_program_tells_it(tracer: Tracer, python: str) -> None:
+    with workload(python, PROGRAM, str(cuda.stub_dir()), env=SLOW) as job:
+        told_as_the_program_tells(tracer, job)
 
 
 def test_what_lies_in_no_code_makes_no_new_stack(tracer: Tracer, compiled: Callable[..., str]) -> None:

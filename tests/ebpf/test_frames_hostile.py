@@ -6,15 +6,21 @@ counted; the process notices nothing, and its sound stacks are told as ever.
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ingero.discover.python_offsets import OFFSETS
 from ingero.model.stack import ResolvedStack
+from ingero.scenarios import cuda
 from tests.ebpf.test_frames import python_part, stacks_of, until_readable
-from tests.ebpf.tracing import Tracer, workload
+from tests.ebpf.test_gil import pythons
+from tests.ebpf.tracing import WORKLOADS, Tracer, workload
 
 pytestmark = pytest.mark.timeout(120)
 VERSIONS = {f"3.{minor}{'t' if free else ''}": (minor, free) for minor, free in OFFSETS}
@@ -187,3 +193,107 @@ def test_another_program_in_the_middle_of_a_walk(tracer: Tracer, pretender: Pret
     assert [python_part(stack) for stack in found[10]] == [SOUND]
     assert len(found[9]) > 10
     assert all(python_part(stack) in (SOUND, NOTHING) for stack in found[9])
+
+
+# --- real interpreters --------------------------------------------------------------------
+
+
+def offsets_of(python: str) -> dict[str, int]:
+    match = re.search(r"python3\.(\d+)(t?)", str(Path(python).resolve()))
+    assert match, python
+    return OFFSETS[int(match[1]), bool(match[2])]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_an_interpreter_that_breaks_its_own_frames(tracer: Tracer, python: str) -> None:
+    program, offsets = str(WORKLOADS / "hardship" / "self_harm.py"), json.dumps(offsets_of(python))
+    with workload(python, program, str(cuda.stub_dir()), offsets) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        said = job.go()
+        found = by_bytes(tracer, job.pid)
+        assert job.end() == 0
+    shown = {each["way"]: [python_part(stack) for stack in found[each["bytes"]]] for each in said}
+    innermost = {each["way"]: [each["way"], "/job/self.py", each["line"]] for each in said}
+    ((_, *callers),) = shown["sound"]
+    assert shown["sound"] == [[innermost["sound"], *callers]]
+    assert [frame[0] for frame in callers] == ["main", "<module>"]
+    assert shown["own_caller"] == [NOTHING]
+    for way in ("caller_unmapped", "caller_in_the_kernel", "no_caller"):
+        assert shown[way] == [[innermost[way]]]
+    for way in ("name_huge", "name_negative"):
+        assert shown[way] == [[UNKNOWN, *callers]]
+    # Too long for a record: by the time it is read from outside it may be whole again.
+    assert shown["lines_huge"] in ([[UNKNOWN, *callers]], [[innermost["lines_huge"], *callers]])
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_code_objects_made_anew_in_the_same_place(tracer: Tracer, python: str) -> None:
+    program = str(WORKLOADS / "hardship" / "used_again.py")
+    with workload(python, program, str(cuda.stub_dir()), "240") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        *said, total = job.go()
+        found = by_bytes(tracer, job.pid)
+    assert total["places"] < 0.5 * len(said)
+    expected = {each["bytes"]: [each["function"], each["file"], each["line"]] for each in said}
+    assert {at: python_part(stack)[0] for at, (stack,) in found.items() if at in expected} == expected
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_an_interpreter_that_ends_while_it_is_walked(tracer: Tracer, python: str) -> None:
+    program = str(WORKLOADS / "hardship" / "finalising.py")
+    with workload(python, program, str(cuda.stub_dir())) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        job.start()
+        assert job.process.wait(20) == 0
+        found = by_bytes(tracer, job.pid)
+        after = [python_part(stack) for _, stack in stacks_of(tracer, job.pid, "cudaFree")]
+    assert [frame[0] for frame in python_part(found[10][0])] == ["at_exit"]
+    threads = {tuple(frame[0] for frame in python_part(stack)) for stack in found[9]}
+    assert threads == {("call_on", "Thread.run", "Thread._bootstrap_inner", "Thread._bootstrap")} or threads == {
+        ("call_on", "run", "_bootstrap_inner", "_bootstrap")
+    }
+    assert after == [NOTHING]
+
+
+TWIN = """import ctypes, os, sys
+P = ctypes.byref(ctypes.c_void_p())
+def {name}(allocate, size):
+    return allocate(P, ctypes.c_size_t(size))
+ctypes.CDLL(sys.argv[1] + "/libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+allocate = ctypes.CDLL(sys.argv[1] + "/libcudart.so.12").cudaMalloc
+print("ready", os.getpid(), flush=True)
+sys.stdin.readline()
+{name}(allocate, {size})
+if {size} == 4001:
+    os.execv(sys.executable, [sys.executable, "-S", sys.argv[2], sys.argv[1], sys.argv[2]])
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_a_program_executed_by_its_twin_without_randomised_addresses(
+    tracer: Tracer, tmp_path: Path, python: str
+) -> None:
+    """The same process, the same addresses, the same numbers, other code."""
+    one, two = tmp_path / "one.py", tmp_path / "two.py"
+    one.write_text(TWIN.format(name="aaaa", size=4001))
+    two.write_text(TWIN.format(name="bbbb", size=4002))
+    words = (python, "-S", str(one), str(cuda.stub_dir()), str(two))
+    unseeded = {**os.environ, "PYTHONHASHSEED": "0"}
+    with workload(*words, before=("setarch", "-R"), env=unseeded) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        job.start()
+        assert job.process.stdout is not None
+        assert job.process.stdout.readline().split() == ["ready", str(job.pid)]
+        tracer.until(lambda: job.pid in tracer.agent._interpreters._programs)
+        until_readable(tracer, job.pid)
+        tracer.until_target(job.pid)
+        job.go()
+        found = by_bytes(tracer, job.pid)
+    assert python_part(found[4001][0]) == [["aaaa", str(one), 4], ["<module>", str(one), 9]]
+    assert python_part(found[4002][0]) == [["bbbb", str(two), 4], ["<module>", str(two), 9]]
