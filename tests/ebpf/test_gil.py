@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ Rows = np.ndarray[Any, Any]
 
 
 def pythons() -> list[str]:
-    """One of each version, those of distributions, those built by their users and those named to the tests."""
+    """Of distributions, built by their users, or named to the tests."""
     return SUPPORTED
 
 

@@ -64,7 +64,10 @@ def lines() -> dict[str, int]:
         "in_its_thread": "    allocate(folder, size + 100)",
         "inside": "    allocate(folder, size)",
     }
-    return {name: next(i for i, line in enumerate(text, 1) if line.startswith(mark)) for name, mark in marks.items()}
+    found = {}
+    for name, mark in marks.items():
+        found[name] = 1 + next(i for i, line in enumerate(text) if line.startswith(mark))
+    return found
 
 
 def main(folder: str, kind: str, count: int) -> None:
