@@ -69,7 +69,7 @@ __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
 
 	if (!t)
 		return 0;
-	c = begin_stack(t, now, &hash);
+	c = begin_stack(t, now, MAX_WALK, &hash);
 	if (!c)
 		return 0;
 	return finish_stack(t, c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK),

@@ -66,6 +66,8 @@ struct thread {
 	__u64 major_before;
 	__u64 address;
 	__u64 sector;
+	__u64 wait_stack;	/* where it waits, if that was walked when it began to; 0: not */
+	__u64 long_syscalls;	/* system calls whose last wait was long, a bit each */
 	__u64 process_start_ns;
 	__u64 cgroup_id;
 	__u64 host_function;	/* of the runtime's launch it is in; only while names are looked for */
