@@ -98,21 +98,36 @@ static __always_inline __u64 stir(__u64 hash, __u64 word)
 
 /* Stir in how many bytes there are, and the bytes: the first and the last of many. Reads into
  * the place of the frame, which is done with by then. */
-#define PEEK_BYTES (sizeof(((struct progress *)0)->frame) / 2)
+#define PEEK_BYTES 32
 
 static __noinline __u64 stir_bytes(__u64 hash, struct progress *p, __u64 from, __u64 bytes)
 {
 	__u64 some = bytes < PEEK_BYTES ? bytes : PEEK_BYTES;
 
 	barrier_var(some);	/* the verifier must see the bounds, though the compiler knows them */
-	__builtin_memset(p->frame, 0, sizeof(p->frame));
+	__builtin_memset(p->frame, 0, 2 * PEEK_BYTES);
 	bpf_probe_read_user(p->frame, some & (2 * PEEK_BYTES - 1), (const void *)from);
 	if (bytes > PEEK_BYTES)
 		bpf_probe_read_user(p->frame + PEEK_BYTES / 8, PEEK_BYTES, (const void *)(from + bytes - PEEK_BYTES));
 	hash = stir(hash, bytes);
-	for (int i = 0; i < 16; i++)
+	for (__u32 i = 0; i < 2 * PEEK_BYTES / 8; i++) {
+		if (i * 8 >= bytes)
+			break;
 		hash = stir(hash, p->frame[i]);
+	}
 	return hash;
+}
+
+static __always_inline __u64 stir_text(__u64 hash, struct progress *p, const struct python_layout *l, __u64 object)
+{
+	__u32 bytes = l->text_state + 4, state;
+	__u64 length;
+
+	if (bytes > sizeof(p->frame) || bpf_probe_read_user(p->frame, bytes, (const void *)object))
+		return hash;
+	length = IN_FRAME(p, __u64, l->text_length);
+	state = IN_FRAME(p, __u32, l->text_state) >> (l->text_kind_shift & 31);
+	return stir_bytes(hash, p, object + (state & 16 ? l->text_ascii : l->text_compact), length * (state & 7));
 }
 
 /* Which code object it is. From 3.12 on each has a number; before, its content tells:
@@ -122,15 +137,12 @@ static __always_inline __u32 sign_of(struct progress *p, const struct python_lay
 	__u64 name = IN_CODE(p, __u64, l->code_name), lines = IN_CODE(p, __u64, l->code_lines);
 	__u64 file = IN_CODE(p, __u64, l->code_file);
 	__u64 h = stir(l->program, IN_CODE(p, __u32, l->code_first_line)), length = 0;
-	struct code_text text;
 
 	h = stir(stir(stir(h, name), file), lines);
 	if (l->flags & PYTHON_VERSIONED)
 		return stir(h, IN_CODE(p, __u32, l->code_version));
-	name = text_at(l, name, &text);
-	h = stir_bytes(h, p, name, text.bytes);
-	file = text_at(l, file, &text);
-	h = stir_bytes(h, p, file, text.bytes);
+	h = stir_text(h, p, l, name);
+	h = stir_text(h, p, l, file);
 	read_word(&length, lines + l->bytes_length);
 	return stir_bytes(h, p, lines + l->bytes_data, length);
 }
@@ -279,16 +291,16 @@ static __always_inline __u64 thread_state_of(const struct python_layout *l, __u6
 	return state;
 }
 
-/* The innermost frame, or 0 with the reason in p->state. */
-static __always_inline __u64 innermost(struct progress *p, const struct python_layout *l, __u64 thread_pointer)
+/* The innermost frame, or 0 with the reason. */
+static __always_inline __u64 innermost(__u32 *why, const struct python_layout *l, __u64 thread_pointer)
 {
 	__u64 frame = 0, state = thread_state_of(l, thread_pointer);
 
-	p->state = PYTHON_NO_THREAD;
+	*why = PYTHON_NO_THREAD;
 	if (!state || !read_word(&frame, state + l->state_frame) || !frame)
 		return 0;
 	if (l->flags & PYTHON_CFRAME && !read_word(&frame, frame + l->cframe_frame)) {
-		p->state = PYTHON_UNREADABLE;
+		*why = PYTHON_UNREADABLE;
 		return 0;
 	}
 	return frame;
@@ -298,7 +310,7 @@ static __noinline int walk_python(struct walk *w, __u64 thread_pointer)
 {
 	struct progress *p = progress(w->s);
 
-	p->next = innermost(p, w->l, thread_pointer);
+	p->next = innermost(&p->state, w->l, thread_pointer);
 	if (!p->next)
 		return 0;
 	p->checkpoint = 0;
@@ -413,13 +425,9 @@ static __always_inline __u32 without_strays(const __u64 *native, __u32 count)
 	return count;
 }
 
-/* Its id; sent if it is news. */
-static __always_inline __u64 finish_stack(const struct thread *t, struct scratch *c, __u64 hash, long bytes,
-					  __u64 now)
+static __always_inline __u64 add_native(struct stack *s, __u64 hash, long bytes)
 {
-	struct stack *s = &c->s;
 	__u32 count = bytes > 0 ? (__u64)bytes / 8 : 0;
-	__u64 *sent;
 
 	if (count > NATIVE_FRAMES)
 		count = NATIVE_FRAMES;
@@ -430,19 +438,60 @@ static __always_inline __u64 finish_stack(const struct thread *t, struct scratch
 			break;
 		hash = stir(hash, s->native[i]);
 	}
-	if (!hash)
-		hash = 1;
+	return hash ? hash : 1;
+}
+
+static __always_inline bool was_sent(__u64 id, __u64 now)
+{
+	__u64 *sent = bpf_map_lookup_elem(&stacks_sent, &id);
+
+	return sent && now - *sent < RESEND_NS;
+}
+
+static __always_inline void release(const struct thread *t, struct scratch *c, __u64 since)
+{
+	__sync_lock_test_and_set(&c->busy, 0);
+	count_walk(t, since);
+}
+
+/* Its id; sent if it is news. */
+static __always_inline __u64 finish_stack(const struct thread *t, struct scratch *c, __u64 hash, long bytes,
+					  __u64 now)
+{
+	struct stack *s = &c->s;
+
+	hash = add_native(s, hash, bytes);
 	s->id = hash;
-	sent = bpf_map_lookup_elem(&stacks_sent, &hash);
-	if (!sent || now - *sent >= RESEND_NS) {
+	if (!was_sent(hash, now)) {
 		if (bpf_ringbuf_output(&frames, s, sizeof(*s), BPF_RB_NO_WAKEUP))
 			lose(LOSS_RING_STACK, 1);
 		else
 			bpf_map_update_elem(&stacks_sent, &hash, &now, BPF_ANY);
 	}
-	__sync_lock_test_and_set(&c->busy, 0);
-	count_walk(t, now);
+	release(t, c, now);
 	return hash;
+}
+
+/* A call within a call (the runtime's calls the driver's) has the same Python frames, as long
+ * as the innermost is the same one at the same instruction: they need not be walked again. */
+struct place {
+	__u64 frame;
+	__u64 at;
+};
+
+static __always_inline struct place current_place(struct thread *t)
+{
+	__u32 pid = t->pid;
+	const struct python_layout *l = bpf_map_lookup_elem(&pythons, &pid);
+	struct place here = {};
+	__u32 why;
+
+	if (!l || !l->code_type)
+		return here;
+	here.frame = innermost(&why, l, arch_thread_pointer(bpf_get_current_task_btf()));
+	if (!here.frame || !read_word(&here.at, here.frame + l->frame_at))
+		here.frame = 0;
+	return here;
 }
 
 #endif

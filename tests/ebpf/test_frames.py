@@ -115,6 +115,11 @@ def test_samples_name_the_line_that_computes(tracer: Tracer) -> None:
     assert any(frame.file and frame.file.endswith("busy.py") for stack in named for frame in stack.frames)
 
 
+def sites(calls: list[tuple[Any, ResolvedStack | None]]) -> set[tuple[int, int | None]]:
+    """Bytes and innermost line."""
+    return {(int(row["bytes"]), python_part(stack)[0][2] if stack else None) for row, stack in calls}
+
+
 @pytest.mark.parametrize("python", pythons())
 def test_each_call_has_its_own_site_under_load(tracer: Tracer, python: str) -> None:
     """No stack mixes two moments: threads call from several lines in turn, as fast as they can."""
@@ -124,12 +129,13 @@ def test_each_call_has_its_own_site_under_load(tracer: Tracer, python: str) -> N
         before = dict(tracer.losses())
         [said] = job.go()
         calls = stacks_of(tracer, job.pid, "cudaMalloc")
+        within = stacks_of(tracer, job.pid, "cuMemAlloc_v2")
     lost = {reason: count - before.get(reason, 0) for reason, count in tracer.losses().items()}
     unknown = sum(stack is None or not python_part(stack) for _, stack in calls)
     assert unknown <= sum(count for reason, count in lost.items() if "stack" in reason)
     assert len(calls) == said["calls"] - lost.get("ring_call", 0)
-    found: dict[tuple[int, int], int] = {}
-    for row, stack in calls:
-        line = python_part(stack)[0][2] if stack else None
-        found[int(row["bytes"]), line] = found.get((int(row["bytes"]), line), 0) + 1
-    assert set(found) == {(int(size), line) for size, line in said["lines"].items()}
+    expected = {(int(size), line) for size, line in said["lines"].items()}
+    assert sites(calls) == expected
+    # The driver's calls are made within these: their Python frames are walked once for both.
+    assert len(within) > 0.9 * len(calls)
+    assert sites(within) == expected

@@ -114,6 +114,11 @@ def by_bytes(tracer: Tracer, pid: int) -> dict[int, list[ResolvedStack | None]]:
     return found
 
 
+def program_of(tracer: Tracer, pid: int) -> int | None:
+    """Another number with every program the process executes."""
+    return tracer.agent._interpreters._programs.get(pid)
+
+
 def notes(stack: ResolvedStack) -> list[str]:
     return [frame.function for frame in stack.frames if frame.kind == "note" and "Python" in frame.function]
 
@@ -182,10 +187,11 @@ def test_another_program_in_the_middle_of_a_walk(tracer: Tracer, pretender: Pret
     with workload(pretender("3.12"), "exec") as job:
         tracer.until_target(job.pid)
         until_readable(tracer, job.pid)
+        program = program_of(tracer, job.pid)
         job.start()
         assert job.process.stdout is not None
         assert job.process.stdout.readline().split() == ["ready", str(job.pid)]
-        tracer.until(lambda: job.pid in tracer.agent._interpreters._programs)
+        tracer.until(lambda: program_of(tracer, job.pid) != program)
         until_readable(tracer, job.pid)
         job.go()
         found = by_bytes(tracer, job.pid)
@@ -278,10 +284,11 @@ def test_a_program_executed_by_its_twin_without_randomised_addresses(
     with workload(*words, before=("setarch", "-R"), env=unseeded) as job:
         tracer.until_target(job.pid)
         until_readable(tracer, job.pid)
+        program = program_of(tracer, job.pid)
         job.start()
         assert job.process.stdout is not None
         assert job.process.stdout.readline().split() == ["ready", str(job.pid)]
-        tracer.until(lambda: job.pid in tracer.agent._interpreters._programs)
+        tracer.until(lambda: program_of(tracer, job.pid) != program)
         until_readable(tracer, job.pid)
         tracer.until_target(job.pid)
         job.go()

@@ -16,7 +16,7 @@ from ingero.model.layout import PythonFlag
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_TABLE_BYTES = 4 << 20
-PEEK_BYTES = 64
+PEEK_BYTES = 32
 _CODECS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _WORD = (1 << 64) - 1
 
@@ -101,9 +101,10 @@ class _Reader:
 
     def _peek(self, start: int, size: int) -> list[int]:
         """How many bytes, and the first and the last of them."""
-        first = self.memory.read(start, min(size, PEEK_BYTES)) if size else b""
-        last = self.memory.read(start + size - PEEK_BYTES, PEEK_BYTES) if size > PEEK_BYTES else b""
-        return [size, *_words(first), *_words(last)]
+        data = self.memory.read(start, min(size, PEEK_BYTES)) if size else b""
+        if size > PEEK_BYTES:
+            data += self.memory.read(start + size - PEEK_BYTES, PEEK_BYTES)
+        return [size, *_words(data)[: -(-size // 8)]]
 
 
 def stir(hash_: int, word: int) -> int:
@@ -112,5 +113,5 @@ def stir(hash_: int, word: int) -> int:
 
 
 def _words(data: bytes) -> list[int]:
-    padded = data.ljust(PEEK_BYTES, b"\0")
-    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, PEEK_BYTES, 8)]
+    padded = data.ljust(-(-len(data) // 8) * 8, b"\0")
+    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8)]
