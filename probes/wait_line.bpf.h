@@ -77,7 +77,7 @@ __noinline int walk_early(struct thread *t, __u64 now)
 		return 0;
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
 	if (c)
-		t->wait_stack = finish_stack(c, hash, 0, now);
+		t->wait_stack = finish_stack(t, c, hash, 0, now);
 	return 0;
 }
 
