@@ -27,6 +27,7 @@ from ingero.model.window import NotWatched, Records
 
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
+STARTING_NS = 640_000_000  # until the pauses are as long, what does not fit may be an interpreter that starts
 MAX_LOOKS = 4  # per call: a look takes milliseconds, and the rings fill meanwhile
 FRAME_FIELDS = ("frame_back", "frame_code", "frame_at", "frame_mark", "frame_tlbc")
 CODE_FIELDS = (
@@ -134,7 +135,8 @@ class Interpreters:
         runtime = self._finder.runtime_of(pid)
         gil = lock_of(runtime) if runtime else None
         frames = frames_of(pid, runtime) if runtime and self._with_frames else None
-        settled = runtime is not None and not (frames and frames.later)
+        starting = frames is not None and frames.misfit and pause_ns < STARTING_NS
+        settled = runtime is not None and not (frames and frames.later) and not starting
         again_ns = 0 if settled else now_ns + pause_ns
         if gil and (before is None or before.gil != gil):
             self._tell_lock(pid, gil)

@@ -56,6 +56,7 @@ class PythonFrames:
     route: str = ""
     why: str = ""
     later: bool = False
+    misfit: bool = False  # nor, perhaps, in a moment: it may have been looked at while it starts
 
 
 class NotYetError(Exception):
@@ -85,7 +86,9 @@ def frames_of(pid: int, runtime: Runtime) -> PythonFrames:
         except NotYetError as error:
             last = PythonFrames(None, version, free_threaded, why=str(error), later=True)
         except (MisfitError, NotThereError) as error:
-            last = PythonFrames(None, version, free_threaded, why=f"not as in Python {version}: {error}")
+            last = PythonFrames(
+                None, version, free_threaded, why=f"not as in Python {version}: {error}", misfit=True
+            )
         time.sleep(TRY_AGAIN_S * attempt)
     return last
 
