@@ -28,7 +28,7 @@ def pythons() -> list[str]:
 
 
 def walk_ns(python: str, depth: int, calls: int) -> tuple[float, int]:
-    """Mean of a walk, and how many there were."""
+    """What the walks of one call took on average, and how many walks there were."""
     with (
         tracing(record_all=True) as tracer,
         workload(python, str(WORKLOADS / "deep.py"), str(cuda.stub_dir()), str(depth), str(calls)) as job,
@@ -41,7 +41,7 @@ def walk_ns(python: str, depth: int, calls: int) -> tuple[float, int]:
         tracer.tick()
         walks = sum(window.walks for window in tracer.windows[first:])
         spent = sum(window.walk_ns for window in tracer.windows[first:])
-    return spent / max(walks, 1), walks
+    return spent / calls, walks
 
 
 def measure(quick: bool) -> Section:
@@ -56,8 +56,10 @@ def measure(quick: bool) -> Section:
 
 
 METHOD = """\
-A Python program allocates {calls:,} times from a given depth, every call recorded and walked; the mean of
-what the kernel side measured for its own walks, native frames and the look for news included."""
+A Python program allocates {calls:,} times from a given depth, every call recorded and walked; the mean per
+allocation of what the kernel side measured for its own walks, native frames and the look for news
+included. An allocation has two records, the runtime's and the driver's within it: the Python frames are
+walked once for both."""
 
 RESOLVES = """\
 The mean holds what interrupts took. Only calls with a record are walked (at default settings at most some

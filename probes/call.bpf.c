@@ -61,17 +61,48 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 	return value;
 }
 
-/* At the return the caller's frames are still there. Not static, like the next one. */
-__noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 now)
+/* The stack of a call within which another one's was walked; 0 when it was not, or is not known. */
+static __always_inline __u64 walked_within(struct pt_regs *ctx, struct thread *t, struct place here, __u64 start_ns,
+					   __u64 now)
 {
 	struct scratch *c;
-	__u64 hash;
+	__u64 id;
+
+	if (!here.frame || t->walked_ns <= start_ns || here.frame != t->walked_frame || here.at != t->walked_at)
+		return 0;
+	c = take_scratch();
+	if (!c)
+		return 0;
+	id = add_native(&c->s, t->walked_hash,
+			bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK));
+	if (!was_sent(id, now)) {
+		__sync_lock_test_and_set(&c->busy, 0);
+		return 0;
+	}
+	release(t, c, now);
+	return id;
+}
+
+/* At the return the caller's frames are still there. Not static, like the next one. */
+__noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 start_ns, __u64 now)
+{
+	struct place here;
+	struct scratch *c;
+	__u64 hash, id;
 
 	if (!t)
 		return 0;
-	c = begin_stack(t, now, &hash);
+	here = current_place(t);
+	id = walked_within(ctx, t, here, start_ns, now);
+	if (id)
+		return id;
+	c = begin_stack(t, now, MAX_WALK, &hash);
 	if (!c)
 		return 0;
+	t->walked_ns = now;
+	t->walked_frame = here.frame;
+	t->walked_at = here.at;
+	t->walked_hash = hash;
 	return finish_stack(t, c, hash, bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK),
 			    now);
 }
@@ -98,7 +129,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	if (!info)
 		return -1;
 	if (set->stacks && !(set->outermost && f->flags & CALL_NESTED))
-		stack_id = walk_call(ctx, t, now);
+		stack_id = walk_call(ctx, t, f->start_ns, now);
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)
 		return -1;

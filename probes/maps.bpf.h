@@ -66,6 +66,12 @@ struct thread {
 	__u64 major_before;
 	__u64 address;
 	__u64 sector;
+	__u64 wait_stack;	/* where it waits, if that was walked when it began to; 0: not */
+	__u64 long_syscalls;	/* system calls whose last wait was long, a bit each */
+	__u64 walked_ns;	/* its last walk at the return of a call: when, */
+	__u64 walked_frame;	/* of which innermost Python frame, */
+	__u64 walked_at;	/* at which instruction, */
+	__u64 walked_hash;	/* and what came of it */
 	__u64 process_start_ns;
 	__u64 cgroup_id;
 	__u64 host_function;	/* of the runtime's launch it is in; only while names are looked for */

@@ -28,7 +28,14 @@ static __always_inline bool read_word(__u64 *word, __u64 address)
 	return !bpf_probe_read_user(word, 8, (const void *)address);
 }
 
-/* How many bytes a str has, where they are, and their width. */
+static __always_inline bool is_a(const struct python_layout *l, __u64 object, __u64 type)
+{
+	__u64 found = 0;
+
+	return read_word(&found, object + l->object_type) && found == type;
+}
+
+/* How many bytes a str has, where they are, and their width; 0: it is none. */
 static __always_inline __u64 text_at(const struct python_layout *l, __u64 object, struct code_text *text)
 {
 	__u64 length = 0;
@@ -36,12 +43,13 @@ static __always_inline __u64 text_at(const struct python_layout *l, __u64 object
 
 	text->bytes = 0;
 	text->unit = 1;
-	if (!read_word(&length, object + l->text_length) ||
+	if (!is_a(l, object, l->text_type) || !read_word(&length, object + l->text_length) ||
 	    bpf_probe_read_user(&state, 4, (const void *)(object + l->text_state)))
 		return 0;
 	state >>= l->text_kind_shift & 31;
 	unit = state & 7;
-	if (length > CODE_LONG_ROOM || (unit != 1 && unit != 2 && unit != 4) || !(state & 8))
+	if (length > CODE_LONG_ROOM || (unit != 1 && unit != 2 && unit != 4) || !(state & 8) ||
+	    (state & 16 && unit != 1))
 		return 0;
 	text->unit = unit;
 	text->bytes = (__u32)length * unit;
@@ -99,7 +107,8 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 		return -1;
 	t->name = text_at(l, t->name, &t->name_text);
 	t->file = text_at(l, t->file, &t->file_text);
-	if (!t->name || !t->file || !read_word(&length, t->lines + l->bytes_length)) {
+	if (!t->name || !t->file || !is_a(l, t->lines, l->bytes_type) ||
+	    !read_word(&length, t->lines + l->bytes_length)) {
 		lose(LOSS_STACK_UNREADABLE, 1);
 		return -1;
 	}

@@ -57,7 +57,7 @@ int sample(void *ctx)
 	if (!t || !set || !set->stacks)
 		return 0;
 	now = bpf_ktime_get_ns();
-	c = begin_stack(t, now, &hash);
+	c = begin_stack(t, now, CLOCK_WALK, &hash);
 	if (!c)
 		return 0;
 	key.stack_id = finish_stack(t, c, hash,

@@ -47,7 +47,7 @@ static __always_inline void record_wait(struct thread *t, struct task_struct *ta
 	r->dev = t->blocked_ns ? t->dev : 0;
 	r->sector = t->blocked_ns ? t->sector : 0;
 	r->address = t->blocked_ns ? t->address : 0;
-	r->stack_id = 0;
+	r->stack_id = t->wait_stack;
 	r->gil = GIL_UNKNOWN;
 	r->holder_tid = t->blocked_ns ? t->holder_tid : 0;
 	r->pad = 0;
@@ -55,7 +55,7 @@ static __always_inline void record_wait(struct thread *t, struct task_struct *ta
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void leave_core(struct task_struct *task, bool preempt, __u32 state, __u64 now)
+static __always_inline void leave_core(struct task_struct *task, bool preempt, __u32 state, __u64 now, bool later)
 {
 	struct thread *t = find_thread(task);
 
@@ -68,6 +68,7 @@ static __always_inline void leave_core(struct task_struct *task, bool preempt, _
 	t->throttled = 0;
 	t->dev = 0;
 	t->before_attach = 0;
+	t->wait_stack = 0;
 	/* Preempted means runnable whatever it was about to do. */
 	if (preempt || !blocked(state)) {
 		t->throttled = task_throttled(task);
@@ -79,9 +80,11 @@ static __always_inline void leave_core(struct task_struct *task, bool preempt, _
 		t->bucket = GPU_WAIT;
 	t->holder_tid = t->bucket == LOCK_WAIT ? holder_of(t) : 0;
 	t->state = BLOCKED;
+	if (!later)
+		walk_early(t, now);
 }
 
-static __always_inline void take_core(struct task_struct *task, __u64 now, bool lines)
+static __always_inline void take_core(struct task_struct *task, __u64 now, bool later)
 {
 	struct thread *t = find_thread(task);
 	struct settings *set = get_settings();
@@ -107,10 +110,12 @@ static __always_inline void take_core(struct task_struct *task, __u64 now, bool 
 	t->on_ns = now;
 	if (t->blocked_ns > WAITED_NS && t->bucket == GPU_WAIT)
 		t->woken = 1;
+	if (!later && set && set->stacks && t->blocked_ns)
+		note_length(t, is_long(t, set, now));
 	if (!is_long(t, set, now))
 		return;
 	record_wait(t, task, now);
-	if (lines && set->stacks && t->blocked_ns)
+	if (later && set->stacks && t->blocked_ns)
 		ask_for_line(t, task);
 }
 
@@ -135,19 +140,20 @@ static __always_inline void forget_interrupts(void)
 	}
 }
 
+/* later: the line of a long wait is walked when it is over. */
 static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, __u32 state,
-				     bool lines)
+				     bool later)
 {
 	__u64 now = bpf_ktime_get_ns();
 
 	forget_interrupts();
 	log_slice(prev, next, now);
-	leave_core(prev, preempt, state, now);
-	take_core(next, now, lines);
+	leave_core(prev, preempt, state, now, later);
+	take_core(next, now, later);
 	return 0;
 }
 
-/* The newest kernels walk the stack of a long wait; those before do without. Since 5.18
+/* The newest kernels walk the stack of a long wait when it is over, those before at its begin. Since 5.18
  * (fa2c3254d7cf) the state comes as an argument, read before a wake-up on another core
  * could change it; the last form serves older ones. */
 SEC("tp_btf/sched_switch")

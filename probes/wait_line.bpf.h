@@ -7,8 +7,8 @@
 
 #include "walk.bpf.h"
 
-/* The line of a long wait. With the run-queue lock held nothing is walked: the thread does
- * it itself, before it returns to user mode. Kernels from 6.18 on offer that. */
+/* The line of a long wait. With the run-queue lock held hardly anything is walked: the thread
+ * does it itself, before it returns to user mode. Kernels from 6.18 on offer that. */
 struct bpf_map { __u32 id; } CORE;	/* declared only, libbpf would not match it */
 struct bpf_task_work { __u64 __opaque; } __attribute__((aligned(8)));
 typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
@@ -37,7 +37,7 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 
 	if (!t)
 		return 0;
-	c = begin_stack(t, now, &hash);
+	c = begin_stack(t, now, MAX_WALK, &hash);
 	if (!c)
 		return 0;
 	id = finish_stack(t, c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
@@ -63,6 +63,29 @@ static __always_inline void ask_for_line(struct thread *t, struct task_struct *t
 		return;
 	work->start_ns = t->off_ns;
 	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
+}
+
+/* Older ones do not: there the innermost frames are walked when the thread begins to wait. It
+ * is not known then whether the wait will be long, so only a system call is taken whose last
+ * wait in this thread was. Not static: verified once. */
+__noinline int walk_early(struct thread *t, __u64 now)
+{
+	struct scratch *c;
+	__u64 hash;
+
+	if (!t || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
+		return 0;
+	c = begin_stack(t, now, LOCKED_WALK, &hash);
+	if (c)
+		t->wait_stack = finish_stack(t, c, hash, 0, now);
+	return 0;
+}
+
+static __always_inline void note_length(struct thread *t, bool is_long)
+{
+	__u64 bit = 1ULL << (t->syscall & 63);
+
+	t->long_syscalls = is_long ? t->long_syscalls | bit : t->long_syscalls & ~bit;
 }
 
 /* Who has the interpreter's lock that this thread waits for; 0 if it waits for another, or

@@ -162,8 +162,10 @@ struct python_layout {
 	__u16 frame_bytes;	/* of a frame, as far as it is read */
 	__u16 code_bytes;	/* of a code object, as far as it is read */
 	__u16 pad;
-	__u32 pad2;
+	__u32 program;		/* which program of the process this is: executing another one makes it a new number */
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
+	__u64 text_type;	/* of PyUnicode_Type: what a code object is called is one */
+	__u64 bytes_type;	/* of PyBytes_Type: a line table is one */
 	__u64 collecting;	/* address of an int that is not 0 while the collector runs; 0: not known */
 	__u64 lock;		/* the interpreter lock's addresses; 0: not known */
 	__u64 lock_end;

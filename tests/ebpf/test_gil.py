@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +12,15 @@ from ingero.scenarios import cuda
 from tests.ebpf.accounts import MS
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import WORKLOADS, Tracer, workload
+from tests.pythons import SUPPORTED
 
-VERSIONS = [f"3.{minor}" for minor in range(9, 15)]
 PROGRAM = str(WORKLOADS / "two_threads.py")
 Rows = np.ndarray[Any, Any]
 
 
 def pythons() -> list[str]:
-    """One of each version, those of distributions and those built by their users."""
-    found = [
-        Path("/usr/bin/python3"),
-        *sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")),
-    ]
-    return [str(each) for each in found if each.exists() and version_of(each) in VERSIONS]
-
-
-def version_of(python: Path) -> str:
-    return ".".join(python.resolve().name.removeprefix("python").split(".")[:2])
+    """Of distributions, built by their users, or named to the tests."""
+    return SUPPORTED
 
 
 def works(tracer: Tracer, python: str, kind: str) -> tuple[Rows, Rows]:

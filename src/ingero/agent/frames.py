@@ -90,7 +90,8 @@ class Frames:
         keys = zip(walked["h"]["tid"].tolist(), walked["h"]["start_ns"].tolist(), strict=True)
         stack_of = dict(zip(keys, walked["stack_id"].tolist(), strict=True))
         mine = zip(waits["h"]["tid"].tolist(), waits["h"]["start_ns"].tolist(), strict=True)
-        waits["stack_id"] = [stack_of.get(key, 0) for key in mine]
+        known = waits["stack_id"].tolist()  # walked at the beginning, where the kernel cannot at the end
+        waits["stack_id"] = [stack_of.get(key, stack) for key, stack in zip(mine, known, strict=True)]
         self._unmatched = walked[:0]
 
     def _walked(self) -> tuple[int, int]:

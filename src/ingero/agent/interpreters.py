@@ -1,27 +1,33 @@
-"""How to read the Python frames of each traced process, told to the kernel as soon as it is known.
+"""The Python interpreters of the traced processes: how to read their frames, where their lock is.
 
 A process is looked at when it becomes a target, and again, ever less often, while its
-interpreter starts or it has none. Until then its calls have native frames only. A fork
-needs nothing: the kernel copies what it knows of the parent.
+interpreter starts or it has none. How its frames are read is told to the kernel as soon
+as it is known; until then its calls have native frames only. A fork needs nothing: the
+kernel copies what it knows of the parent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from ingero.attach.kernel import KernelSide
+from ingero.discover.gil import Gil, lock_of
+from ingero.discover.libraries import Library
 from ingero.discover.python_code import LongCode, read_code
-from ingero.discover.python_layout import PythonFrames, layout_of
+from ingero.discover.python_layout import PythonFrames, frames_of
 from ingero.discover.python_runtime import RuntimeFinder
+from ingero.discover.thread_numbers import counts_its_own, own_numbers
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
-from ingero.model.window import NotWatched
+from ingero.model.window import NotWatched, Records
 
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
+STARTING_NS = 640_000_000  # until the pauses are as long, what does not fit may be an interpreter that starts
 MAX_LOOKS = 4  # per call: a look takes milliseconds, and the rings fill meanwhile
 FRAME_FIELDS = ("frame_back", "frame_code", "frame_at", "frame_mark", "frame_tlbc")
 CODE_FIELDS = (
@@ -39,35 +45,76 @@ CODE_FIELDS = (
 class Look:
     """What was found last, and when to look again; 0: never."""
 
-    frames: PythonFrames | None
-    again_ns: int
-    pause_ns: int
+    gil: Gil | None = None  # None: no Python runs in it
+    frames: PythonFrames | None = None
+    again_ns: int = 0
+    pause_ns: int = 0
+    counts_its_own: bool = False  # its threads have other numbers for it than for us
 
 
 class Interpreters:
-    """Which process's Python frames can be read."""
+    """Which process runs Python, and how it is read."""
 
-    def __init__(self, kernel: KernelSide, parent_of: Callable[[int], int | None]) -> None:
+    def __init__(
+        self, kernel: KernelSide, parent_of: Callable[[int], int | None], with_frames: bool = True
+    ) -> None:
         self._kernel = kernel
         self._parent_of = parent_of
+        self._with_frames = with_frames
         self._finder = RuntimeFinder()
         self._looks: dict[int, Look] = {}
+        self._programs: dict[int, int] = {}  # of processes that executed: which of the numbers handed out
+        self._executed = 0
         self._news: list[NotWatched] = []
+        self._found: list[tuple[int, Library]] = []
+
+    # --- what is known ---------------------------------------------------------------
 
     def version_of(self, pid: int) -> tuple[int, int] | None:
         """By which its line tables are read: (3, 12); None where its frames are not."""
-        look = self._looks.get(pid) or self._looks.get(self._parent_of(pid) or 0)
-        if look is None or look.frames is None or look.frames.layout is None:
+        frames = self._frames_of(pid)
+        if frames is None or frames.layout is None:
             return None
-        major, minor = look.frames.version.split(".")[:2]
+        major, minor = frames.version.split(".")[:2]
         return int(major), int(minor)
 
     def long_code(self, pid: int, code: int, sign: int) -> LongCode | None:
         """A code object the kernel had no room for."""
-        look = self._looks.get(pid) or self._looks.get(self._parent_of(pid) or 0)
-        if look is None or look.frames is None or look.frames.layout is None:
+        frames = self._frames_of(pid)
+        if frames is None or frames.layout is None:
             return None
-        return read_code(pid, look.frames.layout, code, sign)
+        return read_code(pid, frames.layout, code, sign)
+
+    def _frames_of(self, pid: int) -> PythonFrames | None:
+        look = self._looks.get(pid) or self._looks.get(self._parent_of(pid) or 0)
+        return look.frames if look else None
+
+    def files(self) -> set[tuple[int, int]]:
+        """Interpreters in use."""
+        gils = (look.gil for look in self._looks.values())
+        return {gil.library.file for gil in gils if gil and gil.library}
+
+    def locks(self) -> dict[int, tuple[int, int]]:
+        """By process; an empty range where no Python runs. Left out: where it cannot be told."""
+        return {
+            pid: (look.gil.start, look.gil.end) if look.gil else (0, 0)
+            for pid, look in self._looks.items()
+            if look.gil is None or not look.gil.why
+        }
+
+    def number_holders(self, waits: Records) -> None:
+        """The interpreter says who has its lock by the number the thread has for it: put ours."""
+        for pid in np.unique(waits["h"]["pid"][waits["holder_tid"] > 0]).tolist():
+            look = self._looks.get(pid)
+            if look is None or not look.counts_its_own:
+                continue
+            numbers = {}
+            with suppress(ProcessLookupError):
+                numbers = own_numbers(pid)
+            mine = waits["h"]["pid"] == pid
+            waits["holder_tid"][mine] = [numbers.get(own, 0) for own in waits["holder_tid"][mine].tolist()]
+
+    # --- looking ---------------------------------------------------------------------
 
     def look(self, live: Iterable[int], now_ns: int) -> None:
         """Look at new processes, and again at those that may be ready by now."""
@@ -75,8 +122,8 @@ class Interpreters:
         for pid in due[:MAX_LOOKS]:
             try:
                 self._look(pid, now_ns)
-            except ProcessLookupError:  # it has ended: nothing more to learn
-                self._looks[pid] = Look(None, 0, 0)
+            except (ProcessLookupError, FileNotFoundError):  # ended: what was seen of it is all there is
+                self._looks.setdefault(pid, Look()).again_ns = 0
 
     def _is_due(self, pid: int, now_ns: int) -> bool:
         look = self._looks.get(pid)
@@ -85,20 +132,55 @@ class Interpreters:
     def _look(self, pid: int, now_ns: int) -> None:
         before = self._looks.get(pid)
         pause_ns = min(2 * before.pause_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
-        found = layout_of(pid, self._finder)
-        settled = found is not None and not found.later
-        self._looks[pid] = Look(found, 0 if settled else now_ns + pause_ns, pause_ns)
-        if found is not None and found.layout is not None:
-            self._kernel.write_python(pid, _with_spans(found.layout))
-        elif found is None or settled:
+        runtime = self._finder.runtime_of(pid)
+        gil = lock_of(runtime) if runtime else None
+        frames = frames_of(pid, runtime) if runtime and self._with_frames else None
+        starting = frames is not None and frames.misfit and pause_ns < STARTING_NS
+        settled = runtime is not None and not (frames and frames.later) and not starting
+        again_ns = 0 if settled else now_ns + pause_ns
+        if gil and (before is None or before.gil != gil):
+            self._tell_lock(pid, gil)
+        if frames is not None and frames.layout is not None:
+            frames.layout["program"] = self._program_of(pid)
+            self._kernel.write_python(pid, _with_spans(frames.layout))
+        elif self._with_frames and (runtime is None or settled):
             self._kernel.write_python(pid, np.zeros((), layout.PYTHON_LAYOUT))
-        if found is not None and settled and found.why:
-            self._news.append(NotWatched(pid, "frames", f"Python frames cannot be read: {found.why}"))
+        if frames is not None and settled and frames.why:
+            self.tell(NotWatched(pid, "frames", f"Python frames cannot be read: {frames.why}"))
+        self._looks[pid] = Look(gil, frames, again_ns, pause_ns, runtime is not None and counts_its_own(pid))
+
+    def _tell_lock(self, pid: int, gil: Gil) -> None:
+        if gil.library:
+            self._found.append((pid, gil.library))
+        if gil.why:
+            self.tell(NotWatched(pid, "gil", gil.why))
+
+    def _program_of(self, pid: int) -> int:
+        """A child that executed nothing runs what its parent does."""
+        return self._programs.get(pid) or self._programs.get(self._parent_of(pid) or 0, 0)
 
     def forget(self, pids: Iterable[int]) -> None:
-        """They ended, or became other programs: the kernel has forgotten what it knew."""
+        """They ended: the kernel has forgotten what it knew."""
         for pid in pids:
             self._looks.pop(pid, None)
+            self._programs.pop(pid, None)
+
+    def forget_program(self, pids: Iterable[int]) -> None:
+        """They became other programs, whose code objects may lie where those of the old ones did."""
+        for pid in pids:
+            self._looks.pop(pid, None)
+            self._executed += 1
+            self._programs[pid] = self._executed
+
+    # --- news ------------------------------------------------------------------------
+
+    def take_found(self) -> list[tuple[int, Library]]:
+        """Processes seen to run Python since the last call, with the interpreter's file."""
+        found, self._found = self._found, []
+        return found
+
+    def tell(self, news: NotWatched) -> None:
+        self._news.append(news)
 
     def take_news(self) -> list[NotWatched]:
         news, self._news = self._news, []

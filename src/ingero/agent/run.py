@@ -12,7 +12,7 @@ import resource
 import select
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,6 @@ from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
 from ingero.agent.owners import name_owners
-from ingero.agent.pythons import Pythons
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.servers import Servers
@@ -129,7 +128,6 @@ class Agent:
             )
         )
         self._bystanders = Bystanders()
-        self._pythons = Pythons()
         self._servers = Servers()
         self._annotations = Annotations(lambda pid: pid in self._targets.live)
         self._annotation_socket: AnnotationSocket | None = None
@@ -201,7 +199,7 @@ class Agent:
         self._targets = Targets(self._kernel, self._session, self._scope)
         if self._writer:
             self._listen_to_jobs()
-        self._interpreters = Interpreters(self._kernel, self._targets.parent_of)
+        self._interpreters = Interpreters(self._kernel, self._targets.parent_of, self._options.stack)
         self._symbols = NativeSymbols()
         self._kernels = Kernels(
             self._kernel, shape, self._session, self._targets, self._operations, self._symbols
@@ -284,13 +282,13 @@ class Agent:
         if len(events):
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
-            self._interpreters.forget(events["h"]["pid"][executed].tolist())
+            self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
-            self._look_at_pythons(mapped)
+            self._interpreters.look(mapped, now_ns)
             self._symbols.look(mapped)
-        if self._options.stack:
-            self._interpreters.look(self._targets.live, now_ns)
+        self._interpreters.look(self._targets.live, now_ns)
+        self._watch_collectors()
 
     def govern(self) -> None:
         """Keep within the overhead budget."""
@@ -312,7 +310,6 @@ class Agent:
         if not self._scope.fixed:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
-        self._pythons.forget(gone)
         self._interpreters.forget(gone)
         if self._kernels:
             self._kernels.look(window, gone)
@@ -353,21 +350,18 @@ class Agent:
 
     def _watch_pythons(self, window: Window) -> None:
         """Tell waits for an interpreter's lock from others, and see its garbage collections."""
-        header = window.execs["h"]
-        executed = dict(zip(header["pid"].tolist(), header["start_ns"].tolist(), strict=True))
-        self._look_at_pythons(self._targets.live, executed)
-        mark_gil(window, self._pythons.locks())
-        self._collectors.release_unused(self._pythons.files(), window.end_ns)
-        window.not_watched = self._pythons.take_news() + self._interpreters.take_news()
+        mark_gil(window, self._interpreters.locks())
+        self._interpreters.number_holders(window.waits)
+        self._collectors.release_unused(self._interpreters.files(), window.end_ns)
+        window.not_watched = self._interpreters.take_news()
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
         window.not_watched += self._gpus.not_watched(window.gpus, self._targets.warnings)
 
-    def _look_at_pythons(self, pids: Iterable[int], executed: Mapping[int, int] | None = None) -> None:
-        self._pythons.look(pids, executed or {}, time.monotonic_ns())
-        for pid, library in self._pythons.take_found():
+    def _watch_collectors(self) -> None:
+        for pid, library in self._interpreters.take_found():
             if why := self._collectors.attach(library):
-                self._pythons.tell(NotWatched(pid, "gc", why))
+                self._interpreters.tell(NotWatched(pid, "gc", why))
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

@@ -290,6 +290,8 @@ class KernelSide:
     def _load_plan(self, plan: ObjectPlan) -> tuple[_shim.Object, frozenset[str]]:
         """Newest shape first; a refused program gives way to its older form, if it has one."""
         off = frozenset(plan.alternatives.values())
+        if plan.name == "sched" and os.environ.get("INGERO_WAIT_LINES") == "early":  # as before 6.18
+            off = (off | {"sched_switch"}) - {"sched_switch_v617"}
         while True:
             try:
                 return self.load(plan.name, off), off

@@ -17,7 +17,8 @@ MAX_VARINT_BYTES = 6  # of 6 bits each; lines need no more
 MAX_LINE = 1 << 31
 AT_BITS = 31  # of a frame's instruction; the sign is the highest of them
 
-# kinds of entries of the location table, 3.11 and later
+# the location table, 3.11 and later: where an entry begins, and kinds of entries
+ENTRY = 128
 _LONG, _NO_COLUMNS, _NONE = 14, 13, 15
 _ONE_LINE = range(10, 13)
 
@@ -30,6 +31,8 @@ def line_at(version: tuple[int, int], table: bytes, first_line: int, at: int) ->
     """
     if at >> (AT_BITS - 1) & 1 or at < 0:
         return first_line
+    if version < (3, 11) and len(table) % 2:
+        return None
     if version < (3, 10):
         line: int | None = _line_up_to_3_9(table, first_line, at)
     elif version == (3, 10):
@@ -80,13 +83,17 @@ def _ranges(table: bytes, line: int) -> Ranges:
         head, index = table[index], index + 1
         kind = head >> 3 & 15
         end += ((head & 7) + 1) * CODE_UNIT_BYTES
-        line += _delta(table, index, kind)
+        delta = _delta(table, index, kind)
+        if head < ENTRY or delta is None:
+            return
+        line += delta
         yield end, None if kind == _NONE else line
-        while index < len(table) and table[index] < 128:
+        while index < len(table) and table[index] < ENTRY:
             index += 1
 
 
-def _delta(table: bytes, index: int, kind: int) -> int:
+def _delta(table: bytes, index: int, kind: int) -> int | None:
+    """By how many lines an entry goes on; None: it is cut short."""
     if kind in _ONE_LINE:
         return kind - _ONE_LINE.start
     if kind not in (_NO_COLUMNS, _LONG):
@@ -94,6 +101,8 @@ def _delta(table: bytes, index: int, kind: int) -> int:
     value = 0
     for count, byte in enumerate(table[index : index + MAX_VARINT_BYTES]):
         value |= (byte & 63) << 6 * count
-        if not byte & 64:
+        if byte < 64:
+            return -(value >> 1) if value & 1 else value >> 1
+        if byte >= ENTRY:
             break
-    return -(value >> 1) if value & 1 else value >> 1
+    return None

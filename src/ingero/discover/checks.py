@@ -203,12 +203,12 @@ def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
     """The interpreters of processes that use CUDA, else a count of all of them."""
     users = [int(name.split(" ", 1)[0]) for _, names in library_users(finder).values() for name in names]
     found = interpreters.find_interpreters(sorted(set(users)) or processes.list_pids())
-    if not found:
-        yield Check("Python", "ok", "no interpreter runs now")
     runtimes = RuntimeFinder()
+    lines = []
     for each in found[:20]:
-        with suppress(ProcessLookupError):
-            yield _interpreter(each, runtimes)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            lines.append(_interpreter(each, runtimes))
+    yield from lines or [Check("Python", "ok", "no interpreter runs now")]
     if len(found) > 20:
         yield Check("Python", "ok", f"and {len(found) - 20} more")
 

@@ -34,12 +34,15 @@ class GilFinder:
     def gil_of(self, pid: int) -> Gil | None:
         """None: no Python runs in this process. Raises ProcessLookupError when it is gone."""
         runtime = self._runtimes.runtime_of(pid)
-        if runtime is None:
-            return None
-        why = _reason(runtime)
-        if why:
-            return Gil(why=why, library=runtime.library)
-        return Gil(runtime.start, runtime.end, library=runtime.library)
+        return lock_of(runtime) if runtime else None
+
+
+def lock_of(runtime: Runtime) -> Gil:
+    """The lock of an interpreter that was found."""
+    why = _reason(runtime)
+    if why:
+        return Gil(why=why, library=runtime.library)
+    return Gil(runtime.start, runtime.end, library=runtime.library)
 
 
 def _reason(runtime: Runtime) -> str:

@@ -16,6 +16,7 @@ from ingero.model.layout import PythonFlag
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_TABLE_BYTES = 4 << 20
+PEEK_BYTES = 32
 _CODECS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _WORD = (1 << 64) - 1
 
@@ -46,7 +47,10 @@ class _Reader:
     def read(self, address: int) -> LongCode:
         pointers = self._pointers(address)
         lines = pointers["code_lines"]
-        size = min(self.memory.word(lines + self.at["bytes_length"]), MAX_TABLE_BYTES)
+        self._expect(lines, "bytes_type")
+        size = self.memory.word(lines + self.at["bytes_length"])
+        if size > MAX_TABLE_BYTES:
+            raise NotThereError(f"no line table at {lines:#x}")
         table = self.memory.read(lines + self.at["bytes_data"], size) if size else b""
         first_line = self.memory.signed32(address + self.at["code_first_line"])
         return LongCode(
@@ -57,13 +61,25 @@ class _Reader:
         names = ("code_name", "code_file", "code_lines")
         return {name: self.memory.word(address + self.at[name]) for name in names}
 
-    def _text(self, address: int) -> str:
+    def _expect(self, address: int, kind: str) -> None:
+        if self.memory.word(address + self.at["object_type"]) != self.at[kind]:
+            raise NotThereError(f"no object of the {kind} at {address:#x}")
+
+    def _characters(self, address: int) -> tuple[int, int, int]:
+        """Where a str's characters are, how many bytes, and of what width; as text_at() has it."""
+        self._expect(address, "text_type")
         length = self.memory.word(address + self.at["text_length"])
         state = self.memory.signed32(address + self.at["text_state"]) >> self.at["text_kind_shift"]
         unit, start = state & 7, self.at["text_ascii" if state & 16 else "text_compact"]
-        if unit not in _CODECS or length * unit > MAX_TEXT_BYTES or not length:
-            return ""
-        return self.memory.read(address + start, length * unit).decode(_CODECS[unit], "replace")
+        if unit not in _CODECS or not state & 8 or (state & 16 and unit != 1):
+            raise NotThereError(f"no text at {address:#x}")
+        if length > MAX_TEXT_BYTES:
+            raise NotThereError(f"too long a text at {address:#x}")
+        return address + start, length * unit, unit
+
+    def _text(self, address: int) -> str:
+        start, size, unit = self._characters(address)
+        return self.memory.read(start, size).decode(_CODECS[unit], "replace") if size else ""
 
     def sign(self, address: int) -> int:
         """As sign_of() has it."""
@@ -73,23 +89,22 @@ class _Reader:
         if self.at["flags"] & PythonFlag.PYTHON_VERSIONED:
             words.append(self.memory.signed32(address + self.at["code_version"]) & 0xFFFFFFFF)
         else:
-            words += self._peek(pointers["code_name"], end=False)
-            words += self._peek(pointers["code_file"], end=True)
-            words += self._table_words(pointers["code_lines"])
-        sign = 0
+            words += self._peek(*self._characters(pointers["code_name"])[:2])
+            words += self._peek(*self._characters(pointers["code_file"])[:2])
+            lines = pointers["code_lines"]
+            size = self.memory.word(lines + self.at["bytes_length"])
+            words += self._peek(lines + self.at["bytes_data"], size)
+        sign = self.at["program"]
         for word in words:
             sign = stir(sign, word)
         return sign & 0xFFFFFFFF
 
-    def _peek(self, text: int, end: bool) -> list[int]:
-        length = self.memory.word(text + self.at["text_length"])
-        start = text + self.at["text_ascii"] + (length - 16 if end and length > 16 else 0)
-        return [length, *_words(self.memory.read(start, min(length, 16)) if length else b"", 2)]
-
-    def _table_words(self, lines: int) -> list[int]:
-        length = self.memory.word(lines + self.at["bytes_length"])
-        data = self.memory.read(lines + self.at["bytes_data"], min(length, 40)) if length else b""
-        return [length, *_words(data, 5)]
+    def _peek(self, start: int, size: int) -> list[int]:
+        """How many bytes, and the first and the last of them."""
+        data = self.memory.read(start, min(size, PEEK_BYTES)) if size else b""
+        if size > PEEK_BYTES:
+            data += self.memory.read(start + size - PEEK_BYTES, PEEK_BYTES)
+        return [size, *_words(data)[: -(-size // 8)]]
 
 
 def stir(hash_: int, word: int) -> int:
@@ -97,6 +112,6 @@ def stir(hash_: int, word: int) -> int:
     return hash_ ^ hash_ >> 29
 
 
-def _words(data: bytes, count: int) -> list[int]:
-    padded = data.ljust(8 * count, b"\0")
-    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, 8 * count, 8)]
+def _words(data: bytes) -> list[int]:
+    padded = data.ljust(-(-len(data) // 8) * 8, b"\0")
+    return [int.from_bytes(padded[at : at + 8], "little") for at in range(0, len(padded), 8)]

@@ -10,12 +10,10 @@ run Python yet is told from one that cannot be read.
 from __future__ import annotations
 
 import platform
-import re
 import struct
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +25,7 @@ from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.python_slot import Slot, find_slot
 from ingero.discover.python_states import State, find_interpreters
+from ingero.discover.thread_numbers import own_numbers
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
 COOKIE = b"xdebugpy"
@@ -45,7 +44,6 @@ FLAGS = {
     13: PythonFlag.PYTHON_OWNER | PythonFlag.PYTHON_VERSIONED,
     14: PythonFlag.PYTHON_OWNER | PythonFlag.PYTHON_VERSIONED | PythonFlag.PYTHON_TAGGED,
 }
-_NAMESPACE_ID = re.compile(rb"^NSpid:.*\s(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +56,7 @@ class PythonFrames:
     route: str = ""
     why: str = ""
     later: bool = False
+    misfit: bool = False  # nor, perhaps, in a moment: it may have been looked at while it starts
 
 
 class NotYetError(Exception):
@@ -67,8 +66,11 @@ class NotYetError(Exception):
 def layout_of(pid: int, finder: RuntimeFinder | None = None) -> PythonFrames | None:
     """None: no Python runs in this process. Raises ProcessLookupError when it is gone."""
     runtime = (finder or RuntimeFinder()).runtime_of(pid)
-    if runtime is None:
-        return None
+    return frames_of(pid, runtime) if runtime else None
+
+
+def frames_of(pid: int, runtime: Runtime) -> PythonFrames:
+    """How to read the frames of an interpreter that was found."""
     version, free_threaded = runtime.version, runtime.free_threaded
     why = _unknown(runtime)
     if why:
@@ -84,7 +86,9 @@ def layout_of(pid: int, finder: RuntimeFinder | None = None) -> PythonFrames | N
         except NotYetError as error:
             last = PythonFrames(None, version, free_threaded, why=str(error), later=True)
         except (MisfitError, NotThereError) as error:
-            last = PythonFrames(None, version, free_threaded, why=f"not as in Python {version}: {error}")
+            last = PythonFrames(
+                None, version, free_threaded, why=f"not as in Python {version}: {error}", misfit=True
+            )
         time.sleep(TRY_AGAIN_S * attempt)
     return last
 
@@ -105,13 +109,14 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
     found = find_interpreters(Reader(memory, at), runtime.start, runtime.end)
     if found is None:
         raise NotYetError("the interpreter has not started yet")
-    alive = _thread_ids(pid)
+    alive = own_numbers(pid)
     slot = find_slot(memory, found.states, alive, _key(memory, at, runtime.start))
     if slot is None:
         raise MisfitError("no thread has a pointer to its thread state")
     code = _check_frames(found.reader, found.states)
     record = _record(found.reader.at, runtime.minor, slot)
-    record["code_type"] = code.type
+    record["code_type"], record["text_type"] = code.type, code.text_type
+    record["bytes_type"] = code.bytes_type
     if not any(state.native_id in alive for state in found.states):
         record["state_native_id"] = 0
     record["collecting"] = find_collecting(found)
@@ -143,22 +148,6 @@ def _key(memory: ProcessMemory, at: Offsets, runtime: int) -> int | None:
     """Which pthread key it should be, where this build has it in the usual place."""
     made, key = struct.unpack("<iI", memory.read(runtime + at["runtime_key"], 8))
     return key if made == 1 and key < 1024 else None
-
-
-def _thread_ids(pid: int) -> set[int]:
-    """The process's threads, as it sees them itself: a container counts its own."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-    except FileNotFoundError as error:
-        raise ProcessLookupError(pid) from error
-    found = set()
-    for task in tasks:
-        try:
-            match = _NAMESPACE_ID.search((task / "status").read_bytes())
-        except OSError:
-            continue
-        found.add(int(match[1]) if match else int(task.name))
-    return found
 
 
 def _check_frames(reader: Reader, states: Iterable[State]) -> Code:

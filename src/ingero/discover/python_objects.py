@@ -35,6 +35,8 @@ class Code:
     name: str
     file: str
     first_line: int
+    text_type: int  # of its name, and of its line table
+    bytes_type: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,11 @@ class Reader:
         first_line = memory.signed32(address + at["code_first_line"])
         if not -1 <= first_line < MAX_FIRST_LINE:
             raise MisfitError(f"no first line at {address:#x}")
-        self.bytes_length(memory.word(address + at["code_lines"]))
-        name = self.text(memory.word(address + at["code_name"]))
-        file = self.text(memory.word(address + at["code_file"]))
-        return Code(memory.word(address + at["object_type"]), name, file, first_line)
+        lines, name = memory.word(address + at["code_lines"]), memory.word(address + at["code_name"])
+        self.bytes_length(lines)
+        texts = self.text(name), self.text(memory.word(address + at["code_file"]))
+        types = [memory.word(each + at["object_type"]) for each in (address, name, lines)]
+        return Code(types[0], *texts, first_line, *types[1:])
 
     def instruction(self, frame: int, code: int) -> int:
         """Bytes from the code's first instruction to the frame's, or less than 0 before the first."""

@@ -635,7 +635,7 @@ THREAD_COST = _dtype(
 )
 
 PYTHON_LAYOUT = _dtype(
-    120,
+    136,
     [
         ("flags", "<u4", 0),
         ("thread_state", "<i4", 4),
@@ -668,12 +668,14 @@ PYTHON_LAYOUT = _dtype(
         ("frame_bytes", "<u2", 62),
         ("code_bytes", "<u2", 64),
         ("pad", "<u2", 66),
-        ("pad2", "<u4", 68),
+        ("program", "<u4", 68),
         ("code_type", "<u8", 72),
-        ("collecting", "<u8", 80),
-        ("lock", "<u8", 88),
-        ("lock_end", "<u8", 96),
-        ("lock_holder", "<u8", 104),
-        ("lock_held", "<u8", 112),
+        ("text_type", "<u8", 80),
+        ("bytes_type", "<u8", 88),
+        ("collecting", "<u8", 96),
+        ("lock", "<u8", 104),
+        ("lock_end", "<u8", 112),
+        ("lock_holder", "<u8", 120),
+        ("lock_held", "<u8", 128),
     ],
 )

@@ -56,6 +56,22 @@ def test_an_instruction_behind_the_table_has_no_line(version: tuple[int, int]) -
     assert line_at(version, b"\x80\x00", 12, 0x3FFFFFFF) is None
 
 
+@pytest.mark.parametrize(
+    "table", [b"\xef", b"\xef\xef\x04", b"\xef\x44", b"\xf7\x40\x40\x40\x40\x40\x40\x01", b"\x6f\x04"]
+)
+@pytest.mark.parametrize("version", VERSIONS[2:])
+def test_an_entry_cut_short_has_no_line(version: tuple[int, int], table: bytes) -> None:
+    """Its line would be the one before, or the function's own."""
+    assert line_at(version, table, 12, 0) is None
+    assert line_at(version, b"\xe8\x04" + table, 12, 0) == 14
+    assert line_at(version, b"\xe8\x04" + table, 12, 2) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS[:2])
+def test_half_a_pair_is_no_table(version: tuple[int, int]) -> None:
+    assert line_at(version, b"\x02\x03\x02", 12, 0) is None
+
+
 @given(
     st.sampled_from(VERSIONS),
     st.binary(max_size=4096),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,16 @@ from ingero.serve.cli.surfaces import QuietSurface
 every_scenario = pytest.mark.parametrize("scenario", ALL, ids=lambda each: each.name)
 
 
-def windows(scenario: Scenario, seed: int = 7) -> list[Window]:
-    return list(synthetic.windows(scenario.story, seed, 5 * SECOND))
+def made(name: str, seed: int = 7) -> list[Window]:
+    return list(synthetic.windows(BY_NAME[name].story, seed, 5 * SECOND))
+
+
+made_once = cache(made)
+
+
+def windows(scenario: Scenario) -> list[Window]:
+    """To look at, not to change."""
+    return made_once(scenario.name)
 
 
 def reported(scenario: Scenario, seed: int, db: Path) -> Report:
@@ -176,7 +185,7 @@ def test_everybody_named_was_introduced_with_a_parent(scenario: Scenario) -> Non
 
 def test_two_seeds_differ_and_one_is_always_the_same() -> None:
     def durations(seed: int) -> list[int]:
-        calls = [window.calls["duration_ns"] for window in windows(BY_NAME["incident"], seed)]
+        calls = [window.calls["duration_ns"] for window in made("incident", seed)]
         return [int(ns) for ns in np.concatenate(calls)]
 
     assert durations(3) == durations(3)

@@ -229,17 +229,17 @@ def _on_disk(path: Path) -> int:
 
 
 def test_the_database_stays_below_its_limit_and_keeps_the_newest(path: Path) -> None:
-    writer = _writer(path, 2 << 20)
+    writer = _writer(path, 1 << 20)
     writer.save_findings([FindingRow("k", "cpu-contention", "HIGH", "t", 1, 2, "{}")])
-    _fill(writer, 120)
-    assert _on_disk(path) <= 2 << 20
+    _fill(writer, 60)  # some 3 MB
+    assert _on_disk(path) <= 1 << 20
     writer.close()
     with Reader(path) as reader:
         oldest, newest = reader.rows("SELECT MIN(timestamp_ns), MAX(timestamp_ns) FROM cuda_events")[0]
         assert newest > oldest
         assert reader.rows("SELECT MAX(start_ns) FROM window")[0][0] == newest
         # aggregates and findings outlive the detail
-        assert reader.rows("SELECT SUM(count) FROM operations") == [(9 * 120,)]
+        assert reader.rows("SELECT SUM(count) FROM operations") == [(9 * 60,)]
         assert reader.rows("SELECT COUNT(*) FROM findings") == [(1,)]
 
 
