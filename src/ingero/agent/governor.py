@@ -28,7 +28,7 @@ from ingero.model.governor import Base, Seen, Watched
 from ingero.model.layout import Bucket, Group, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
-LOOK_NS = 100_000_000
+LOOK_NS = 50_000_000
 CYCLE_NS = 400_000_000  # two or three looks in every window
 SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
 LONGEST_PAUSE_NS = 4_000_000_000
@@ -49,6 +49,7 @@ class Governor:
         chance: random.Random | None = None,
     ) -> None:
         now_ns = time.monotonic_ns()
+        cost = cost.in_a_program()
         self._kernel, self._session, self._cost, self._paths = kernel, session, cost, paths
         self._settings = kernel.settings
         self._chance = chance or random.Random()

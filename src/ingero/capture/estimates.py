@@ -21,7 +21,7 @@ from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
 POOLED = 4  # windows
-COST_DOUBT = 0.6  # of what watching takes of a process: half, and some for the calibration
+COST_DOUBT = 1.0  # of what watching takes of a process: a loop that spins until its turn loses nothing by it
 UNKNOWN_PACE = Pace(0.5, 1)
 NO_BASE = Base(0, 0, 0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
@@ -141,10 +141,10 @@ def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
     if pace.by_calls and any(each.always for each in pool.looks):
         unseen, slowed = pool.per_call() * base.calls_between, 0.0
     else:
-        # Watching slows the process by so much, or not at all where it waits anyway: half-way is never far.
+        # What watching takes of a core it has for itself between looks, unless it only waits on it.
         queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
         slowed = 0.0 if queue_full else min(pace.slowed, 0.5)
-        unseen = pool.per_ns() * base.cpu_between_ns * (1 + slowed / 2)
+        unseen = pool.per_ns() * base.cpu_between_ns / (1 - slowed)
     t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
     spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
     chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5

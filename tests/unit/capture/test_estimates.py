@@ -68,11 +68,11 @@ def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
     assert row["count"] == 400
 
 
-def test_what_watching_costs_is_put_in_half_way_and_doubted() -> None:
+def test_what_watching_costs_is_put_in_and_doubted() -> None:
     plain = Estimator().complete(records(launches((5000,) * 100)), watched())[0]
     slowed = Estimator().complete(records(launches((5000,) * 100)), watched(pace=Pace(0.02, 12, 0.1)))[0]
-    assert slowed["count"] == pytest.approx(1045, abs=1)
-    assert slowed["count_error"] - plain["count_error"] == pytest.approx(0.06 * 945, rel=0.2)
+    assert slowed["count"] == pytest.approx(1100, abs=1)
+    assert slowed["count"] - slowed["count_error"] < plain["count"]
 
 
 def test_a_window_without_a_look_is_told_from_those_before_it() -> None:
