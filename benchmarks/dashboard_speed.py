@@ -132,8 +132,8 @@ before is shown larger at once. The database is written by the real writer from 
 
 RESOLVES = """\
 Browser and server share the machine's cores here: who looks from another machine waits less for a core and
-more for the network. The file is in the page cache. Far out the roll-ups are read, so the time follows the number of seconds and
-threads; close up the rows in view, of which at most 30,000 are read one by one."""
+more for the network. The file is in the page cache. Far out the roll-ups are read, so the time follows the
+number of seconds and threads; close up the rows in view, of which at most 30,000 are read one by one."""
 
 
 def measure(quick: bool) -> Section:
