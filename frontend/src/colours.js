@@ -26,6 +26,7 @@ const LAUNCH = /launch/i;
 // A call by what it does, which says more than the layer it belongs to.
 export function callColour(name, layer) {
   if (layer === "wait") return bucketColour(name);
+  if (layer === "label") return colour("--c-label");
   if (layer === "nccl") return colour("--c-nccl");
   if (SYNC.test(name)) return bucketColour("gpu_wait");
   if (COPY.test(name)) return colour("--c-copy");

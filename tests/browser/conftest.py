@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.browser.serving import TOKEN, Running, record, running
+from tests.browser.serving import TOKEN, Running, record, running, two_nodes
 from tests.conftest import require
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -33,6 +33,15 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def incident(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record("incident", tmp_path_factory.mktemp("recordings") / "incident.db")
+
+
+@pytest.fixture(scope="session")
+def both(incident: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A dashboard of two nodes."""
+    folder = tmp_path_factory.mktemp("both")
+    with running(two_nodes(folder, incident), folder) as found:
+        yield found
+        assert found.alive()
 
 
 @pytest.fixture(scope="session")

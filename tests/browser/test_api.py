@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ingero.serve.dashboard.routes import ROUTES, Route
-from tests.browser.serving import Running, running, two_nodes
+from tests.browser.serving import Running
 
 GIVEN: dict[str, dict[str, Any]] = {
     "event": {"id": "demo:1"}, "query": {"sql": "SELECT 1 AS one"}, "timeline": {"width": 300},
@@ -84,12 +84,11 @@ def test_the_diagnosis_is_the_one_the_command_line_prints(server: Running, incid
     assert server.ask("/api/v1/explain").value == printed
 
 
-def test_one_node_of_several_is_asked_about(tmp_path: Path, home: Path, incident: Path) -> None:
-    with running(two_nodes(tmp_path, incident), home) as server:
-        nodes = server.ask("/api/v1/recordings").value["nodes"]
-        assert len(nodes) == 2
-        for route in ROUTES:
-            if "node" in route.asked.__struct_fields__:
-                assert asked(server, route, node=nodes[1]).status == 200, route.path
-        tracks = server.ask(f"/api/v1/timeline?node={nodes[1]}").value["tracks"]
-        assert {each["node"] for each in tracks} == {nodes[1]}
+def test_one_node_of_several_is_asked_about(both: Running) -> None:
+    nodes = both.ask("/api/v1/recordings").value["nodes"]
+    assert len(nodes) == 2
+    for route in ROUTES:
+        if "node" in route.asked.__struct_fields__:
+            assert asked(both, route, node=nodes[1]).status == 200, route.path
+    tracks = both.ask(f"/api/v1/timeline?node={nodes[1]}").value["tracks"]
+    assert {each["node"] for each in tracks} == {nodes[1]}

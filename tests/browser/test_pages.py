@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open, Start, Watched
-from tests.browser.serving import PAGES, Running, two_nodes, with_a_gpu
+from tests.browser.serving import PAGES, Running, with_a_gpu
 
 TITLES = {
     "/": "1 problem found", "/time": "Where time goes", "/latency": "Latency", "/flame": "Flame graph",
@@ -264,18 +264,15 @@ def test_what_a_page_may_load_is_stated_strictly(server: Running) -> None:
         assert "require-trusted-types-for 'script'" in policy
 
 
-def test_one_node_of_several_can_be_picked(
-    tmp_path: Path, incident: Path, start: Start, browse: Open
-) -> None:
-    server = start(two_nodes(tmp_path, incident))
-    number = len(server.ask("/api/v1/explain").value["findings"])
+def test_one_node_of_several_can_be_picked(both: Running, browse: Open) -> None:
+    number = len(both.ask("/api/v1/explain").value["findings"])
     assert number > 1
-    page = browse(server)
+    page = browse(both)
     nodes = page.get_by_role("combobox", name="Node")
     expect(nodes.get_by_role("option")).to_have_text(["all 2 nodes", "demo", "demo-2"])
     expect(page.get_by_role("heading", name=f"{number} problems found")).to_be_visible()
     nodes.select_option("demo")
-    expect(page).to_have_url(server.url("/?node=demo"))
+    expect(page).to_have_url(both.url("/?node=demo"))
     expect(page.get_by_role("heading", name="1 problem found")).to_be_visible()
     page.get_by_role("link", name="Timeline", exact=True).click()
-    expect(page).to_have_url(server.url("/timeline?node=demo"))
+    expect(page).to_have_url(both.url("/timeline?node=demo"))

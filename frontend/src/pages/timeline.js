@@ -151,7 +151,7 @@ export function timelinePage() {
     const used_buckets = new Set(answer.tracks.flatMap((track) => track.buckets));
     const buckets = Object.keys(answer.buckets).filter((bucket) => used_buckets.has(bucket));
     const calls = new Map();
-    const used = new Set(answer.tracks.filter((track) => track.kind !== "moments").flatMap((track) => track.name));
+    const used = new Set(answer.tracks.filter((track) => track.kind !== "moments" && track.kind !== "labels").flatMap((track) => track.name));
     for (const number of used) {
       const [name, layer] = [answer.names[number], answer.layers[number]];
       if (layer !== "wait" && calls.size < 8) calls.set(name, callColour(name, layer));

@@ -82,7 +82,7 @@ function axis(frame, view, origin) {
   }
 }
 
-const PAINT = { accounted, calls: slices, waits: slices, called, in_flight: flying, counter, moments, findings };
+const PAINT = { accounted, calls: slices, waits: slices, labels: slices, called, in_flight: flying, counter, moments, findings };
 
 function drawRow(frame, row, y) {
   const { context, width, label } = frame;
@@ -154,13 +154,13 @@ const LANE = 16;
 function slices(frame, row, y) {
   const { context, x, scale, names, layers } = frame;
   const { track, offset } = row;
-  const lane = row.kind === "calls" ? LANE : row.height;
-  const waits = row.kind === "waits";
+  const nested = row.kind === "calls";
+  const lane = nested ? LANE : row.height;
   for (let at = 0; at < track.start_ns.length; at += 1) {
     const left = x(track.start_ns[at] + offset);
     const wide = Math.max(track.length_ns[at] * scale, 1);
     if (left + wide < frame.label || left > frame.width) continue;
-    const top = y + (waits ? 0 : Math.min(track.depth[at], 3) * LANE);
+    const top = y + (nested ? Math.min(track.depth[at], 3) * LANE : 0);
     const number = track.name[at];
     context.fillStyle = callColour(names[number], layers[number]);
     context.globalAlpha = track.count[at] > 1 ? 0.75 : 1;

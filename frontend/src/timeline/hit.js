@@ -68,6 +68,7 @@ function told(track, number, kind, several, long) {
   if (kind === "moments") return [];
   if (kind === "in_flight") return [`not returned after ${duration(long)}`];
   if (kind === "called") return [`most time of ${count(track.count[number])} calls`, `longest ${duration(track.longest_ns[number])}`];
+  if (kind === "labels") return [several ? `and ${count(track.count[number] - 1)} more` : `for ${duration(long)}`];
   if (several) return [`longest of ${count(track.count[number])}, ${duration(track.longest_ns[number])}`, "zoom in to see each"];
   return [duration(track.longest_ns[number])];
 }

@@ -1,6 +1,6 @@
 // From an answer to rows: which track stands where, how high, under which heading.
 
-const HEIGHT = { heading: 24, accounted: 30, called: 16, calls: 16, waits: 12, in_flight: 12, counter: 34, moments: 16, findings: 20 };
+const HEIGHT = { heading: 24, accounted: 30, called: 16, calls: 16, waits: 12, in_flight: 12, counter: 34, moments: 16, findings: 20, labels: 16 };
 const GAP = 3;
 const DEEPEST = 4;
 
@@ -33,7 +33,7 @@ function labelOf(track) {
   return words[track.kind] ?? track.title;
 }
 
-const ORDER = { counter: 0, moments: 1, called: 0 };
+const ORDER = { counter: 0, moments: 1, labels: 0, called: 1 };
 const WITHIN = { accounted: 0, calls: 1, in_flight: 2, waits: 3 };
 
 function placed(groups, closed) {

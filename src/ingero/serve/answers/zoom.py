@@ -19,6 +19,7 @@ from ingero.serve.answers.timeline_rows import Asked
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.serve.answers.zoom_counters import counters
 from ingero.serve.answers.zoom_events import calls_and_waits, in_flight, moments, rows_in_view
+from ingero.serve.answers.zoom_labels import labels
 from ingero.serve.answers.zoom_seconds import accounted, called
 from ingero.serve.answers.zoom_tracks import Names, View, ZoomTrack
 from ingero.store.location import default_path
@@ -59,7 +60,7 @@ def _zoom(asked: Asked, when: TimeRange, width: int) -> ZoomAnswer:
     names, rows = Names(), rows_in_view(asked)
     close = rows <= MOST_ROWS or when.length_ns <= ALWAYS_NS
     threads, more = accounted(asked, view)
-    tracks = [*counters(asked, view), *threads]
+    tracks = [*counters(asked, view), *threads, *labels(asked, view, names)]
     if close:
         tracks += [*calls_and_waits(asked, view, names), *in_flight(asked, view, names)]
     else:

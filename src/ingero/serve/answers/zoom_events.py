@@ -25,16 +25,16 @@ def rows_in_view(asked: Asked) -> int:
 def calls_and_waits(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
     """A row of SQL for each slice to draw: narrow ones of one thread and depth are one for each point."""
     waits = ", ".join(str(number) for number, (layer, _) in asked.ops.items() if layer == "host") or "NULL"
-    # A column beside MAX() is that of the row with the largest: so the longest names them all.
+    # A column beside the only MAX() is that of the row with the largest: so the longest names them all.
     rows = [
         row
         for ids in _ids(asked)
         for row in asked.rows(
             f"SELECT e.node_id, e.process_id, e.pid, e.tid, e.op_id IN ({waits}) AS waiting,"
-            " COALESCE(e.depth, 0) AS deep, MIN(e.ts_ns), MAX(e.ts_ns + e.duration_ns), e.op_id, COUNT(*),"
-            f" MAX(e.duration_ns), e.id, e.comm_id FROM event e WHERE {_overlapping(asked, ids)}"
-            " GROUP BY e.node_id, e.process_id, e.pid, e.tid, waiting, deep,"
-            " CASE WHEN e.duration_ns < ? THEN (e.ts_ns - ?) / ? ELSE -e.id END",
+            " COALESCE(e.depth, 0) AS deep, e.ts_ns, MAX(e.duration_ns), e.op_id, COUNT(*), e.id, e.comm_id,"
+            " CASE WHEN e.duration_ns < ? THEN (e.ts_ns - ?) / ? ELSE -e.id END AS point"
+            f" FROM event e WHERE {_overlapping(asked, ids)}"
+            " GROUP BY e.node_id, e.process_id, e.pid, e.tid, waiting, deep, point",
             (view.bin_ns, view.from_ns, view.bin_ns),
         )
     ]
@@ -59,7 +59,7 @@ def _overlapping(asked: Asked, ids: tuple[int, int]) -> str:
 
 def _thread(asked: Asked, view: View, names: Names, who: Row, rows: list[Row]) -> ZoomTrack:
     node_id, process_id, pid, tid, waiting = who
-    comm = asked.reader.rows("SELECT text FROM string WHERE id = ?", (rows[0][12] or 0,))
+    comm = asked.reader.rows("SELECT text FROM string WHERE id = ?", (rows[0][11] or 0,))
     track = ZoomTrack(
         kind="waits" if waiting else "calls",
         node=asked.tracks.node(node_id)[0],
@@ -68,10 +68,10 @@ def _thread(asked: Asked, view: View, names: Names, who: Row, rows: list[Row]) -
         tid=tid,
         title=clean(comm[0][0], 64) if comm else "thread",
     )
-    for _, _, _, _, _, depth, start, end, op, count, longest, number, _ in rows:
+    for _, _, _, _, _, depth, start, longest, op, count, number, _, point in rows:
         layer, name = asked.ops[op]
-        track.start_ns.append(start - view.from_ns)
-        track.length_ns.append(end - start)
+        track.start_ns.append(start - view.from_ns if count == 1 else point * view.bin_ns)
+        track.length_ns.append(longest if count == 1 else view.bin_ns)
         track.name.append(names.number(name, "wait" if waiting else layer))
         track.count.append(count)
         track.longest_ns.append(longest)

@@ -19,7 +19,7 @@ class View(NamedTuple):
 class ZoomTrack(msgspec.Struct, kw_only=True):
     """One row. `kind` says which columns it has.
 
-    `calls`, `waits`, `called`, `moments`: start_ns, length_ns, name, count, longest_ns and, of
+    `calls`, `waits`, `called`, `labels`, `moments`: start_ns, length_ns, name, count, longest_ns and, of
     a single event or the longest of several, event; `calls` also depth. `accounted`:
     start_ns and length_ns of each column and its `shares`, one list for each bucket.
     `counter`: start_ns and values.

@@ -22,7 +22,7 @@ from builders import (
     xid,
 )
 
-from ingero.model.window import SystemSample
+from ingero.model.window import Annotation, SystemSample
 from ingero.serve.answers import zoom
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
@@ -79,13 +79,40 @@ def test_every_call_is_counted_however_narrow_the_screen(db: Path, width: int) -
     assert len(calls.start_ns) <= width + 1
 
 
-def test_what_is_drawn_as_one_names_the_longest(db: Path) -> None:
+def test_what_is_drawn_as_one_names_the_longest(tmp_path: Path) -> None:
+    calls = [
+        call("cudaLaunchKernel", 2_000, at_ns=1000),
+        call("cudaMemcpy", 9_000, at_ns=20_000),
+        call("cudaFree", 3_000, at_ns=40_000),
+        call("cudaLaunchKernel", 1_000, at_ns=900 * MS),
+    ]
+    with Writer(tmp_path / "x.db", "n", fixed_clock(), OPERATIONS) as writer:
+        assert writer.write(window(0, calls=records(*calls))) == ""
+    answer = asked(tmp_path / "x.db", 100, 0, SECOND)
+    (found,) = tracks(answer, "calls")
+    assert [answer.names[number] for number in found.name] == ["cudaMemcpy", "cudaLaunchKernel"]
+    assert (found.count, found.longest_ns) == ([3, 1], [9_000, 1_000])
+    assert (found.start_ns, found.length_ns) == ([0, 900 * MS], [10 * MS, 1_000])
+
+
+def test_a_long_call_stands_by_itself_among_short_ones(db: Path) -> None:
     (calls,) = tracks(asked(db, 300), "calls")
-    first = calls.count.index(max(calls.count))
-    assert calls.longest_ns[first] == max(calls.longest_ns[:-1][: first + 1])
     long = calls.longest_ns.index(400 * MS)
     assert calls.count[long] == 1
     assert (calls.start_ns[long], calls.length_ns[long]) == (SECOND + 100 * MS, 400 * MS)
+
+
+def test_labels_are_rows_of_their_process(tmp_path: Path) -> None:
+    said = [Annotation(100, number * 100 * MS, "step", str(number)) for number in range(10)]
+    with Writer(tmp_path / "x.db", "n", fixed_clock(), OPERATIONS) as writer:
+        assert writer.write(window(0, processes=[process()], annotations=said)) == ""
+    wide = asked(tmp_path / "x.db", 1000, 0, SECOND)
+    (steps,) = tracks(wide, "labels")
+    assert [wide.names[number] for number in steps.name] == [f"step {number}" for number in range(10)]
+    assert steps.start_ns == [number * 100 * MS for number in range(10)]
+    (narrow,) = tracks(asked(tmp_path / "x.db", 50, 0, 20 * SECOND), "labels")
+    assert sum(narrow.count) == 10
+    assert len(narrow.count) < 10
 
 
 def test_close_up_each_call_is_itself(db: Path) -> None:
