@@ -198,6 +198,8 @@ def test_what_is_in_view_is_in_the_address(page: Page, server: Running, browse: 
 
 def test_a_process_can_be_folded_away(page: Page) -> None:
     canvas = timeline(page)
+    expect(canvas).to_have_attribute("data-findings", "1")
+    page.wait_for_timeout(200)
     before = canvas.bounding_box()
     page.mouse.click(*at(canvas, 60, AXIS + 12))
     page.wait_for_timeout(200)

@@ -185,6 +185,7 @@ export function timelinePage() {
       findings = []; // its own page says why
     } finally {
       diagnosing = false;
+      canvas.dataset.findings = String(findings.length);
     }
   }
 
