@@ -54,7 +54,7 @@ def test_the_whole_recording_is_shown_first(page: Page) -> None:
     assert low == 0
     assert high == pytest.approx(20e9, abs=1e9)
     assert painted(page, "canvas") > 8
-    expect(page.get_by_role("status").filter(has_text="rows")).to_contain_text("slices")
+    expect(page.locator("#timeline-summary")).to_contain_text("slices")
 
 
 def test_the_wheel_zooms_at_the_pointer(page: Page) -> None:

@@ -15,10 +15,11 @@ const SHORTEST = 200; // nanoseconds across the screen
 const MARGIN = 0.3; // asked for on either side of what is in view
 
 export function timelinePage() {
-  const canvas = h("canvas", { tabindex: "0", role: "application", "aria-label": "Timeline", "aria-describedby": "timeline-said" });
+  const canvas = h("canvas", { tabindex: "0", role: "application", "aria-label": "Timeline", "aria-describedby": "timeline-summary" });
   const holder = h("div", { class: "timeline-canvas" }, canvas);
   const tip = h("div", { class: "tip", hidden: true, role: "tooltip" });
-  const said = h("p", { class: "visually-hidden", id: "timeline-said", role: "status" });
+  const summary = h("p", { class: "visually-hidden", id: "timeline-summary" });
+  const said = h("p", { class: "visually-hidden", id: "timeline-said", role: "status" }); // what keys picked
   const state_line = h("span", { class: "muted small", id: "timeline-level" });
   const details = h("aside", { class: "details", hidden: true, "aria-label": "Details" });
   const keys = h("ul", { class: "legend" });
@@ -40,6 +41,7 @@ export function timelinePage() {
     keys,
     h("div", { class: "timeline-body" }, holder, details),
     tip,
+    summary,
     said,
   );
 
@@ -143,7 +145,7 @@ export function timelinePage() {
     canvas.dataset.from = String(Math.round(view.from));
     canvas.dataset.to = String(Math.round(view.to));
     canvas.dataset.loaded = String(Number(canvas.dataset.loaded ?? 0) + 1);
-    said.textContent = `${clock(origin + view.from)} to ${clock(origin + view.to)}, ${layout.rows.length} rows, ${count(slices)} slices.`;
+    summary.textContent = `${clock(origin + view.from)} to ${clock(origin + view.to)}, ${layout.rows.length} rows, ${count(slices)} slices.`;
     colours();
   }
 
