@@ -21,7 +21,7 @@ def test_pages_follow_a_recording_as_it_is_written(
     """Opened before there is a recording; a demo then writes one, and nobody reloads anything."""
     watched.expected = "503"  # there is nothing to answer from at first
     db = tmp_path / "growing.db"
-    words = ["demo", "--no-gpu", "--no-tui", "incident", "--speed", "3", "-d", str(db)]
+    words = ["demo", "--no-gpu", "--no-tui", "incident", "--speed", "4", "-d", str(db)]
     server = start(db)
     first = browse(server)
     expect(first.get_by_role("alert")).to_contain_text("No answer")

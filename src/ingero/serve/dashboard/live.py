@@ -11,6 +11,7 @@ from contextlib import suppress
 from ingero.serve.dashboard.source import Source
 
 LOOK_S = 0.5
+RETRY_MS = 1000  # after which a browser that lost us tries again
 QUIET_S = 15.0  # after so long a comment is sent, so that nobody takes the connection for dead
 
 
@@ -43,13 +44,14 @@ class Changes:
                     self._number += 1
                     self._changed.notify_all()
 
-    async def events(self) -> AsyncIterator[dict[str, str]]:
+    async def events(self) -> AsyncIterator[dict[str, str | int]]:
         """First where we are, then every change; several that come at once are one."""
         seen = -1
         while not self._over.is_set():
             if seen != self._number:
                 seen = self._number
-                yield {"event": "changed", "data": json.dumps({"number": seen, "now_ns": time.time_ns()})}
+                told = json.dumps({"number": seen, "now_ns": time.time_ns()})
+                yield {"event": "changed", "data": told, "retry": RETRY_MS}
                 continue
             try:
                 async with asyncio.timeout(QUIET_S), self._changed:

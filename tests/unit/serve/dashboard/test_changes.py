@@ -14,7 +14,7 @@ def test_listeners_hear_of_a_change_and_of_the_end(tmp_path: Path) -> None:
 
     async def listen(changes: Changes, heard: list[str]) -> None:
         async for event in changes.events():
-            heard.append(event.get("event", "comment"))
+            heard.append(str(event.get("event", "comment")))
 
     async def play() -> list[list[str]]:
         changes = Changes(Source(db), look_s=0.01)
