@@ -21,7 +21,7 @@ WAIT_MS = 20_000
 SIGNED_IN: dict[int, Any] = {}  # by server: signing in once is enough to be tested in each of its tests
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its driver keeps a loop in this thread, where other tests want their own
 def chromium() -> Iterator[Browser]:
     require("browser", [] if CHROMIUM else ["no chromium: make setup, or apt-get install chromium"])
     with sync_playwright() as playwright:
