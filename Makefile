@@ -10,8 +10,8 @@ BIN := .venv/bin
 unexport PYTHONPATH
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 
-SOURCES := pyproject.toml meson.build LICENSE README.md tools/version.py \
-    $(shell find src probes LICENSES -name __pycache__ -prune -o -print 2>/dev/null)
+SOURCES := pyproject.toml meson.build meson.options LICENSE README.md tools/version.py tools/frontend.sh \
+    $(shell find src probes frontend LICENSES -name __pycache__ -prune -o -print 2>/dev/null)
 OBJECT = $$($(BIN)/python -c 'from ingero.attach.kernel import object_path; print(object_path("layout"))')
 PYTEST := $(RUN) $(BIN)/python -m pytest
 WORKERS ?= auto

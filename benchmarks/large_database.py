@@ -95,7 +95,7 @@ def build(path: Path, windows: list[Window], enough: Callable[[int], bool]) -> i
     raise AssertionError("windows do not end")
 
 
-def _kept(name: str, make: Callable[[Path], object]) -> tuple[Path, float]:
+def kept(name: str, make: Callable[[Path], object]) -> tuple[Path, float]:
     """The file, and how many seconds it took to build; 0 when it was there."""
     schema = hashlib.sha256("".join(TABLES).encode()).hexdigest()[:12]
     path = BUILT / f"{name}-{schema}.db"
@@ -114,10 +114,10 @@ def _kept(name: str, make: Callable[[Path], object]) -> tuple[Path, float]:
 def large_database() -> tuple[Path, float]:
     """About a gigabyte."""
     windows = [dense(window) for window in template(time.monotonic_ns())]
-    return _kept("large", lambda path: build(path, windows, lambda _: path.stat().st_size >= TARGET_BYTES))
+    return kept("large", lambda path: build(path, windows, lambda _: path.stat().st_size >= TARGET_BYTES))
 
 
 def busy_hour() -> tuple[Path, float]:
     """An hour of a job that makes more than ten million calls."""
     windows = template(time.monotonic_ns())
-    return _kept("hour", lambda path: build(path, windows, lambda count: count >= HOUR_S))
+    return kept("hour", lambda path: build(path, windows, lambda count: count >= HOUR_S))

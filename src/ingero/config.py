@@ -104,7 +104,7 @@ class Query(_Section, frozen=True):
 
 
 class Server(_Section, frozen=True):
-    """Who may connect to `ingero mcp --http` and `trace --prometheus`. A token: INGERO_TOKEN or a file."""
+    """Who may connect to `dashboard`, `mcp --http`, `trace --prometheus`. A token: INGERO_TOKEN or a file."""
 
     cert: Annotated[str | None, _key("Certificate in PEM; one is made if not set.", "INGERO_TLS_CERT")] = None
     key: Annotated[str | None, _key("File with its private key in PEM.", "INGERO_TLS_KEY")] = None

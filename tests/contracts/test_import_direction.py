@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "serve.web": BASICS,
     "serve.mcp": BASICS | {"model", "serve.answers", "scenarios"},
     "serve.metrics": BASICS | {"model", "serve.answers", "serve.web"},
+    "serve.dashboard": BASICS | {"version", "model", "serve.answers"},
     "serve.cli": BASICS
     | {
         "model",
@@ -52,6 +53,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "serve.web",
         "serve.mcp",
         "serve.metrics",
+        "serve.dashboard",
         "agent",
         "privileges",
         "scenarios",
@@ -64,7 +66,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 # These only when they are used: a reading command does not load the probes' code.
 ONLY_LAZILY: dict[str, frozenset[str]] = {
     "serve.answers": frozenset({"attach", "discover", "native"}),
-    "serve.cli": frozenset({"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp", "serve.metrics"}),
+    "serve.cli": frozenset(
+        {"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp", "serve.metrics", "serve.dashboard"}
+    ),
     "serve.mcp": frozenset({"scenarios"}),
 }
 

@@ -100,9 +100,11 @@ class GraphsAnswer(msgspec.Struct, frozen=True):
     losses: list[Loss]
 
 
-def get_graphs(db: Path | None, wanted: Range, pid: int | None = None) -> GraphsAnswer:
+def get_graphs(
+    db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
+) -> GraphsAnswer:
     """Every graph of the range, or of one process."""
-    with Reader(db or default_path()) as reader:
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         ranges = reader.id_ranges(when.from_ns, when.to_ns)
         events = [

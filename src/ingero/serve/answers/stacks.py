@@ -62,10 +62,15 @@ class StacksAnswer(msgspec.Struct, frozen=True):
 
 
 def get_stacks(
-    db: Path | None, wanted: Range, pid: int | None = None, op: str | None = None, limit: int = 10
+    db: Path | None,
+    wanted: Range,
+    pid: int | None = None,
+    op: str | None = None,
+    limit: int = 10,
+    node: str | None = None,
 ) -> StacksAnswer:
     """The `limit` places with most time."""
-    with Reader(db or default_path()) as reader:
+    with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         rows = _rows(reader, when, pid, op)
         with reader.trouble_told(), sense_made_of(reader):

@@ -8,16 +8,16 @@ from itertools import groupby
 from ingero.serve.answers.timeline_rows import Asked, tidy
 from ingero.serve.answers.tracks import Item, Slice
 
-_END = "COALESCE(a.end_ns, MAX(a.start_ns, MIN(COALESCE(p.end_ns, r.last_ns), r.last_ns)))"
+END = "COALESCE(a.end_ns, MAX(a.start_ns, MIN(COALESCE(p.end_ns, r.last_ns), r.last_ns)))"
 
 
 def labels(asked: Asked) -> Iterator[Item]:
     """Each value as long as it held."""
     rows = asked.rows(
-        f"SELECT a.node_id, a.process_id, a.pid, k.text, a.start_ns, {_END} AS until_ns, a.value"
+        f"SELECT a.node_id, a.process_id, a.pid, k.text, a.start_ns, {END} AS until_ns, a.value"
         " FROM annotation a LEFT JOIN string k ON k.id = a.key_id"
         " LEFT JOIN process p ON p.id = a.process_id LEFT JOIN recording r ON r.id = a.recording_id"
-        f" WHERE {_END} >= ? AND a.start_ns < ?{asked.of_process('a')}"
+        f" WHERE {END} >= ? AND a.start_ns < ?{asked.of_process('a')}"
         " ORDER BY a.node_id, a.process_id, a.pid, k.text, a.start_ns, a.id",
         asked.between,
     )

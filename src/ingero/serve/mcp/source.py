@@ -6,21 +6,17 @@ at once: it is made once for as long as the database does not change.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 from ingero.config import Config
 from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer, get_checks
 from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.kept import Kept
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
 
-T = TypeVar("T")
 KEPT = 8
 CHECK_S = 30.0  # looking at the machine takes a while and changes little
 
@@ -31,9 +27,7 @@ class Source:
     def __init__(self, db: Path | None, config: Config) -> None:
         self.config = config
         self._named = db
-        self._kept: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-        self._lock = threading.Lock()
-        self._busy: dict[tuple[Any, ...], threading.Lock] = {}
+        self._kept = Kept(KEPT)
 
     @property
     def db(self) -> Path:
@@ -42,28 +36,8 @@ class Source:
     def report(self, wanted: Range, pid: int | None) -> Report:
         """The diagnosis; the error it ends in is not kept."""
         key = ("report", wanted, pid, stamp_of(self.db))
-        return self._once(key, lambda: get_report(self.db, wanted, pid))
+        return self._kept.once(key, lambda: get_report(self.db, wanted, pid))
 
     def checks(self) -> CheckAnswer:
         key = ("checks", int(time.monotonic() / CHECK_S))
-        return self._once(key, lambda: get_checks(self.db))
-
-    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        with self._lock:
-            turn = self._busy.setdefault(key, threading.Lock())
-        with turn:  # who asks for the same meanwhile waits for it
-            with self._lock:
-                if key in self._kept:
-                    self._kept.move_to_end(key)
-                    found: T = self._kept[key]
-                    return found
-            try:
-                made = make()
-                with self._lock:
-                    self._kept[key] = made
-                    while len(self._kept) > KEPT:
-                        self._kept.popitem(last=False)
-                return made
-            finally:
-                with self._lock:
-                    self._busy.pop(key, None)
+        return self._kept.once(key, lambda: get_checks(self.db))

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ingero.serve.web.peers import address_of, is_ours
+from ingero.serve.web.sessions import Sessions
 from ingero.serve.web.tokens import Tokens
 
 Scope = MutableMapping[str, Any]
@@ -47,6 +48,9 @@ class Rules:
     seconds: float = 120.0
     streams: frozenset[str] = frozenset()  # paths whose answers may go on for ever
     headers: tuple[tuple[bytes, bytes], ...] = ()  # these instead of the usual ones
+    sessions: Sessions | None = None  # of browsers, which show no token after the first time
+    open_paths: frozenset[str] = frozenset()  # for whoever still has to sign in; nothing is told there
+    login: str | None = None  # where a browser without a session is sent
 
 
 class Refused(Exception):  # noqa: N818 - no error of ours
@@ -102,8 +106,10 @@ class Guard:
         headers = _single(scope["headers"])
         host = _require_host(headers.get(b"host"), scope, self._rules.hosts)
         _require_origin(headers.get(b"origin"), host)
+        if scope["path"] in self._rules.open_paths:
+            return
         if self._rules.tokens is not None:
-            _require_token(headers.get(b"authorization", b""), self._rules.tokens)
+            _require_credentials(scope, headers, self._rules)
         elif self._rules.same_user and not await asyncio.to_thread(
             is_ours, scope.get("client"), scope.get("server")
         ):
@@ -153,6 +159,22 @@ def _require_origin(given: bytes | None, host: str) -> None:
     origin = given.decode("latin-1").lower()
     if origin not in (f"https://{host}", f"http://{host}"):
         raise Refused(403, "sent by a page of another site")
+
+
+def _require_credentials(scope: Scope, headers: dict[bytes, bytes], rules: Rules) -> None:
+    """A token, or the session of a browser: for what is more than looking, from a page of ours."""
+    assert rules.tokens is not None
+    if rules.sessions is not None and b"authorization" not in headers:
+        looking = scope["method"] in ("GET", "HEAD")
+        if (looking or b"origin" in headers) and rules.sessions.accept(scope["headers"]):
+            return
+        if looking and rules.login and _wants_page(scope["headers"]):
+            raise Refused(303, "sign in", (b"location", rules.login.encode()))
+    _require_token(headers.get(b"authorization", b""), rules.tokens)
+
+
+def _wants_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"accept" and b"text/html" in value for name, value in headers)
 
 
 def _require_token(given: bytes, tokens: Tokens) -> None:

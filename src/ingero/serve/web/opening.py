@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingero.errors import UsageError
@@ -41,6 +41,7 @@ class Opened:
     rules: Rules
     url: str
     notes: list[str]
+    token: str | None = field(default=None, repr=False)  # one that counts, for a link to sign in with
 
 
 def open_server(
@@ -59,8 +60,9 @@ def open_server(
         said.append("no token: only programs of this user can connect")
     sockets = server.listen(wanted.address)
     rules = Rules(frozenset(names), tokens.Tokens(known) if known is not None else None, same_user=same_user)
+    url = server.url_of(wanted.address, sockets, wanted.tls)
     return Opened(
-        sockets, tls, rules, server.url_of(wanted.address, sockets, wanted.tls), [*said, *certified, *source]
+        sockets, tls, rules, url, [*said, *certified, *source], known[0] if known is not None else None
     )
 
 

@@ -107,11 +107,18 @@ def url_of(address: Address, sockets: Sequence[socket.socket], secure: bool) -> 
 
 
 def serve(
-    app: Application, sockets: list[socket.socket], tls: ssl.SSLContext | None, ready: Callable[[], None]
+    app: Application,
+    sockets: list[socket.socket],
+    tls: ssl.SSLContext | None,
+    ready: Callable[[], None],
+    stopping: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken."""
+    """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken.
+
+    `stopping` is called when told to end: answers that go on for ever have to find one then.
+    """
     with asyncio.Runner(loop_factory=_Loop) as runner:
-        runner.run(_Server(_config(app, tls, lifespan="on"), ready).serve(sockets))
+        runner.run(_Server(_config(app, tls, lifespan="on"), ready, stopping).serve(sockets))
 
 
 class ServerThread:
@@ -164,9 +171,11 @@ def _config(app: Application, tls: ssl.SSLContext | None, lifespan: Literal["on"
 class _Server(uvicorn.Server):
     """Says when it is ready, and leaves quietly when told to."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], stopping: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._ready, self._stopping = ready, stopping
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -183,6 +192,7 @@ class _Server(uvicorn.Server):
     def _stop(self) -> None:
         self.force_exit = self.should_exit
         self.should_exit = True
+        self._stopping()
 
 
 class _DeafServer(_Server):

@@ -31,6 +31,14 @@ class Tokens:
         # No short cut: how many were compared must not show.
         return sum([hmac.compare_digest(digest, known) for known in self._digests]) > 0
 
+    def signature_of(self, token: bytes, text: bytes) -> str:
+        """What only who has the token, or knows its digest, can write under a text."""
+        return hmac.new(_digest(token), text, hashlib.sha256).hexdigest()
+
+    def signatures(self, text: bytes) -> list[str]:
+        """That of every token that counts."""
+        return [hmac.new(digest, text, hashlib.sha256).hexdigest() for digest in self._digests]
+
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()

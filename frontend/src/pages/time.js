@@ -1,0 +1,75 @@
+// Where the time of each process and container went; every bar is all of it.
+
+import { ask } from "../api.js";
+import { h, replace } from "../dom.js";
+import { duration, share } from "../format.js";
+import { asking, legend, timeBar } from "../parts.js";
+import { asked, change, place } from "../place.js";
+
+export function timePage() {
+  const element = h("div", { class: "page time" });
+  const page = asking(element, (signal) => ask("accounting", asked(), signal), render);
+  let last = null;
+
+  function render(answer) {
+    last = answer;
+    const by = place().by === "container" ? "container" : "process";
+    const rows = by === "container" ? answer.containers : answer.processes;
+    const known = rows.filter((row) => row.threads_ns > 0 || row.threads.some((thread) => thread.ns > 0));
+    const open = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+    const used = Object.keys(answer.buckets).filter((bucket) => rows.some((row) => row.time[bucket] > 0 || row.threads.some((thread) => thread.time[bucket] > 0)));
+    replace(
+      element,
+      h(
+        "div",
+        { class: "toolbar" },
+        h("h1", {}, "Where time goes"),
+        h(
+          "div",
+          { class: "switch", role: "group", "aria-label": "Group by" },
+          ["process", "container"].map((name) => h("button", { type: "button", "aria-pressed": String(by === name), onclick: () => change({ by: name === "process" ? "" : name }) }, `by ${name}`)),
+        ),
+      ),
+      legend(used, answer.buckets),
+      known.length ? known.map((row) => item(row, answer.buckets, open)) : h("p", { class: "panel" }, "No time was accounted: no thread fed a GPU meanwhile."),
+      silent(rows.length - known.length),
+    );
+  }
+  return { ...page, recolour: () => last && render(last) };
+}
+
+const silent = (number) => (number ? h("p", { class: "muted" }, `${number} more had no accounted time.`) : null);
+
+function item(row, words, open) {
+  const where = [row.container, row.node].filter(Boolean).join(" · ");
+  return h(
+    "section",
+    { class: "panel accounted" },
+    h("header", {}, h("h2", {}, row.pid === null ? row.name : `${row.name} (${row.pid})`), h("span", { class: "muted" }, row.pid === null ? `${row.processes} processes · ${row.node}` : where), h("span", { class: "amount" }, row.threads_ns ? duration(row.threads_ns) : "feeds no GPU")),
+    row.threads_ns ? timeBar(row.time, words, row.threads_ns) : null,
+    row.threads_ns ? h("p", { class: "muted small shares" }, shares(row.time, row.threads_ns, words)) : null,
+    row.gpu_idle_ns ? h("p", { class: "small" }, `The GPU had been given nothing to do for ${duration(row.gpu_idle_ns)}, ${share(row.gpu_idle_ns / row.threads_ns)}.`) : null,
+    threads(row, words, open),
+  );
+}
+
+function shares(time, sum, words) {
+  const parts = Object.entries(time).filter(([, ns]) => ns / sum >= 0.001).sort((a, b) => b[1] - a[1]);
+  return parts.map(([bucket, ns]) => `${words[bucket] ?? bucket} ${share(ns / sum)}`).join(" · ");
+}
+
+function threads(row, words, open) {
+  const known = row.threads.filter((thread) => thread.ns > 0);
+  if (!known.length) return null;
+  const key = `${row.node} ${row.pid}`;
+  return h(
+    "details",
+    { "data-key": key, open: open.has(key) || !row.threads_ns },
+    h("summary", {}, `${known.length} ${known.length === 1 ? "thread" : "threads"}`),
+    h(
+      "ul",
+      { class: "threads" },
+      known.map((thread) => h("li", {}, h("span", {}, `${thread.comm} ${thread.tid}`, thread.feeder ? h("span", { class: "chip" }, "feeds a GPU") : null), timeBar(thread.time, words, thread.ns))),
+    ),
+  );
+}

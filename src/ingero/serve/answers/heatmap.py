@@ -1,0 +1,111 @@
+"""How long calls took, over time: a histogram of latencies for each stretch of time and operation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.model import histogram
+from ingero.serve.answers.operations import Filters, OperationStats, conditions, operation_stats
+from ingero.serve.answers.query import Range, WindowAnswer
+from ingero.serve.answers.sense import checked, sense_made_of
+from ingero.serve.answers.window import TimeRange, time_range
+from ingero.store.location import default_path
+from ingero.store.reader import Reader
+from ingero.units import MINUTE, SECOND
+
+COLUMNS = 120
+OPERATIONS = 12
+SLOTS_PER_ROW = 4  # half an octave
+
+
+class OperationHeat(msgspec.Struct, frozen=True):
+    """Calls by column and row: three lists of the same length."""
+
+    layer: str
+    op: str
+    count: int
+    p50_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
+    sum_ns: int
+    column: list[int]
+    row: list[int]
+    calls: list[int]
+
+
+class HeatmapAnswer(msgspec.Struct, frozen=True):
+    """The operations with most time. Row r is from row_ns[r] to row_ns[r + 1]."""
+
+    window: WindowAnswer
+    column_ns: int
+    columns: int
+    row_ns: list[int]
+    operations: list[OperationHeat]
+
+
+def get_heatmap(
+    db: Path | None, wanted: Range, filters: Filters, limit: int = OPERATIONS, node: str | None = None
+) -> HeatmapAnswer:
+    """At most `limit` operations."""
+    with Reader(db or default_path(), node) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end)
+        with reader.trouble_told(), sense_made_of(reader):
+            stats = operation_stats(reader, when, filters).operations[:limit]
+            return checked(_heat(reader, when, filters, stats))
+
+
+def _heat(reader: Reader, when: TimeRange, filters: Filters, stats: list[OperationStats]) -> HeatmapAnswer:
+    seconds = max(1, -(-when.length_ns // (COLUMNS * SECOND)))
+    # Old seconds are rolled up and gone: then a minute is the least there is.
+    unit, table = (SECOND, "operation_second") if _has_seconds(reader, when) else (MINUTE, "operation_minute")
+    column_ns = -(-seconds * SECOND // unit) * unit
+    columns = max(1, -(-(when.length_ns - 1) // column_ns))  # the last instant is a record, and excluded
+    counts = _counts(reader, when, filters, table, stats, column_ns, columns)
+    used = np.flatnonzero(counts.sum(axis=(0, 1)))
+    low, high = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+    bounds = histogram.lower_bounds()[::SLOTS_PER_ROW][low : high + 1]
+    operations = [_operation(each, counts[at, :, low:high]) for at, each in enumerate(stats)]
+    window = WindowAnswer(when.from_ns, when.to_ns)
+    return HeatmapAnswer(window, column_ns, columns, [round(bound) for bound in bounds], operations)
+
+
+def _has_seconds(reader: Reader, when: TimeRange) -> bool:
+    oldest = reader.rows("SELECT MIN(start_ns) FROM operation_second")[0][0]
+    return oldest is not None and oldest <= when.from_ns + MINUTE
+
+
+def _counts(
+    reader: Reader, when: TimeRange, filters: Filters, table: str, stats: list[OperationStats],
+    column_ns: int, columns: int,
+) -> NDArray[np.uint64]:  # fmt: skip
+    """Calls by operation, column and row."""
+    wanted = {(each.layer, each.op): at for at, each in enumerate(stats)}
+    numbers = {
+        number: wanted[layer, name]
+        for number, layer, name in reader.rows("SELECT id, layer, name FROM op")
+        if (layer, name) in wanted
+    }
+    where, parameters = conditions(reader, filters)
+    chosen = ", ".join(map(str, numbers)) or "NULL"
+    rows: list[tuple[Any, ...]] = reader.rows(
+        f"SELECT op_id, (start_ns - ?) / ?, slots FROM {table}"
+        f" WHERE start_ns >= ? AND start_ns < ? AND op_id IN ({chosen}){where}",
+        (when.from_ns, column_ns, when.from_ns, when.to_ns, *parameters),
+    )
+    groups = [numbers[op] * columns + min(max(at, 0), columns - 1) for op, at, _ in rows]
+    merged = histogram.merge([row[2] for row in rows], groups, len(stats) * columns)
+    by_row = merged.reshape(len(stats), columns, -1, SLOTS_PER_ROW).sum(axis=3)
+    return np.asarray(by_row, np.uint64)
+
+
+def _operation(stats: OperationStats, counts: NDArray[np.uint64]) -> OperationHeat:
+    column, row = np.nonzero(counts)
+    return OperationHeat(
+        stats.layer, stats.op, stats.count, stats.p50_ns, stats.p99_ns, stats.max_ns, stats.sum_ns,
+        column.tolist(), row.tolist(), counts[column, row].tolist(),
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""`ingero dashboard`: the recording in a browser, and the API behind it, over HTTPS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingero.errors import UsageError
+from ingero.serve.cli.options import configured, database
+from ingero.serve.cli.servers import server_options
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.serve.web.guard import Application
+    from ingero.serve.web.opening import Opened
+
+EPILOG = """\b
+Examples:
+  ingero dashboard                              HTTPS on port 8080, with a token made at the first start
+  ingero dashboard -d demo.db
+  ingero dashboard --addr 127.0.0.1:8080        for this user on this machine; no token
+  ingero dashboard --allowed-host gpu.example   reached by another name
+  ingero dashboard --client-ca ca.pem           for browsers with a certificate
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--addr", "address", metavar="ADDR", default=":8080", show_default=True, help="Listen here.")
+@server_options
+@database
+@configured
+def dashboard(address: str, db: Path | None, config: Config, **flags: Any) -> int:
+    """Show a recording in a browser, live while it grows.
+
+    Reads the recording; changes nothing. Pages and API: docs/dashboard.md.
+    """
+    from ingero.serve.cli.servers import opened
+
+    app, stopping = _app(db)
+    found = opened(address, "--addr", (), config, flags)
+    from ingero.serve.web.server import serve
+
+    guarded, link = _guarded(app, found)
+
+    def ready() -> None:
+        click.echo(f"ingero dashboard: {link}", err=True)
+        for note in found.notes:
+            click.echo(f"  {note}", err=True)
+
+    serve(guarded, found.sockets, found.tls, ready, stopping)
+    return 0
+
+
+def _app(db: Path | None) -> tuple[Application, Callable[[], None]]:
+    try:
+        from ingero.serve.dashboard.app import make_app
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("ingero"):
+            raise
+        raise UsageError(
+            f"the dashboard needs packages that are not installed ({error.name})",
+            hint="Install them: pip install 'ingero[web]'",
+        ) from error
+    return make_app(db)
+
+
+def _guarded(app: Application, found: Opened) -> tuple[Application, str]:
+    """The application behind its guard, and the link to open."""
+    from ingero.serve.dashboard.app import LIVE
+    from ingero.serve.dashboard.pages import HEADERS, LOGIN_FILES
+    from ingero.serve.web.guard import Guard
+    from ingero.serve.web.login import LOGIN, SESSION, Login
+    from ingero.serve.web.sessions import Sessions
+
+    rules = replace(found.rules, streams=frozenset({LIVE}), headers=HEADERS)
+    if rules.tokens is None:
+        return Guard(app, rules), f"{found.url}/"
+    secure = found.tls is not None
+    # Browsers do not keep cookies of two ports apart; the prefix keeps other hosts from setting ours.
+    port = found.sockets[0].getsockname()[1]
+    sessions = Sessions(rules.tokens, f"{'__Host-' if secure else ''}ingero-{port}")
+    rules = replace(rules, sessions=sessions, open_paths=frozenset({*LOGIN_FILES, SESSION}), login=LOGIN)
+    return Guard(Login(app, sessions, secure), rules), f"{found.url}{LOGIN}#token={found.token}"

@@ -1,0 +1,76 @@
+"""The OpenAPI document, made from the table of routes and the types behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ingero import __version__
+from ingero.serve.dashboard.routes import ROUTES, Route
+
+PREFIX = "/api/v1"
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What went wrong, and what to do about it."""
+
+    error: str
+    hint: str
+
+
+def document() -> dict[str, Any]:
+    types = [Failure, *(route.answer for route in ROUTES), *(route.asked for route in ROUTES)]
+    schemas, parts = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    answers = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Any] = {
+        f"{PREFIX}/{route.path}": {route.method.lower(): _operation(route, answers, parts)}
+        for route in ROUTES
+    }
+    paths[f"{PREFIX}/live"] = {"get": _live()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ingero", "version": __version__, "summary": "Why a GPU job is slow"},
+        "paths": paths,
+        "components": {
+            "schemas": parts,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}, {}],
+    }
+
+
+def _operation(route: Route, answers: dict[type, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": route.path,
+        "responses": {
+            "200": {"description": "The answer", "content": _json(answers[route.answer])},
+            "default": {"description": "No answer", "content": _json(answers[Failure])},
+        },
+    }
+    if route.method == "GET":
+        found["parameters"] = _parameters(parts[route.asked.__name__])
+    else:
+        found["requestBody"] = {"required": True, "content": _json(answers[route.asked])}
+    return found
+
+
+def _parameters(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    required = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": value}
+        for name, value in schema["properties"].items()
+    ]
+
+
+def _live() -> dict[str, Any]:
+    return {
+        "summary": "An event `changed` whenever the database did, as server-sent events",
+        "operationId": "live",
+        "responses": {"200": {"description": "Never ends", "content": {"text/event-stream": {}}}},
+    }
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}

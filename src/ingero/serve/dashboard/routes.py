@@ -1,0 +1,102 @@
+"""Every route of the API: what it is asked with, what answers it, and what comes back.
+
+The application and the OpenAPI document are both made from this table. A route renders
+nothing and computes nothing: it asks serve/answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingero import __version__
+from ingero.model.report import Report
+from ingero.serve.answers.accounting import AccountingAnswer, accounting
+from ingero.serve.answers.collectives import CollectivesAnswer, get_collectives
+from ingero.serve.answers.event_detail import EventAnswer, get_event
+from ingero.serve.answers.flame import FlameAnswer, get_flame
+from ingero.serve.answers.gpu_series import GpusAnswer, get_gpus
+from ingero.serve.answers.graphs import GraphsAnswer, get_graphs
+from ingero.serve.answers.heatmap import HeatmapAnswer, get_heatmap
+from ingero.serve.answers.kernels import KernelsAnswer
+from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer, ask_kernels, ask_sql, ask_statistics
+from ingero.serve.answers.recordings import RecordingsAnswer, get_recordings
+from ingero.serve.answers.schemas import ViewsAnswer, get_views
+from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.stacks import StacksAnswer, get_stacks
+from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
+from ingero.serve.dashboard import questions as q
+from ingero.serve.dashboard.source import Source
+
+SQL_SECONDS = 20.0
+LARGEST = 1 << 53  # above it a number of JavaScript has no room for the last digits
+
+
+class Health(msgspec.Struct, frozen=True):
+    """That it answers, and what time it is here: clocks of nodes are compared by it."""
+
+    version: str
+    now_ns: int
+
+
+class Route(NamedTuple):
+    """`ask` is called with the database and the checked parameters, in a thread of its own."""
+
+    path: str
+    summary: str
+    asked: type[msgspec.Struct]
+    answer: type
+    ask: Callable[[Source, Any], Any]
+    method: str = "GET"
+    kept: bool = True  # the same until the database changes
+
+
+def _rows(source: Source, asked: q.Sql) -> SqlAnswer:
+    answer = ask_sql(source.db, asked.sql, Limits(rows=asked.limit, seconds=SQL_SECONDS), asked.node)
+    if not asked.exact:
+        return answer
+    rows = [{name: _as_text(value) for name, value in row.items()} for row in answer.rows]
+    return msgspec.structs.replace(answer, rows=rows)
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and abs(value) >= LARGEST else value
+
+
+ROUTES = (
+    Route("health", "Whether it answers, its version and its clock", q.Nothing, Health,
+          lambda _, __: Health(__version__, time.time_ns()), kept=False),
+    Route("recordings", "Nodes, recordings and the time they cover", q.When, RecordingsAnswer,
+          lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
+    Route("explain", "The diagnosis, as `ingero explain --json` prints it", q.OfProcess, Report,
+          lambda s, a: s.report(a.range, a.node, a.pid)),
+    Route("accounting", "Where the time of each process and container went", q.OfProcess, AccountingAnswer,
+          lambda s, a: accounting(s.report(a.range, a.node, a.pid))),
+    Route("operations", "Per-operation statistics", q.OfOperations, StatisticsAnswer,
+          lambda s, a: ask_statistics(s.db, a.range, a.filters, a.limit, a.node)),
+    Route("kernels", "Launches by kernel", q.OfOperations, KernelsAnswer,
+          lambda s, a: ask_kernels(s.db, a.range, a.filters, a.limit, a.node)),
+    Route("heatmap", "Latencies over time, by operation", q.OfOperations, HeatmapAnswer,
+          lambda s, a: get_heatmap(s.db, a.range, a.filters, min(a.limit, 50), a.node)),
+    Route("timeline", "What to draw of a stretch of time", q.OnScreen, ZoomAnswer,
+          lambda s, a: get_zoom(s.db, a.range, a.width, a.node, a.pid)),
+    Route("event", "One event with its stack", q.OfEvent, EventAnswer,
+          lambda s, a: get_event(s.db, a.id)),
+    Route("flame", "Stacks as a tree", q.OfStacks, FlameAnswer,
+          lambda s, a: get_flame(s.db, a.range, a.what, a.pid, a.op, a.node)),
+    Route("stacks", "Stacks with most time, by operation", q.OfOperations, StacksAnswer,
+          lambda s, a: get_stacks(s.db, a.range, a.pid, a.op, min(a.limit, 100), a.node)),
+    Route("gpus", "GPUs and their counters", q.When, GpusAnswer,
+          lambda s, a: get_gpus(s.db, a.range, a.node)),
+    Route("graphs", "CUDA graphs", q.OfProcess, GraphsAnswer,
+          lambda s, a: get_graphs(s.db, a.range, a.pid, a.node)),
+    Route("collectives", "Collectives by communicator and rank", q.When, CollectivesAnswer,
+          lambda s, a: get_collectives(s.db, a.range, a.node)),
+    Route("schema", "Views and columns that SQL can read", q.Nothing, ViewsAnswer,
+          lambda _, __: get_views()),
+    Route("query", "Rows of one read-only statement", q.Sql, SqlAnswer,
+          lambda s, a: _rows(s, a), method="POST"),
+)  # fmt: skip

@@ -1,0 +1,38 @@
+"""The database that is asked, and what is kept between two questions: many browsers may look at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingero.model.report import Report
+from ingero.serve.answers.kept import Kept, Key
+from ingero.serve.answers.places import database, stamp_of
+from ingero.serve.answers.query import Range
+from ingero.serve.dashboard.diagnosing import Diagnosing
+
+REPORTS = 8
+ANSWERS = 64  # as bytes; a large one has a megabyte
+
+
+class Source:
+    """One database."""
+
+    def __init__(self, db: Path | None) -> None:
+        self._named = db
+        self._reports = Kept(REPORTS)
+        self.diagnosing = Diagnosing()
+        self.answers = Kept(ANSWERS)
+
+    @property
+    def db(self) -> Path:
+        return database(self._named)
+
+    @property
+    def stamp(self) -> Key:
+        """Changes whenever something was written."""
+        return stamp_of(self.db)
+
+    def report(self, wanted: Range, node: str | None, pid: int | None) -> Report:
+        """The diagnosis, which several pages show parts of."""
+        key = (wanted, node, pid, self.stamp)
+        return self._reports.once(key, lambda: self.diagnosing.report(self.db, wanted, pid, node))

@@ -1,0 +1,54 @@
+"""The diagnosis in a process of its own is the same as here, errors and deaths included."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, thread, window
+
+from ingero.errors import StoreError, TargetError
+from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.query import Range
+from ingero.serve.dashboard.diagnosing import Diagnosing
+from ingero.store.writer import Writer
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "x.db"
+    parts = {
+        "calls": call("cudaLaunchKernel"), "operations": operation("cudaLaunchKernel"),
+        "threads": thread(gpu_wait=SECOND), "processes": [process()],
+    }  # fmt: skip
+    with Writer(path, "n", fixed_clock(), OPERATIONS) as writer:
+        assert writer.write(window(0, **parts)) == ""
+    return path
+
+
+def test_it_answers_what_would_be_answered_here(db: Path) -> None:
+    diagnosing = Diagnosing()
+    diagnosing.start()
+    assert diagnosing.report(db, Range(), None, None) == get_report(db, Range())
+    with pytest.raises(TargetError, match="process 7 was not seen") as seen:
+        diagnosing.report(db, Range(), 7, None)
+    assert seen.value.hint
+    with pytest.raises(StoreError):
+        diagnosing.report(db.with_name("nothing.db"), Range(), None, None)
+    assert diagnosing.report(db, Range(), 100, "n").node == "n"
+
+
+def test_a_process_that_is_killed_is_replaced(db: Path) -> None:
+    diagnosing = Diagnosing()
+    diagnosing.start()
+    kill_all()
+    assert diagnosing.report(db, Range(), None, None).node == "n"
+    assert multiprocessing.active_children()
+    kill_all()
+
+
+def kill_all() -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
+        child.join()
