@@ -49,7 +49,6 @@ class Governor:
         chance: random.Random | None = None,
     ) -> None:
         now_ns = time.monotonic_ns()
-        cost = cost.in_a_program()
         self._kernel, self._session, self._cost, self._paths = kernel, session, cost, paths
         self._settings = kernel.settings
         self._chance = chance or random.Random()

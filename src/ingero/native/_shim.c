@@ -489,23 +489,37 @@ __attribute__((noinline, visibility("default"))) long ingero_calibration_target(
 }
 #endif
 
-/* time_calls(n) -> nanoseconds for n calls of the function above */
+static long long elapsed_ns(const struct timespec *a, const struct timespec *b)
+{
+	return (b->tv_sec - a->tv_sec) * 1000000000LL + (b->tv_nsec - a->tv_nsec);
+}
+
+/* time_calls(n, memory) -> nanoseconds for n calls of the function above, with all of the
+ * memory written between one call and the next: what was in the caches then is not any more. */
 static PyObject *time_calls(PyObject *module, PyObject *args)
 {
 	struct timespec a, b;
+	long long total = 0;
+	Py_buffer memory;
+	Py_ssize_t at;
 	long n, i, x = 0;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "l", &n))
+	if (!PyArg_ParseTuple(args, "lw*", &n, &memory))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	clock_gettime(CLOCK_MONOTONIC, &a);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		for (at = 0; at < memory.len; at += 64)
+			((volatile char *)memory.buf)[at]++;
+		clock_gettime(CLOCK_MONOTONIC, &a);
 		x += ingero_calibration_target(i);
-	clock_gettime(CLOCK_MONOTONIC, &b);
+		clock_gettime(CLOCK_MONOTONIC, &b);
+		total += elapsed_ns(&a, &b);
+	}
 	Py_END_ALLOW_THREADS
 	(void)x;
-	return PyLong_FromLongLong((b.tv_sec - a.tv_sec) * 1000000000LL + (b.tv_nsec - a.tv_nsec));
+	PyBuffer_Release(&memory);
+	return PyLong_FromLongLong(total);
 }
 
 /* test_run(program fd, context) -> its result: runs a SEC("syscall") program */
@@ -573,7 +587,7 @@ static PyMethodDef methods[] = {
 	 "map_read_all(fd, keys, values, key size, value size) -> entries, -1: too little room"},
 	{"demangle", demangle, METH_VARARGS, "demangle(names that end in zero bytes) -> texts that do"},
 	{"btf_types", btf_types, METH_VARARGS, "btf_types(path) -> types by id"},
-	{"time_calls", time_calls, METH_VARARGS, "time_calls(n) -> nanoseconds"},
+	{"time_calls", time_calls, METH_VARARGS, "time_calls(n, memory) -> nanoseconds"},
 	{"test_run", test_run, METH_VARARGS, "test_run(program fd, context) -> result"},
 	{"clock_event", clock_event, METH_VARARGS, "clock_event(program fd, cpu, hertz) -> fd"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
