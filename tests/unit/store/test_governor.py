@@ -91,7 +91,7 @@ def test_a_database_from_before_gets_the_tables_when_it_is_written_to(tmp_path: 
         connection.execute(f"DROP VIEW {view}")
     for table in ("overhead_second", "governor_action", "thread_estimate"):
         connection.execute(f"DROP TABLE {table}")
-    connection.execute("DELETE FROM migration WHERE name = '0004-governor'")
+    connection.execute("DELETE FROM migration WHERE name = '0003-governor'")
     connection.close()
     recorded(path)
     assert rows(path, "SELECT COUNT(*) FROM governor_actions") == [(1,)]
