@@ -2,9 +2,9 @@
 
 The agent stays, its probes come and go every half second (intermittent.py). A traced
 stretch is compared with the two untraced ones beside it, so that a machine that drifts
-favours neither; every step time is divided by what a fixed piece of Python took at that
-time, because the cores change their speed. The null test compares untraced stretches with
-the untraced ones beside them in the same way.
+favours neither. The null test compares untraced stretches with the untraced ones beside
+them in the same way. (Dividing by the time of a fixed piece of Python, to take out the
+changing speed of the cores, was tried: it made the null test three times wider.)
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _measured(work: str, seconds: float, folder: Path) -> list[Cost]:
         assert job.process.stdin is not None
         job.process.stdin.close()
         job.process.wait(30)
-    steps, references = read_book(folder / "book")
-    return [_cost(work, setting, each, steps, references) for setting, each in told.items()]
+    steps = read_book(folder / "book")
+    return [_cost(work, setting, each, steps) for setting, each in told.items()]
 
 
 def _intermittent(pid: int, budget: str, seconds: float, folder: Path) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def _intermittent(pid: int, budget: str, seconds: float, folder: Path) -> dict[s
     return told
 
 
-def _cost(work: str, setting: str, told: dict[str, Any], steps: Steps, references: Steps) -> Cost:
-    pairs, nulls, step_ns = compared(steps, references, told["segments"])
+def _cost(work: str, setting: str, told: dict[str, Any], steps: Steps) -> Cost:
+    pairs, nulls, step_ns = compared(steps, told["segments"])
     return Cost(
         work,
         setting,
@@ -113,11 +113,11 @@ def _cost(work: str, setting: str, told: dict[str, Any], steps: Steps, reference
 
 
 def compared(
-    steps: Steps, references: Steps, segments: list[tuple[str, int, int]]
+    steps: Steps, segments: list[tuple[str, int, int]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Ratios of traced stretches, of untraced ones, and the mean untraced step."""
     spans = [(name, begin + SKIPPED_NS, end) for name, begin, end in segments]
-    value = [_normal(steps, references, begin, end) for _, begin, end in spans]
+    value = [_mean(steps, begin, end) for _, begin, end in spans]
     on = [at for at, span in enumerate(spans[1:-1], start=1) if span[0] == "on"]
     off = [at for at, span in enumerate(spans[2:-2], start=2) if span[0] == "off"]
     pairs = [value[at] / ((value[at - 1] + value[at + 1]) / 2) for at in on]
@@ -125,14 +125,12 @@ def compared(
     return (
         np.array([each for each in pairs if np.isfinite(each)]),
         np.array([each for each in nulls if np.isfinite(each)]),
-        float(np.nanmean([_mean(steps, *spans[at][1:]) for at in off])),
+        float(np.nanmean([value[at] for at in off])),
     )
 
 
-def read_book(path: Path) -> tuple[Steps, Steps]:
-    words = np.fromfile(path, np.int64)
-    count = int(words[0])
-    return words[2 : 2 + count].reshape(-1, 2), words[2 + count :].reshape(-1, 2)
+def read_book(path: Path) -> Steps:
+    return np.fromfile(path, np.int64).reshape(-1, 2)
 
 
 def _within(steps: Steps, begin: int, end: int) -> NDArray[np.int64]:
@@ -143,12 +141,6 @@ def _within(steps: Steps, begin: int, end: int) -> NDArray[np.int64]:
 def _mean(steps: Steps, begin: int, end: int) -> float:
     inside = _within(steps, begin, end)
     return float(inside.mean()) if len(inside) else float("nan")
-
-
-def _normal(steps: Steps, references: Steps, begin: int, end: int) -> float:
-    """Mean step in units of the fixed piece of Python."""
-    speeds = _within(references, begin, end)
-    return _mean(steps, begin, end) / float(np.median(speeds)) if len(speeds) else float("nan")
 
 
 def interval(ratios: NDArray[np.float64]) -> tuple[float, float, float]:
