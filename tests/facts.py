@@ -126,8 +126,9 @@ class Story:
         caller: int = 0,
         split: dict[str, float] | None = None,
         errors: int = 0,
+        error: int | None = None,
     ) -> Story:
-        """Calls per slice and the time in all of them together."""
+        """Calls per slice and the time in all of them together; `error`: an estimate, that far off."""
         parts = [0] * BUCKETS
         for bucket, part in (split or {}).items():
             parts[Bucket[bucket.upper()]] = int(part * MS)
@@ -135,7 +136,7 @@ class Story:
             self._add(
                 "operations", slice=number, pid=pid, op=BY_NAME[name], caller=caller, count=count,
                 sum_ns=int(ms * MS), max_ns=int(ms * MS / max(count, 1)), bytes=size * count, errors=errors,
-                recorded=count, split=parts,
+                recorded=count, split=parts, estimated=int(error is not None), error=error or 0,
             )  # fmt: skip
         return self
 

@@ -3,7 +3,9 @@
 Every iteration makes the same calls, so all counts of a job are multiples of its
 number of iterations: the least frequent call that still comes steadily marks them.
 A call that was watched a part of the time marks none while there is another: its count
-is an estimate, and what changes when it is watched less is not the job.
+is an estimate, and what changes when it is watched less is not the job. Unless it is surely
+far rarer than every call that is always watched: then iterations are taken to be as many
+in one slice as in the next.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ KINDS = ("sync", "copy", "collective", "launch", "graph")
 STEADY = 0.6  # part of the slices in which it must come
 LEAST = 3  # times, to call it a loop
 WORK_PER_WAIT = 20  # launches
+RARER = 5  # times rarer than what is always watched, to mark iterations by an estimate
 RECORDED = 0.9  # of the calls that mark iterations: with fewer records one iteration looks like several
 
 
@@ -40,7 +43,7 @@ class Loop:
 def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop | None:
     """None where nothing repeats."""
     counts: dict[int, dict[int, int]] = {}
-    estimated: set[int] = set()
+    estimated: dict[int, int] = {}  # and how far their counts may be off
     for number in slices:
         rows = tables.operations.get((number, pid))
         for row in rows if rows is not None else ():
@@ -49,7 +52,7 @@ def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop
                 per_slice = counts.setdefault(op, {})
                 per_slice[number] = per_slice.get(number, 0) + int(row["count"])
                 if row["estimated"]:
-                    estimated.add(op)
+                    estimated[op] = estimated.get(op, 0) + int(row["error"])
     active = len({number for per_slice in counts.values() for number in per_slice})
     steady = {
         op: per_slice
@@ -69,6 +72,15 @@ def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop
         if tables.op_kind(each) == "sync" and launches >= WORK_PER_WAIT * count
     ]
     op = max([op, *worth], key=lambda each: (marking[each], -KINDS.index(tables.op_kind(each))))
+    rarer = {
+        each: totals[each]
+        for each, error in estimated.items()
+        if each in totals and RARER * (totals[each] + error) < marking[op]
+    }
+    if rarer:
+        op = min(rarer, key=lambda each: rarer[each])
+        even = max(1, round(totals[op] / active))
+        return Loop(op, facts.ops[op].name, dict.fromkeys(slices, even), complete=False)
     return Loop(op, facts.ops[op].name, steady[op], complete=_all_recorded(tables, pid, slices, op))
 
 

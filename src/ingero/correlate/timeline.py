@@ -44,9 +44,11 @@ class Spent:
     errors: int = 0
     gpu_wait_ns: int = 0
     cpu_ns: int = 0
+    error: int = 0  # how far count may be off
 
     def add(self, row: np.void) -> None:
         self.count += int(row["count"])
+        self.error += int(row["error"])
         self.ns += int(row["sum_ns"])
         self.bytes += int(row["bytes"])
         self.errors += int(row["errors"])
@@ -85,6 +87,7 @@ class Job:
             one = self.calls.get(number, {}).get(kind)
             if one:
                 total.count += one.count
+                total.error += one.error
                 total.ns += one.ns
                 total.bytes += one.bytes
                 total.errors += one.errors

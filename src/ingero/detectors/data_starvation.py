@@ -50,8 +50,9 @@ def _unhidden_ns(job: Job, each: SliceLedger) -> int:
     A thread that works on after a launch and then has nothing to wait for was slower than
     the GPU, beyond what making the calls takes; one that waits was not.
     """
-    calls = job.spent(each.number, *CALLING).count
-    later = each.ns["host_cpu"] - each.gap["host_cpu"] - calls * PER_CALL_NS
+    calls = job.spent(each.number, *CALLING)
+    made = calls.count + calls.error  # or more work than there is would be found where calls were not seen
+    later = each.ns["host_cpu"] - each.gap["host_cpu"] - made * PER_CALL_NS
     if each.ns["gpu_wait"] > WAITS_SHARE * each.wall_ns:
         later = 0
     return each.gap["host_cpu"] + max(0, later) - job.spent(each.number, "gc").ns - io_ns(each)

@@ -32,7 +32,8 @@ IN_A_GRAPH_NS = 3_400  # a tiny kernel inside a graph, launch and all (NVIDIA: o
 
 def _launching_ns(job: Job, each: SliceLedger) -> int:
     launches = job.spent(each.number, "launch").count
-    if not launches or launches < PER_STEP * max(job.steps(each.number), 1):
+    surely = launches - job.spent(each.number, "launch").error
+    if not launches or surely < PER_STEP * max(job.steps(each.number), 1):
         return 0
     if job.spent(each.number, "launch").ns > IN_CALL_NS * launches:
         return 0

@@ -57,6 +57,7 @@ OPERATIONS = np.dtype(
         ("errors", "<i8"),
         ("recorded", "<i8"),
         ("estimated", "<i8"),  # seconds of the slice in which count is an estimate
+        ("error", "<i8"),  # how far count may be off
         ("split", "<i8", (BUCKETS,)),
     ]
 )

@@ -126,10 +126,10 @@ class FactReader:
         rows = self._sums(
             "operation_second",
             ("pid", "op_id", "caller"),
-            (*plain, "1 - exact", *BUCKET_COLUMNS),
+            (*plain, "1 - exact", "count_error", *BUCKET_COLUMNS),
             ("max_ns",),
         )
-        names = ("slice", "pid", "op", "caller", "max_ns", *plain, "estimated")
+        names = ("slice", "pid", "op", "caller", "max_ns", *plain, "estimated", "error")
         return _records(rows, model.OPERATIONS, names, ("split",))
 
     def _culprits(self) -> Records:

@@ -81,3 +81,20 @@ def test_iterations_last_from_the_end_of_one_mark_to_the_end_of_the_next() -> No
 def test_one_mark_or_none_makes_no_iteration() -> None:
     assert durations(np.zeros((0, 2), np.int64)).shape == (0, 2)
     assert durations(np.array([[5, 5]])).shape == (0, 2)
+
+
+def test_a_call_watched_now_and_then_marks_nothing_while_one_always_watched_does() -> None:
+    found = loop(calls(cudaStreamSynchronize=200).calls("cuLaunchKernel", 100, 1, error=20))
+    assert found is not None
+    assert found.name == "cudaStreamSynchronize"
+
+
+def test_unless_it_is_surely_far_rarer_and_then_iterations_are_spread_evenly() -> None:
+    story = calls(cudaStreamSynchronize=20_000)
+    story.calls("cuMemcpyHtoDAsync_v2", 300, 1, when=range(0, 6, 2), error=100)
+    story.calls("cuMemcpyHtoDAsync_v2", 100, 1, when=range(1, 6, 2), error=100)
+    found = loop(story)
+    assert found is not None
+    assert found.name == "cuMemcpyHtoDAsync_v2"
+    assert found.counts == dict.fromkeys(range(6), 200)
+    assert not found.complete

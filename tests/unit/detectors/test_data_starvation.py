@@ -72,6 +72,14 @@ def test_tiny_steps_are_not_data_starvation() -> None:
     assert KIND not in job({"host_cpu": 1200.0}, {"host_cpu": 1000.0}, steps=2000).kinds()
 
 
+@pytest.mark.parametrize(("error", "told"), [(None, True), (60_000, False)])
+def test_work_that_may_be_calls_nobody_saw_is_no_data(error: int | None, told: bool) -> None:
+    """Hot calls are watched a part of the time: what they take in between looks like its own work."""
+    story = Story(6).process(JOB, "x").thread(JOB, "x", {"host_cpu": 1500.0, "lock_wait": 500.0}, feeder=True)
+    story.calls("cudaStreamSynchronize", 200, 1).calls("cuLaunchKernel", 4000, 20, error=error)
+    assert (KIND in story.kinds()) is told
+
+
 @pytest.mark.parametrize(("rest", "kind"), [("disk_wait", "disk-wait"), ("memory_wait", "memory-pressure")])
 def test_a_worker_that_waits_itself_is_not_slow_at_its_work(rest: str, kind: str) -> None:
     assert starved(800, rest=rest).kinds() == [kind]
