@@ -36,7 +36,18 @@ def traced(place: Place, library: Path, cards: nvml.Cards, seconds: int) -> dict
     """A job of about so many seconds, traced from its start; what explain says about it."""
     words = [sys.executable, str(WORKLOADS / "busy.py"), "--steps", str(seconds * STEPS_OF_A_SECOND)]
     env = cards.environment | {"LD_LIBRARY_PATH": f"{library.parent}:{cuda.stub_dir()}"}
-    done = place.ingero("trace", "--db", str(place.db), "--", *words, stdin=None, input="\n\n", env=env)
+    done = place.ingero(
+        "trace",
+        "--max-overhead",
+        "off",
+        "--db",
+        str(place.db),
+        "--",
+        *words,
+        stdin=None,
+        input="\n\n",
+        env=env,
+    )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json_lines(place.ingero("explain", "-d", str(place.db), "--json").stdout)[0]
     return answer
@@ -93,12 +104,12 @@ def test_a_driver_that_hangs_amid_a_trace_stops_nothing(
 
     hanging = threading.Thread(target=hang)
     hanging.start()
-    answer = traced(place, library, cards, 12)
+    answer = traced(place, library, cards, 48)
     hanging.join()
     assert any("not answered" in each["why"] for each in answer["not_watched"]), answer["not_watched"]
     (job,) = (process for process in answer["processes"] if process["operations"])
     launches = {line["op"]: line["count"] for line in job["operations"]}["cuLaunchKernel"]
-    assert launches == 12 * STEPS_OF_A_SECOND * 20
+    assert launches == 48 * STEPS_OF_A_SECOND * 20
     assert not answer["losses"]
 
 

@@ -21,7 +21,7 @@ from ingero.attach import probes
 from ingero.attach.cost import HitCost
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
-from ingero.capture.costs import GROUPS, Costs
+from ingero.capture.costs import GROUPS, Costs, Reading
 from ingero.capture.estimates import Estimator
 from ingero.capture.thread_estimates import ThreadEstimator
 from ingero.model.governor import Base, Seen, Watched
@@ -64,6 +64,7 @@ class Governor:
         self._opens_ns = 0  # of the window so far
         self._governed: set[Group] = set()  # closed at some time of the window
         self._mark = kernel.read_threads()
+        self._mark_opened_ns: int | None = None  # where the mark was read before everything was watched
         self._mark_costs = self._costs.read()
         self._window_costs = self._mark_costs
         self._seen: dict[int, Seen] = {}
@@ -143,9 +144,10 @@ class Governor:
         lasted_ns = now_ns - self._look_from_ns  # longer than meant to where we were held up: so is the pause
         self._opens_ns += now_ns - max(self._open_ns, self._read_ns)
         self._open_ns = None
+        costs = self._costs.read()
         self._kernel.set_watched(groups, self._every(), closed=True)
         self._tell()
-        self._see(self._kernel.read_threads())
+        self._see(self._kernel.read_threads(), costs, now_ns)
         self._looks.take(now_ns, self.watch.detail)
         self._looks.close(groups, self._look_cpu_ns)
         time.sleep(RETURNS_S)
@@ -158,10 +160,11 @@ class Governor:
     def _open(self) -> None:
         groups = self.watch.groups
         self._session.put_on(self._paths())
-        self._mark, self._mark_costs = self._kernel.read_threads(), self._costs.read()
-        now_ns = self._open_ns = time.monotonic_ns()
+        self._mark = self._kernel.read_threads()
         self._kernel.set_watched(groups, self._every(), closed=False)
         self._tell()
+        self._mark_costs = self._costs.read()
+        now_ns = self._open_ns = self._mark_opened_ns = time.monotonic_ns()
         self._looks.skip(now_ns)
         self._next_look_ns = now_ns + LOOK_NS
         self._begin_look(now_ns)
@@ -176,9 +179,12 @@ class Governor:
     def _every(self) -> int:
         return self.watch.every if self.watch.every > 1 else 0
 
-    def _see(self, totals: Records) -> None:
-        """Add up what threads did since the last time, all of it watched."""
-        costs = self._costs.read()
+    def _see(self, totals: Records, costs: Reading, closed_ns: int | None = None) -> None:
+        """Add up what threads did since the last time, all of it watched.
+
+        Reading all threads takes a while, before a look and after it: what they did then is
+        left out, or every look would seem to have fewer calls in its time than it had.
+        """
         change = costs.since(self._mark_costs)
         counted = change[:, GROUPS : 2 * GROUPS].sum(axis=1)
         for pid, calls in always_watched(costs, change).items():
@@ -193,10 +199,18 @@ class Governor:
             known = before.get(tid)
             if known is not None and known["h"]["start_ns"] == row["h"]["start_ns"]:
                 ns, gap = ns - known["acc"].astype(np.int64), gap - known["gap"].astype(np.int64)
+                inside = self._inside_look(int(known["now_ns"]), int(row["now_ns"]), closed_ns)
+                ns, gap = (ns * inside).astype(np.int64), (gap * inside).astype(np.int64)
             seen = Seen(np.maximum(ns, 0), np.maximum(gap, 0), counted_of[tid])
             self._seen.setdefault(tid, Seen()).add(seen)
             self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.cpu_ns
-        self._mark, self._mark_costs = totals, costs
+        self._mark, self._mark_costs, self._mark_opened_ns = totals, costs, None
+
+    def _inside_look(self, from_ns: int, to_ns: int, closed_ns: int | None) -> float:
+        """Part of the time between two readings of a thread in which everything was watched."""
+        begin = max(from_ns, self._mark_opened_ns or from_ns)
+        end = min(to_ns, closed_ns or to_ns)
+        return max(end - begin, 0) / max(to_ns - from_ns, 1)
 
     # --- every second -----------------------------------------------------------------
 
@@ -215,7 +229,7 @@ class Governor:
     def _watched(self, window: Window, totals: Records, read_ns: int) -> Watched | None:
         from_ns, self._read_ns = self._read_ns, read_ns
         if self._open_ns is not None:
-            self._see(totals)
+            self._see(totals, self._costs.read())
             self._opens_ns += read_ns - max(self._open_ns, from_ns)
         opens_ns, self._opens_ns = self._opens_ns, 0
         seen, self._seen = self._seen, {}

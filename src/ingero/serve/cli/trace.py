@@ -86,11 +86,11 @@ def trace(
     Finds CUDA processes by itself and attaches to them while they run; nothing in
     them is changed. Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
     """
-    options = trace_options(config, as_json=as_json, **flags)
-    surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
     from ingero import privileges
 
-    privileges.drop()  # first: NumPy starts threads, which would keep what they have
+    options = trace_options(config, as_json=as_json, **flags)
+    privileges.drop()  # before anything brings in NumPy: its threads would keep what they have
+    surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
     from ingero import agent
 
     shown = exported(surface, config, prometheus, otlp)
