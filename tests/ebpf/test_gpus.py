@@ -63,7 +63,7 @@ def ask(place: Place, sql: str) -> list[tuple[Any, ...]]:
 
 def test_the_cards_are_recorded_beside_the_calls(place: Place, library: Path, cards: nvml.Cards) -> None:
     cards.set(cards=2, **{"1.gpu_percent": 7}).process(os.getpid(), 5 << 30, 0)
-    answer = traced(place, library, cards, 4)
+    answer = traced(place, library, cards, 16)
     first, second = answer["system"]["gpus"]
     assert (first["name"], first["gpu_share"], second["gpu_share"]) == ("Stub H200", 0.9, 0.07)
     assert (first["memory_bytes"], first["power_mw"], first["clock_reasons"]) == (150754820096, 500000, [])
