@@ -113,9 +113,14 @@ unit: build
 	@tools/setup.sh
 	@touch $@
 
+INSTALL = $(RUN) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+    --config-settings=build-dir
+MADE_IN = build/py$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
 .venv/installed: .venv/ready $(SOURCES)
 	@echo "building ingero"
-	@$(RUN) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
-	    --config-settings=build-dir=build/py$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') .
+	@$(INSTALL)=$(MADE_IN) . || { \
+	    echo "building ingero without the pages of its dashboard: they need npm and its registry" >&2; \
+	    $(INSTALL)=$(MADE_IN)-no-pages -Csetup-args=-Ddashboard=disabled .; }
 	@$(BIN)/python -m compileall -q $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ingero
 	@touch $@
