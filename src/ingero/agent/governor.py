@@ -281,12 +281,16 @@ class Governor:
         lived = dict(zip(window.threads["tid"].tolist(), lived_ns, strict=True))
         length_s = (window.end_ns - window.start_ns) / 1e9
         self._looks.switches = {tid: count / length_s for tid, count in switches.items()} if length_s else {}
-        shares = [0.0]
-        for tid, ns in zip(costs.tids.tolist(), spent_ns(change, self._cost).tolist(), strict=True):
+        self._looks.at_once = at_once(window.threads)
+        slowed: dict[int, float] = {}
+        for pid, tid, ns in zip(
+            costs.pids.tolist(), costs.tids.tolist(), spent_ns(change, self._cost).tolist(), strict=True
+        ):
             wall_ns = lived.get(tid, 0)
             if ns and wall_ns >= LEAST_WALL_NS:
-                shares.append((ns + switches.get(tid, 0) * SWITCH_NS) / wall_ns)
-        window.overhead_share = max(shares)
+                share = (ns + switches.get(tid, 0) * SWITCH_NS) / wall_ns
+                slowed[pid] = slowed.get(pid, 0.0) + share / self._looks.at_once.get(pid, 1.0)
+        window.overhead_share = max(slowed.values(), default=0.0)
 
     def now(self) -> tuple[str, ...]:
         """What is watched less, in words."""
@@ -299,3 +303,14 @@ class Governor:
 def _numbers(group: Group) -> list[int]:
     """Operations of a group."""
     return [number for number, row in enumerate(probes.ROWS, start=1) if probes.group_of(row) == group]
+
+
+def at_once(threads: Records) -> dict[int, float]:
+    """How many of a process's feeding threads were on a core at a time; those that take turns are one."""
+    found: dict[int, float] = {}
+    for row in threads[threads["feeder"]]:
+        wall_ns = int(row["ns"].sum())
+        cpu_ns = int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU] + row["ns"][Bucket.GPU_WAIT])
+        if wall_ns >= LEAST_WALL_NS:
+            found[int(row["pid"])] = found.get(int(row["pid"]), 0.0) + cpu_ns / wall_ns
+    return {pid: max(each, 1.0) for pid, each in found.items()}

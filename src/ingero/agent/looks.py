@@ -53,6 +53,7 @@ class Looks:
         self._pids: dict[int, int] = {}
         self._looks: deque[Look] = deque(maxlen=LOOKS)
         self.switches: dict[int, float] = {}  # by thread, per second; told once a second
+        self.at_once: dict[int, float] = {}  # by process: how many of its threads are on a core, 1 or more
 
     def skip(self, now_ns: int) -> None:
         """What was since the last time does not count: not all was watched."""
@@ -118,16 +119,25 @@ class Looks:
         return Pace(spread, len(calls), slowed)
 
     def worst(self) -> tuple[int, int, Load] | None:
-        """The thread that would cost most to watch in full: its process, it, and what it does."""
+        """The process that watching in full would slow most, its hottest thread, and what it does.
+
+        Threads that take turns slow each other's work: what watching takes of them adds up.
+        """
         if not self._calls:
             return None
         share = {
             tid: rates.sum() * self._cost.ns / 1e9 + self._detail[tid] for tid, rates in self._calls.items()
         }
-        tid = max(share, key=lambda each: share[each])
-        switches = self.switches.get(tid, 0.0) * SWITCH_NS / 1e9
-        load = Load(tuple(self._calls[tid].tolist()), self._detail[tid], switches)
-        return self._pids[tid], tid, load
+        slowed: dict[int, float] = defaultdict(float)
+        for tid, part in share.items():
+            slowed[self._pids[tid]] += part / self.at_once.get(self._pids[tid], 1.0)
+        pid = max(slowed, key=lambda each: slowed[each])
+        mine = [tid for tid in share if self._pids[tid] == pid]
+        at_once = self.at_once.get(pid, 1.0)
+        calls = np.sum([self._calls[tid] for tid in mine], axis=0) / at_once
+        detail = sum(self._detail[tid] for tid in mine) / at_once
+        switches = sum(self.switches.get(tid, 0.0) for tid in mine) * SWITCH_NS / 1e9 / at_once
+        return pid, max(mine, key=lambda tid: share[tid]), Load(tuple(calls.tolist()), detail, switches)
 
 
 def spent_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:
