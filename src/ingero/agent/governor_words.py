@@ -42,8 +42,8 @@ def actions_between(
 ) -> Iterator[GovernorAction]:
     after = controller.watch
     why = (
-        f"tracing everything would take {_without(load, controller, ALL)} of the time of thread {tid} of"
-        f" process {pid}; {_without(load, controller, after)} expected now,"
+        f"tracing everything would take {_without(load, controller, ALL)} of the time of process {pid},"
+        f" most of it in thread {tid}; {_without(load, controller, after)} expected now,"
         f" budget {format_share(controller.budget)}"
     )
     named = names_of(after if after.groups else before)
