@@ -44,10 +44,12 @@ def culprits(case: Case, tid: int) -> Proof | None:
     if not case.who:
         return None
     names = ", ".join(f"{part.comm} (pid {part.pid}) {format_ns(part.ns)}" for part in case.who[:3])
+    waited = sorted({lost.tid for lost in case.causes if lost.who}) or [tid]
+    where = "that core" if len(waited) == 1 else f"the cores {len(waited)} threads waited for"
     return Proof(
-        f"on that core meanwhile: {names}",
-        f"SELECT pid, comm, SUM(ns) AS ns FROM culprits WHERE victim_tid = {tid} AND {case.span_sql}"
-        " GROUP BY pid ORDER BY ns DESC",
+        f"on {where} meanwhile: {names}",
+        f"SELECT pid, comm, SUM(ns) AS ns FROM culprits WHERE victim_tid IN ({', '.join(map(str, waited))})"
+        f" AND {case.span_sql} GROUP BY pid ORDER BY ns DESC",
     )
 
 

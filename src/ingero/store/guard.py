@@ -119,11 +119,11 @@ def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
     rows: list[tuple[Any, ...]] = []
     size = 0
     for row in cursor:
+        size += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
         if len(rows) == limits.rows or size > limits.bytes:
             cursor.close()
             return Rows(columns, rows, truncated=True)
         rows.append(row)
-        size += sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in row)
     return Rows(columns, rows, truncated=False)
 
 

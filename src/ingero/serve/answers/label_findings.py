@@ -49,7 +49,7 @@ def _values(spans: Iterable[Span], episodes: list[tuple[int, int]]) -> list[str]
     touched = [
         span
         for span in spans
-        if any(span.start_ns <= end_ns and span.end_ns > start_ns for start_ns, end_ns in episodes)
+        if any(span.start_ns < end_ns and span.end_ns > start_ns for start_ns, end_ns in episodes)
     ]
     values = list(dict.fromkeys(span.value for span in sorted(touched)))
     return sorted(values, key=int) if all(map(_is_number, values)) else values

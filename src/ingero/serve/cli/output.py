@@ -57,16 +57,25 @@ def write_file(path: Path, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
+def _is_database(path: Path) -> bool:
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
     """A file that appears whole or not at all, readable by its owner; no link is followed.
 
-    Only a plain file is replaced.
+    Only a plain file is replaced, and never a database: it may be the recording that is read.
     """
     try:
         mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
         if not stat.S_ISREG(mode):
             raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
+        if _is_database(path):
+            raise UsageError(f"{path} is a database and is not replaced", hint="Name another file with -o.")
         handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}."[:100], dir=path.absolute().parent)
         try:
             with os.fdopen(handle, "wb") as file:

@@ -98,5 +98,5 @@ ROUTES = (
     Route("schema", "Views and columns that SQL can read", q.Nothing, ViewsAnswer,
           lambda _, __: get_views()),
     Route("query", "Rows of one read-only statement", q.Sql, SqlAnswer,
-          lambda s, a: _rows(s, a), method="POST"),
+          lambda s, a: _rows(s, a), method="POST", kept=False),
 )  # fmt: skip
