@@ -44,6 +44,7 @@ class Case:
     blames: bool = False
     timed: bool = True
     instead: frozenset[str] = frozenset()
+    lined: bool = False  # a line of the job is to blame: it ends in `# blamed: KIND`
 
     @property
     def healthy(self) -> bool:

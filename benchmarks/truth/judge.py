@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmarks.truth.drawn import Case
@@ -40,6 +41,7 @@ class Verdict:
     twin_ms: float | None = None
     faulty_ms: float | None = None
     extra: tuple[tuple[str, str], ...] = ()
+    line: bool | None = None  # None: no line is to blame
 
     @property
     def first(self) -> str:
@@ -75,6 +77,15 @@ def names(finding: dict[str, Any], culprits: Sequence[tuple[int, str]]) -> bool:
     pids = {pid for pid, _ in culprits}
     comms = {comm for _, comm in culprits if comm} - {finding["victim"]["comm"]}
     return any(each["pid"] in pids or (each["pid"] is None and each["comm"] in comms) for each in who)
+
+
+def blames_the_line(finding: dict[str, Any]) -> bool:
+    """The line it points to says itself that it is to blame."""
+    source = finding.get("source")
+    if not source:
+        return False
+    lines = Path(source["file"]).read_text().splitlines()
+    return f"# blamed: {finding['kind']}" in lines[source["line"] - 1]
 
 
 def promised_step_ms(finding: dict[str, Any], faulty_ms: float | None) -> float | None:
@@ -114,7 +125,7 @@ def judge(
     promised = promised_step_ms(first, faulty_ms) if compared else None
     return Verdict(
         case.name, seed, case.expected, told, outcome, named, agree(promised, twin_ms), promised, twin_ms,
-        faulty_ms, extra,
+        faulty_ms, extra, blames_the_line(first) if case.lined and outcome != WRONG else None,
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ def figures(found: Score) -> Iterator[tuple[str, str]]:
     yield "faults the job was no slower for, and nothing said", str(found.not_felt)
     yield "points", "none" if found.points is None else f"{found.points:.2f}"
     yield "culprit named", share(found.culprits)
+    yield "line to blame named", share(found.lines)
     yield "promised gain agrees with the twin", share(found.gains)
     yield "healthy runs with a false alarm", share((found.alarms, found.healthy))
     yield "healthy runs with a LOW finding", share((found.lows, found.healthy))
@@ -66,6 +67,8 @@ def failures(verdicts: Sequence[Verdict]) -> Iterator[str]:
             wrong.append(f"{each.outcome if each.expected else 'false alarm'}: told {told}")
         if each.culprit is False:
             wrong.append("culprit not named")
+        if each.line is False:
+            wrong.append("its line not named")
         if each.gain is False and each.promised_ms is not None and each.twin_ms is not None:
             wrong.append(f"promised {each.promised_ms:.1f} ms a step, the twin has {each.twin_ms:.1f}")
         if wrong:

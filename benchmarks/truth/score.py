@@ -23,6 +23,7 @@ class Score:
     lows: int
     culprits: tuple[int, int]  # named, of those to be named
     gains: tuple[int, int]  # agreed, of those compared
+    lines: tuple[int, int]  # right, of those to be named
     not_felt: int = 0  # faults the job was no slower for, and about which nothing was said
 
 
@@ -40,6 +41,7 @@ def score(verdicts: Sequence[Verdict]) -> Score:
         sum(each.outcome == RIGHT and bool(each.told) for each in healthy),
         _of([each.culprit for each in faults]),
         _of([each.gain for each in faults]),
+        _of([each.line for each in faults]),
         sum(each.outcome == NOT_FELT for each in verdicts),
     )
 

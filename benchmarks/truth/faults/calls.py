@@ -89,8 +89,10 @@ CASES = (
     Case("small-copies", ("copy-bound",), small_copies, frozenset({"sync-heavy"})),
     Case("sync-every-layer", ("sync-heavy",), syncs, frozenset({"launch-bound"})),
     Case("tiny-kernels", ("launch-bound",), tiny_kernels),
-    Case("allocations-in-the-loop", ("alloc-churn",), churn, frozenset({"sync-heavy"})),
-    Case("memory-never-freed", ("gpu-memory-leak",), leak, frozenset({"alloc-churn"}), timed=False),
+    Case("allocations-in-the-loop", ("alloc-churn",), churn, frozenset({"sync-heavy"}), lined=True),
+    Case(
+        "memory-never-freed", ("gpu-memory-leak",), leak, frozenset({"alloc-churn"}), timed=False, lined=True
+    ),
     Case("more-than-the-memory", ("cuda-oom",), too_large, frozenset({"cuda-error"}), timed=False),
     Case("calls-that-fail", ("cuda-error",), errors, timed=False),
     Case("capture-every-step", ("graph-trouble",), recapture, frozenset({"launch-bound"})),

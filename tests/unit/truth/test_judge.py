@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks.truth.drawn import Case, Draw
-from benchmarks.truth.judge import INCOMPLETE, RIGHT, SILENT, WRONG, about, judge, judge_twin
+from benchmarks.truth.judge import INCOMPLETE, RIGHT, SILENT, WRONG, about, blames_the_line, judge, judge_twin
 from ingero.model.finding import Cause, Effect, Finding, Gain, Severity, Victim, Who
 
 JOB, HOG, OTHER = 100, 200, 300
@@ -143,3 +144,14 @@ def test_troubles_of_other_jobs_on_the_machine_are_theirs() -> None:
     told = report(finding("gc-pause", victim=OTHER), finding("gpu-shared"))
     assert judge(case("gpu-shared"), 1, about(told, [JOB])).outcome == RIGHT
     assert judge(case("gpu-shared"), 1, told).outcome == WRONG
+
+
+@pytest.mark.parametrize(("line", "right"), [(2, True), (1, False), (3, False)])
+def test_the_line_to_blame_says_so_itself(tmp_path: Path, line: int, right: bool) -> None:
+    source = tmp_path / "job.py"
+    source.write_text(
+        "one()\nkept.append(malloc())  # blamed: gpu-memory-leak\nfree()  # blamed: alloc-churn\n"
+    )
+    finding = {"kind": "gpu-memory-leak", "source": {"file": str(source), "line": line, "function": "f"}}
+    assert blames_the_line(finding) is right
+    assert not blames_the_line({"kind": "gpu-memory-leak", "source": None})
