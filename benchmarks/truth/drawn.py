@@ -44,7 +44,7 @@ class Case:
     blames: bool = False
     timed: bool = True
     instead: frozenset[str] = frozenset()
-    lined: bool = False  # a line of the job is to blame: it ends in `# blamed: KIND`
+    lined: bool = False  # a line of the job is to blame: it ends in `# here`
 
     @property
     def healthy(self) -> bool:

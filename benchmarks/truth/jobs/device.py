@@ -107,7 +107,7 @@ class Device:
             if settings.sync == "layer":
                 self._cuda.cudaStreamSynchronize(stream)
             if churn_at and index % churn_at == 0:
-                self._cuda.cudaFree(self._cuda.malloc(settings.buffer_bytes))  # blamed: alloc-churn
+                self._cuda.cudaFree(self._cuda.malloc(settings.buffer_bytes))  # here
 
     def _through_graph(self, settings: Settings) -> None:
         if settings.graph == "capture" and self._graph:
@@ -134,7 +134,7 @@ class Device:
 
     def _odd_calls(self, settings: Settings) -> None:
         if settings.kept_bytes:
-            self._kept.append(self._cuda.malloc(settings.kept_bytes))  # blamed: gpu-memory-leak
+            self._kept.append(self._cuda.malloc(settings.kept_bytes))  # here
         if settings.wanted_bytes:
             self._want(settings.wanted_bytes)
         if settings.stale_pointer_every and self._steps % settings.stale_pointer_every == 0:

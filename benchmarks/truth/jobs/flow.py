@@ -47,15 +47,15 @@ class Flow(Device):
             bytes_ = settings.buffer_bytes * SIZES[index % len(SIZES)] // SIZES[-1]
             pointer = ctypes.c_void_p()
             if index % 3 == 2:
-                self._cuda.cudaMallocAsync(pointer, bytes_, self._stream)  # blamed: alloc-churn
+                self._cuda.cudaMallocAsync(pointer, bytes_, self._stream)  # here
                 held.append(("cudaFreeAsync", pointer.value or 0))
             else:
-                self._cuda.cudaMalloc(pointer, bytes_)  # blamed: alloc-churn
+                self._cuda.cudaMalloc(pointer, bytes_)  # here
                 held.append(("cudaFree", pointer.value or 0))
         super().train(settings)
         for free, address in held:
             asynchronously = free == "cudaFreeAsync"
-            getattr(self._cuda, free)(address, *[self._stream] * asynchronously)  # blamed: alloc-churn
+            getattr(self._cuda, free)(address, *[self._stream] * asynchronously)  # here
 
     def _copy_batch(self, settings: Settings) -> None:
         if not settings.double_buffered:
@@ -97,7 +97,7 @@ class Flow(Device):
 
     def _odd_calls(self, settings: Settings) -> None:
         if settings.kept_bytes and self._steps % settings.kept_every == 0:
-            self._kept.append(self._cuda.malloc(settings.kept_bytes))  # blamed: gpu-memory-leak
+            self._kept.append(self._cuda.malloc(settings.kept_bytes))  # here
         if settings.wanted_once and not self._asked:
             self._asked = True
             self._want(settings.wanted_bytes)
