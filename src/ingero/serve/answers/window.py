@@ -17,6 +17,7 @@ from ingero.store.reader import Reader, RecordingInfo
 from ingero.units import SECOND, clean, parse_duration
 
 SILENCE_NS = 10 * SECOND
+LATEST_NS = 9_000_000_000 * SECOND  # the year 2255; SQLite and NumPy have room until 2262
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,9 @@ def parse_instant(text: str) -> int:
     text = text.strip()
     try:
         if text.replace(".", "", 1).isdecimal():
-            return _number(text)
-        return round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+            return min(_number(text), LATEST_NS)
+        instant = round(datetime.fromisoformat(text).timestamp() * 1e6) * 1000
+        return max(min(instant, LATEST_NS), 0)
     except (ValueError, OverflowError) as error:
         raise UsageError(
             f"cannot read the time {clean(text, 40)!r}",

@@ -90,3 +90,12 @@ def test_a_database_without_recording_says_so(tmp_path: Path) -> None:
     connect(tmp_path / "x.db").close()
     with pytest.raises(StoreError, match="no recording"), Reader(tmp_path / "x.db") as reader:
         time_range(reader, since="5m")
+
+
+@pytest.mark.parametrize("text", ["9999-12-31", "2300-01-01T00:00:00", "9223372036854770000"])
+def test_a_time_beyond_what_can_be_stored_is_later_than_any_recording(text: str) -> None:
+    assert EPOCH_NS < parse_instant(text) < 2**63 - 10**17
+
+
+def test_a_time_before_the_epoch_is_the_epoch() -> None:
+    assert parse_instant("1900-01-01T00:00:00+00:00") == 0
