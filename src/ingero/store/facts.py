@@ -37,7 +37,8 @@ class FactReader:
     def read(self, from_ns: int, to_ns: int) -> Facts:
         self._from, self._to = from_ns, to_ns
         name, cores, agent_pid, absent, foreign = self._one(
-            "SELECT n.name, r.cores, r.agent_pid, r.absent, m.value FROM node n LEFT JOIN recording r"
+            "SELECT n.name, IIF(TYPEOF(r.cores) = 'integer', r.cores, NULL), r.agent_pid, r.absent, m.value"
+            " FROM node n LEFT JOIN recording r"
             " ON r.node_id = n.id AND r.started_ns < ? LEFT JOIN meta m ON m.key = 'not_watched:' || r.id"
             " WHERE n.id = ? ORDER BY r.started_ns DESC LIMIT 1",
             (to_ns, self._node),

@@ -240,6 +240,7 @@ def test_a_recording_without_cuda_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
+        "UPDATE recording SET cores = 'many'",
         "UPDATE process SET comm = x'1b5b324a', cmdline = 7, pid = 'x' || id, start_ns = 'long ago'",
         "UPDATE thread_second SET tid = 'x', comm_id = 'y', feeder = 'z', host_cpu_ns = 'w'",
         "UPDATE thread_second SET host_cpu_ns = 9000000000000000000",
