@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import platform
+import re
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ KEPT = {
     "CAP_CHECKPOINT_RESTORE": 40,  # the very file a process has mapped, whatever its name is now
 }
 SYS_ADMIN = 21
+# Kernels before this attach by perf uprobes, which ask for CAP_SYS_ADMIN.
+MULTI_SINCE = (6, 6)
 NARROW = ("CAP_BPF", "CAP_PERFMON", "CAP_CHECKPOINT_RESTORE")
 VERSION_3 = 0x20080522
 
@@ -44,10 +48,16 @@ class _Half(ctypes.Structure):
     ]
 
 
-def wanted(held: int) -> int:
+def by_perf() -> bool:
+    """Whether probes will be perf uprobes."""
+    release = tuple(map(int, re.findall(r"\d+", platform.release())[:2]))
+    return os.environ.get("INGERO_ATTACH") == "perf" or release < MULTI_SINCE
+
+
+def wanted(held: int, perf: bool = False) -> int:
     """Of what is held, what to keep. CAP_SYS_ADMIN stands in for the narrower ones where they are missing."""
     mask = sum(1 << bit for bit in KEPT.values())
-    if any(not held >> KEPT[name] & 1 for name in NARROW):
+    if perf or any(not held >> KEPT[name] & 1 for name in NARROW):
         mask |= 1 << SYS_ADMIN
     return held & mask
 
@@ -60,7 +70,7 @@ def drop() -> None:
         log.warning("cannot read our capabilities: %s", os.strerror(ctypes.get_errno()))
         return
     permitted = halves[0].permitted | halves[1].permitted << 32
-    keep = wanted(permitted)
+    keep = wanted(permitted, by_perf())
     for at, half in enumerate(halves):
         half.effective = half.permitted = keep >> 32 * at & 0xFFFFFFFF
         half.inheritable = 0

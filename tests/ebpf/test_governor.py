@@ -27,6 +27,8 @@ LAUNCH = BY_NAME["cuLaunchKernel"][0]
 # On a machine that others use this may be true, whatever is watched.
 OTHERS_DOING = {"cpu-contention", "noisy-neighbour", "cpu-throttled"}
 PERF = os.environ.get("INGERO_ATTACH") == "perf"
+# Entry and return are two links there: a hit costs more, and the two do not go at once.
+SESSION = os.environ.get("INGERO_ATTACH", "session") == "session"
 pytestmark = pytest.mark.shapes
 
 
@@ -87,7 +89,7 @@ def test_within_a_budget_counts_are_within_their_error_and_rare_ones_exact(progr
         assert int(weights["weight"][weights["op"] == LAUNCH].sum()) <= counted["cuLaunchKernel"]
 
 
-@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+@pytest.mark.skipif(not SESSION, reason="a budget of 2 % is below what other shapes can hold at this rate")
 def test_the_budget_is_met_once_the_load_is_known(program: str) -> None:
     with traced(program, BUDGET) as run:
         shares = [window.overhead_share for window in run.tracer.windows[2:-1]]
@@ -132,7 +134,8 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
     lines = [line for process in report["processes"] for line in process["operations"]]
     exact = {line["op"]: line["exact"] for line in lines}
     assert exact["cudaStreamSynchronize"]
-    assert report["losses"] == []
+    counted = set() if SESSION or budget == "off" else {"call_unwound"}  # a return that was taken off first
+    assert {each["reason"] for each in report["losses"]} <= counted
     if budget == "off":
         assert all(exact.values())
         assert report["overhead"]["actions"] == []

@@ -16,6 +16,10 @@ def test_nothing_is_kept_that_is_not_held() -> None:
     assert wanted(held) == held
 
 
+def test_perf_uprobes_need_the_old_one() -> None:
+    assert wanted(EVERYTHING, perf=True) >> SYS_ADMIN & 1
+
+
 def test_the_old_one_stays_where_the_narrow_ones_are_missing() -> None:
     held = EVERYTHING & ~(1 << KEPT["CAP_BPF"])
     assert wanted(held) >> SYS_ADMIN & 1
