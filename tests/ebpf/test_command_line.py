@@ -310,7 +310,7 @@ def capabilities(status: str) -> int:
 
 
 def test_the_agent_keeps_only_what_it_needs_and_its_command_loses_nothing(place: Place) -> None:
-    from ingero.privileges import wanted
+    from ingero.privileges import by_perf, wanted
 
     ours = capabilities(Path("/proc/self/status").read_text())
     with place.tracing("--", "sh", "-c", "cat /proc/self/status; exec sleep 30", attached=False) as run:
@@ -319,5 +319,5 @@ def test_the_agent_keeps_only_what_it_needs_and_its_command_loses_nothing(place:
             capabilities((task / "status").read_text())
             for task in Path(f"/proc/{run.process.pid}/task").iterdir()
         ]
-        assert set(threads) == {wanted(ours)}
+        assert set(threads) == {wanted(ours, by_perf())}
         assert capabilities(run.out) == ours

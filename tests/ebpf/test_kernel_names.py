@@ -14,7 +14,7 @@ import pytest
 from ingero.agent import name_rounds
 from ingero.discover import kernel_handles
 from ingero.model.layout import Why
-from tests.ebpf.real_runs import Place, left_alone, probed_pages
+from tests.ebpf.real_runs import Place, left_alone, probed_pages, until
 from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, Workload, tracing, workload
 
 pytestmark = pytest.mark.shapes
@@ -275,4 +275,4 @@ def test_a_trace_amid_a_run_says_which_kernels_were_launched(place: Place, kerne
         assert {row[0] for row in place.sql("SELECT kernel_name FROM calls WHERE op LIKE 'cuLaunch%'")} == ALL
         shown = place.ingero("query", "--kernels", "--db", str(place.db)).stdout
         assert "100 % of the launches have a name" in shown
-        assert left_alone(job.pid)
+        until(lambda: left_alone(job.pid), "the probes are gone", 60)  # perf uprobes go one by one
