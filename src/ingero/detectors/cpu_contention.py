@@ -43,7 +43,7 @@ def headline(case: Case) -> str:
         return f"{case.job.comm} waits for a core"
     if case.who[0].pid == case.job.pid:
         return f"{case.job.comm} has more busy threads than it has cores"
-    return f"{case.first_who()} takes the CPU that {case.job.comm} needs to feed the GPU"
+    return f"{case.all_alike()} takes the CPU that {case.job.comm} needs to feed the GPU"
 
 
 def prove(case: Case) -> list[Proof]:

@@ -10,7 +10,8 @@ Not this   workers that wait for the disk (disk-wait) or for memory (memory-pres
            or whose cores strangers take (cpu-contention); compiling at the start.
 Blind to   input prepared by processes of other jobs (shown as slow-peer); what the thread
            computes: a garbage collection that is not watched is taken for its data; a
-           second stream that keeps the GPU busy while this one is waited for.
+           second stream that keeps the GPU busy while this one is waited for; work of the
+           thread's own among so many calls that not all are watched (taken for making them).
 """
 
 from __future__ import annotations

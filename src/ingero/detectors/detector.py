@@ -94,6 +94,11 @@ class Case:
     def first_who(self) -> str:
         return f"{self.who[0].comm} (pid {self.who[0].pid})" if self.who else "another process"
 
+    def all_alike(self) -> str:
+        """The first, or as many as there are of its name: which of them was first changes with time."""
+        alike = {part.pid for part in self.who if part.comm == self.who[0].comm}
+        return f"{self.who[0].comm} ({len(alike)} processes)" if len(alike) > 1 else self.first_who()
+
 
 @dataclass(frozen=True, slots=True)
 class Line:

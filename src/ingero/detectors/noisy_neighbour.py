@@ -30,7 +30,7 @@ def _container(case: Case) -> str:
 
 def headline(case: Case) -> str:
     return (
-        f"{case.first_who()} in container {_container(case)} takes the CPU that {case.job.comm}"
+        f"{case.all_alike()} in container {_container(case)} takes the CPU that {case.job.comm}"
         " needs to feed the GPU"
     )
 

@@ -6,7 +6,9 @@ Proof      their number per iteration, the time the GPU was waited for and the t
            nothing: done at once instead of in turns, the shorter of the two would vanish.
 Not this   one wait per iteration, or per graph launched: a token, a request.
 Blind to   waits by polling (cudaStreamQuery in a loop); how much each wait costs by itself,
-           waking up above all: that would be won too.
+           waking up above all: that would be won too; how long an iteration is where hot calls
+           are watched a part of the time: a service that answers thousands of small requests a
+           second, a wait each, may then pass for a loop that waits too often.
 """
 
 from __future__ import annotations

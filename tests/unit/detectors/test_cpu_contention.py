@@ -131,3 +131,9 @@ def test_kernel_threads_are_not_to_be_moved() -> None:
     story.culprit(HOG, "stress", 200)
     assert "17" not in commands(story)
     assert f"renice -n 19 -p {HOG}" in commands(story)
+
+
+def test_of_several_of_a_name_the_title_says_how_many() -> None:
+    story = job({"runqueue": 1000.0}, {"runqueue": 1000.0})
+    title = story.culprit(HOG, "stress", 600).culprit(HOG + 1, "stress", 400).findings()[0].title
+    assert title.startswith("stress (2 processes) takes the CPU")
