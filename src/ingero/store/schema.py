@@ -265,18 +265,6 @@ ANNOTATION = (
     "CREATE INDEX IF NOT EXISTS annotation_start ON annotation (start_ns)",
     "CREATE INDEX IF NOT EXISTS annotation_open ON annotation (process_id, key_id) WHERE end_ns IS NULL",
 )
-# What tracing cost, what was watched less for it, and time that was put into its bucket by estimate.
-GOVERNOR = (
-    "CREATE TABLE IF NOT EXISTS overhead_second (node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL,"
-    " start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, share REAL NOT NULL, watched_share REAL NOT NULL,"
-    " PRIMARY KEY (recording_id, start_ns)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS governor_action (node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL,"
-    " at_ns INTEGER NOT NULL, what TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL,"
-    " why TEXT NOT NULL, watched_share REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS thread_estimate (node_id INTEGER NOT NULL, start_ns INTEGER NOT NULL,"
-    " pid INTEGER NOT NULL, tid INTEGER NOT NULL, ns INTEGER NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS thread_estimate_start ON thread_estimate (start_ns)",
-)
 
 # What tracing cost, what was watched less for it, and time that was put into its bucket by estimate.
 GOVERNOR = (
