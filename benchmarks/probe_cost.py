@@ -31,6 +31,7 @@ from ingero.native import _shim
 TITLE = "Cost of a probe"
 TARGET_RATIO = 1.3
 CALLS, WARM_CALLS = 3000, 500
+WARM = bytearray()  # nothing is driven out of the caches between calls: what is compared is the programs
 # Rounds of eight segments; taking a probe off takes the kernel 50 ms, of the perf shape 200 ms.
 ROUNDS = {"session": 60, "multi": 30, "perf": 10}
 QUICK_ROUNDS = {"session": 12, "multi": 4, "perf": 2}
@@ -107,8 +108,8 @@ def _segment(attach: Attach, path: str, point: Point) -> float:
     """Nanoseconds per call with this probe on."""
     links = attach(path, point)
     try:
-        _shim.time_calls(WARM_CALLS)
-        return _shim.time_calls(CALLS) / CALLS
+        _shim.time_calls(WARM_CALLS, WARM)
+        return _shim.time_calls(CALLS, WARM) / CALLS
     finally:
         links.close()
 
