@@ -49,7 +49,7 @@ class Run:
 
 
 def run_loop(program: Path, seconds: float, *words: str) -> Run:
-    """The loop under a real trace, ended by SIGINT."""
+    """The loop under a real trace."""
     with (
         tempfile.TemporaryDirectory() as folder,
         jobs.job(program, str(int(RATE * seconds)), str(RATE), **STUB) as loop,

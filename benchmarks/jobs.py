@@ -113,8 +113,9 @@ class Trace:
                 raise RuntimeError(f"the trace did not start: {self.said.strip()[-500:]}")
             time.sleep(0.02)
 
-    def stop(self, number: int = signal.SIGINT) -> None:
-        self.process.send_signal(number)
+    def stop(self) -> None:
+        """By SIGTERM: a run in the background passes on that SIGINT is ignored."""
+        self.process.send_signal(signal.SIGTERM)
         if self.process.wait(60):
             raise RuntimeError(f"the trace failed: {self.said.strip()[-500:]}")
 

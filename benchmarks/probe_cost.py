@@ -33,9 +33,10 @@ TARGET_RATIO = 1.3
 CALLS, WARM_CALLS = 3000, 500
 WARM = bytearray()  # nothing is driven out of the caches between calls: what is compared is the programs
 # Rounds of eight segments; taking a probe off takes the kernel 50 ms, of the perf shape 200 ms.
-ROUNDS = {"session": 60, "multi": 30, "perf": 10}
+ROUNDS = {"session": 120, "multi": 60, "perf": 20}
+BARE_ROUNDS = 20
 QUICK_ROUNDS = {"session": 12, "multi": 4, "perf": 2}
-LONGEST_S, QUICK_LONGEST_S = 45, 6  # of a shape: a busy kernel takes its time to take probes off
+LONGEST_S, QUICK_LONGEST_S = 90, 6  # of a shape: a busy kernel takes its time to take probes off
 RING_BYTES = 16 << 20
 PROGRAMS = frozenset({"empty_session", "empty_enter", "empty_return", "produce"})
 
@@ -115,7 +116,7 @@ def _segment(attach: Attach, path: str, point: Point) -> float:
 
 
 def _measure_shape(shape: str, rounds: int, longest_s: float) -> dict[str, NDArray[np.float64]]:
-    """Nanoseconds per call by arm: one row per round, two segments each."""
+    """Nanoseconds a probe adds to a call, by arm: one row per round, two segments each."""
     plain = KernelSide(Settings(ring_bytes=1 << 16))
     traced, recorded = Traced(shape, record_all=False), Traced(shape, record_all=True)
     arms: dict[str, Attach] = {
@@ -125,13 +126,14 @@ def _measure_shape(shape: str, rounds: int, longest_s: float) -> dict[str, NDArr
         "recorded": recorded.attach,
     }
     path, point = shapes.calibration_point()
+    bare = min(_shim.time_calls(CALLS, WARM) / CALLS for _ in range(BARE_ROUNDS))
     found: dict[str, list[list[float]]] = {name: [] for name in arms}
     try:
         deadline = time.monotonic() + longest_s
         while len(found["empty"]) < rounds and (time.monotonic() < deadline or not found["empty"]):
             times: dict[str, list[float]] = {name: [] for name in arms}
             for name in mirrored(list(arms)):
-                times[name].append(_segment(arms[name], path, point))
+                times[name].append(_segment(arms[name], path, point) - bare)
                 traced.tidy()
                 recorded.tidy()
             for name, pair in times.items():
@@ -159,7 +161,7 @@ def _figures(shape: str, times: dict[str, NDArray[np.float64]]) -> list[Figure]:
         Figure(f"{shape}: empty pair against itself (null test)", f"{null} x"),
         Figure(f"{shape}: every call recorded, against empty pair", f"{_recorded(times)} x"),
         Figure(
-            f"{shape}: ns per call: empty, traced, recorded",
+            f"{shape}: ns added to a call: empty, traced, recorded",
             f"{medians['empty']:,.0f}, {medians['traced']:,.0f}, {medians['recorded']:,.0f}",
         ),
     ]

@@ -17,7 +17,8 @@ from ingero.annotate import annotate
 
 
 def say(rate: int, seconds: float) -> dict[str, float]:
-    took_ns, taken = [], 0
+    took_ns: list[int] = []
+    taken = 0
     begin = due = time.perf_counter()
     while due < begin + seconds:
         while time.perf_counter() < due:

@@ -135,7 +135,8 @@ def read_book(path: Path) -> Steps:
 
 def _within(steps: Steps, begin: int, end: int) -> NDArray[np.int64]:
     inside = (steps[:, 0] >= begin) & (steps[:, 0] + steps[:, 1] <= end)
-    return steps[inside, 1]
+    took_ns: NDArray[np.int64] = steps[inside, 1]
+    return took_ns
 
 
 def _mean(steps: Steps, begin: int, end: int) -> float:

@@ -84,8 +84,8 @@ def blames_the_line(finding: dict[str, Any]) -> bool:
     source = finding.get("source")
     if not source:
         return False
-    lines = Path(source["file"]).read_text().splitlines()
-    return lines[source["line"] - 1].endswith("  # here")
+    line: str = Path(source["file"]).read_text().splitlines()[source["line"] - 1]
+    return line.endswith("  # here")
 
 
 def promised_step_ms(finding: dict[str, Any], faulty_ms: float | None) -> float | None:

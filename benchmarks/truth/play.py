@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,7 +106,7 @@ def watched(draw: Draw, stage: Stage, folder: Path, traced: bool) -> Iterator[Pa
     chosen = () if draw.watch_all else ("--pid", str(stage.pid))
     with jobs.tracing(folder, *chosen) as trace:
         yield trace.db
-        trace.stop(signal.SIGTERM)  # a run in the background passes on that SIGINT is ignored
+        trace.stop()
 
 
 def command_of(pid: int) -> str:

@@ -54,7 +54,7 @@ def row(case: Case, seed: int) -> str:
         return f"| {case.name} | {seed} | | | | | {error} | FAILED |"
     healthy, faulty = runs[0], runs[-1]
     share = lost_share(healthy, faulty)
-    ratio = f"{faulty.step_ms / healthy.step_ms:.2f}" if share is not None else ""
+    ratio = f"{faulty.step_ms / healthy.step_ms:.2f}" if faulty.step_ms and healthy.step_ms else ""
     lost = f"{share:.0%}" if share is not None else ""
     cells = [case.name, str(seed), _ms(healthy), _ms(faulty), ratio, lost, faulty.happened]
     return f"| {' | '.join(cells)} | {verdict(case, share)} |"

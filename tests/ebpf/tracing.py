@@ -53,7 +53,7 @@ class Workload:
 
     def wait_done(self) -> list[Any]:
         assert self.process.stdout is not None
-        said = []
+        said: list[Any] = []
         for line in self.process.stdout:
             if line.startswith("done"):
                 return said
