@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.model import layout
 from ingero.model.layout import RecordType
@@ -46,11 +47,12 @@ class RingReader:
     def __init__(self, fd: int, size: int, rooms: Room = ROOM) -> None:
         self._ring = _shim.Ring(fd, size)
         self._rooms = rooms
-        self._arrays = {kind: np.zeros(room, dtype) for kind, (dtype, room) in rooms.items()}
-        self._targets = {
-            int(kind): (array.view(np.uint8), array.dtype.itemsize) for kind, array in self._arrays.items()
+        # As bytes: NumPy copies records field by field, bytes at once.
+        self._arrays = {
+            kind: np.zeros(room * dtype.itemsize, np.uint8) for kind, (dtype, room) in rooms.items()
         }
-        self._held: dict[RecordType, list[Records]] = {kind: [] for kind in rooms}
+        self._targets = {int(kind): (array, rooms[kind][0].itemsize) for kind, array in self._arrays.items()}
+        self._held: dict[RecordType, list[NDArray[np.uint8]]] = {kind: [] for kind in rooms}
         self.unknown = 0  # records of a type or size this version does not know
         self.drained = 0
 
@@ -64,9 +66,10 @@ class RingReader:
             for number, count in counts.items():
                 if count:
                     kind = RecordType(number)
-                    self._held[kind].append(self._arrays[kind][:count].copy())
+                    filled = count * self._rooms[kind][0].itemsize
+                    self._held[kind].append(self._arrays[kind][:filled].copy())
                     moved += count
-                    full += count == len(self._arrays[kind])
+                    full += filled == len(self._arrays[kind])
             total += moved
             if not full:
                 self.drained += total
@@ -76,6 +79,5 @@ class RingReader:
         """The records of one type held so far, in order; they are no longer held."""
         batches = self._held[kind]
         self._held[kind] = []
-        if not batches:
-            return np.zeros(0, self._rooms[kind][0])
-        return batches[0] if len(batches) == 1 else np.concatenate(batches)
+        records = batches[0] if len(batches) == 1 else np.concatenate(batches or [np.zeros(0, np.uint8)])
+        return records.view(self._rooms[kind][0])
