@@ -116,6 +116,21 @@ def test_lengths_and_time_are_as_without_a_budget(program: str) -> None:
     assert estimated == pytest.approx(inside, abs=0.15)
 
 
+@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(program: str) -> None:
+    """Steps of some milliseconds, and a pause of six after each."""
+    found = []
+    for budget in (None, BUDGET):
+        with traced(program, budget, pause_us=6000) as run:
+            threads = run.tracer.gather("threads", run.pid)
+            fed = threads[threads["feeder"]]
+            found.append(fed["gap"].sum() / fed["ns"].sum())
+            assert bool(budget) == any(window.watched_share < 1 for window in run.tracer.windows)
+    whole, watched_less = found
+    assert whole > 0.3
+    assert watched_less == pytest.approx(whole, abs=0.1)
+
+
 def test_a_quiet_job_is_left_alone(program: str) -> None:
     """A thousand launches a second cost a fifth of a percent."""
     with traced(program, BUDGET, launches=20, pause_us=20_000) as run:

@@ -162,6 +162,7 @@ class Governor:
         self._session.put_on(self._paths())
         self._mark = self._kernel.read_threads()
         self._kernel.set_watched(groups, self._every(), closed=False)
+        self._open_ns = time.monotonic_ns()
         self._tell()
         self._mark_costs = self._costs.read()
         now_ns = self._open_ns = self._mark_opened_ns = time.monotonic_ns()

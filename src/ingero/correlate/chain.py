@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from ingero.correlate.tables import Tables
+from ingero.correlate.tables import Tables, Waker
 from ingero.model.layout import Bucket, WakerKind
 from ingero.model.window import BUCKET_NAMES
 
 MAX_DEPTH = 6  # loader, queue and worker are three; much longer ways are rings
 ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
+TASK = int(WakerKind.WAKER_TASK)
 # What a wait was that no thread ended; other interrupts tell nothing.
 FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
 # Parts of a wait smaller than this are not followed: 64 workers are, each of them, but
@@ -25,8 +27,7 @@ FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ
 NEGLIGIBLE = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A share of a wait, and where it leads."""
 
     bucket: str
@@ -63,21 +64,19 @@ class Chains:
     def _ended_by(
         self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int
     ) -> Iterator[Root]:
-        wakers = self._tables.wakers.get((number, tid))
-        if wakers is None:
-            return
-        wakers = wakers[(wakers["bucket"] == bucket) & (wakers["kind"] == WakerKind.WAKER_TASK)]
-        total = int(wakers["ns"].sum())
+        every = self._tables.wakers.get((number, tid), ())
+        wakers = [each for each in every if each.bucket == bucket and each.kind == TASK]
+        total = sum(each.ns for each in wakers)
         for waker in wakers:
-            ns = int(waker["ns"])
-            if ns < NEGLIGIBLE * total or int(waker["waker_tid"]) in asked:
+            ns = waker.ns
+            if ns < NEGLIGIBLE * total or waker.waker_tid in asked:
                 continue
             yield from self._doing(number, waker, Asked(asked, victim, (), ns, ns / max(total, 1)))
 
-    def _doing(self, number: int, waker: np.void, by: Asked) -> list[Root]:
+    def _doing(self, number: int, waker: Waker, by: Asked) -> list[Root]:
         """What the waker did in the time it was waited for; shares are nanoseconds."""
-        pid, tid = int(waker["waker_pid"]), int(waker["waker_tid"])
-        comm = self._tables.facts.strings.get(int(waker["comm"]), "?")
+        pid, tid = waker.waker_pid, waker.waker_tid
+        comm = self._tables.facts.strings.get(waker.comm, "?")
         row = self._tables.thread(number, tid)
         via = (*by.via, comm)
         if row is None or len(by.asked) > MAX_DEPTH or by.share < NEGLIGIBLE:
@@ -94,15 +93,14 @@ class Chains:
     def _asking(self, number: int, row: np.void, bucket: Bucket, by: Asked) -> Iterator[Root]:
         """Its own waits for others, without those that ended because we asked for more."""
         pid, tid, ns = int(row["pid"]), int(row["tid"]), int(row["ns"][bucket])
-        wakers = self._tables.wakers.get((number, tid))
-        mine = wakers[wakers["bucket"] == bucket] if wakers is not None else ()
-        total = max(sum(int(each["ns"]) for each in mine), 1)
+        mine = [each for each in self._tables.wakers.get((number, tid), ()) if each.bucket == bucket]
+        total = max(sum(each.ns for each in mine), 1)
         unknown = 0.0 if len(mine) else float(ns)
         for waker in mine:
-            kind, part = int(waker["kind"]), ns * int(waker["ns"]) / total
+            kind, part = waker.kind, ns * waker.ns / total
             if kind in FROM_OUTSIDE:
                 yield Root(FROM_OUTSIDE[kind], part, pid, tid, self._tables.name(row), by.via)
-            elif kind != WakerKind.WAKER_TASK:
+            elif kind != TASK:
                 unknown += part
             elif not _asks(waker, pid, by):
                 # All it did shrinks to the time it was waited for, and this wait of it alike.
@@ -113,9 +111,9 @@ class Chains:
             yield Root(BUCKET_NAMES[bucket], unknown, pid, tid, self._tables.name(row), by.via, seen=False)
 
 
-def _asks(waker: np.void, pid: int, by: Asked) -> bool:
+def _asks(waker: Waker, pid: int, by: Asked) -> bool:
     """One of those who wait asked the thread for more: it was not late by that."""
-    return int(waker["waker_tid"]) in by.asked or (pid != by.victim and int(waker["waker_pid"]) == by.victim)
+    return waker.waker_tid in by.asked or (pid != by.victim and waker.waker_pid == by.victim)
 
 
 def _active_ns(row: np.void) -> int:

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ingero.correlate.chain import Chains, Root
+from ingero.correlate.chain import TASK, Chains, Root
 from ingero.correlate.job import Family
 from ingero.correlate.loss import Lost, Part, SliceLedger
-from ingero.correlate.tables import Tables, by_name
-from ingero.model.layout import Bucket, WakerKind
-from ingero.model.window import BUCKET_NAMES, BUCKETS, Records
+from ingero.correlate.tables import Culprit, Tables, by_name
+from ingero.model.layout import Bucket
+from ingero.model.window import BUCKET_NAMES, BUCKETS
 
 # Buckets in which a thread does nothing for the GPU although it would like to. Sleep is
 # a decision of the program's and no loss.
@@ -98,12 +98,8 @@ class Ledgers:
 
     def _waits(self, number: int, tid: int, bucket: Bucket) -> int:
         """How many waits of a kind somebody ended."""
-        wakers = self._tables.wakers.get((number, tid))
-        if wakers is None:
-            return 0
-        return int(
-            wakers["count"][(wakers["bucket"] == bucket) & (wakers["kind"] == WakerKind.WAKER_TASK)].sum()
-        )
+        wakers = self._tables.wakers.get((number, tid), ())
+        return sum(each.times for each in wakers if each.bucket == bucket and each.kind == TASK)
 
     def _on_demand(self, root: Root) -> bool:
         """A server that waits to be asked: nobody wants anything from the GPU."""
@@ -131,7 +127,7 @@ class Ledgers:
         quota = ns * min(throttled_ns, waited) // max(waited, 1)
         if quota >= NEGLIGIBLE_NS:
             yield Lost("runqueue", quota, pid, tid, comm, via, whose="quota")
-        culprits = self._tables.culprits.get((number, tid))
+        culprits = self._tables.culprits.get((number, tid), [])
         parts = self._blame(victim, culprits)
         total = max(waited - min(throttled_ns, waited), sum(p.ns for side in parts.values() for p in side), 1)
         rest = ns - quota
@@ -149,21 +145,19 @@ class Ledgers:
         process = self._tables.facts.processes.get(pid)
         return process.container if process else None
 
-    def _blame(self, victim: int, culprits: Records | None) -> dict[str, list[Part]]:
+    def _blame(self, victim: int, culprits: list[Culprit]) -> dict[str, list[Part]]:
         sides: dict[str, list[Part]] = {"others": [], "neighbours": [], "own": [], "agent": []}
-        if culprits is None:
-            return sides
         home = self._container(victim)
-        order = np.argsort(culprits["ns"])[::-1]
-        for culprit in culprits[order][culprits[order]["throttled"] == 0]:
-            pid = int(culprit["pid"])
-            name = self._tables.facts.strings.get(int(culprit["comm"]), "?")
+        ran = (each for each in culprits if not each.throttled)
+        for culprit in sorted(ran, key=lambda each: -each.ns):
+            pid = culprit.pid
+            name = self._tables.facts.strings.get(culprit.comm, "?")
             own = self._family.works_for(pid, victim)
             theirs = self._container(pid)
             side = "agent" if pid == self._agent else "own" if own else "others"
             if side == "others" and theirs is not None and theirs != home:
                 side = "neighbours"
-            sides[side].append(Part(pid, name, int(culprit["ns"])))
+            sides[side].append(Part(pid, name, culprit.ns))
         return sides
 
 

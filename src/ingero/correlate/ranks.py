@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +40,7 @@ def _numbered(members: dict[int, list[Arrival]]) -> list[Arrival]:
         times = np.array([each.at_ns for each in ordered[rank]], np.int64)
         shift = best_shift(first, times) if rank != ranks[0] else 0
         if shift is not None:
-            found.extend(replace(each, seq=at - shift + REACH) for at, each in enumerate(ordered[rank]))
+            found.extend(each._replace(seq=at - shift + REACH) for at, each in enumerate(ordered[rank]))
     return found
 
 

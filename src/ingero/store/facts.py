@@ -74,11 +74,12 @@ class FactReader:
         found.retransmits = list(self._retransmits())
         found.in_flight = list(self._in_flight(found))
         if any(op.layer == "nccl" for op in found.ops.values()):
-            found.arrivals = list(self._arrivals(found))
+            found.arrivals = self._arrivals(found)
             found.unmatched = list(self._unmatched(found))
-        found.gpus = self._gpus()
         found.cards = read_gpus(self._connection, self._node, self._origin, self._from, self._to)
-        if not len(found.cards.samples):
+        if len(found.cards.samples):
+            found.gpus = self._gpus()
+        else:
             found.absent.setdefault("gpu", found.cards.why or "no counters of a GPU in this recording")
         found.system = list(self._system())
         found.losses = list(self._losses())
@@ -237,16 +238,17 @@ class FactReader:
             name = found.ops[op].name if op in found.ops else None
             yield model.InFlight(pid, tid, name, since, seen, BUCKET_NAMES[bucket])
 
-    def _arrivals(self, found: Facts) -> Iterable[model.Arrival]:
+    def _arrivals(self, found: Facts) -> list[model.Arrival]:
+        # a group of one waits for nobody
         rows = self._all(
             "SELECT c.comm_hash, c.seq, e.op_id, c.rank, c.nranks, e.pid, e.ts_ns, e.bytes FROM collective c"
             " CROSS JOIN event e ON e.id = c.event_id WHERE c.event_id BETWEEN ? AND ? AND c.seq IS NOT NULL"
-            " AND c.rank IS NOT NULL AND c.peer IS NULL AND e.ts_ns >= ? AND e.ts_ns < ?"
+            " AND c.rank IS NOT NULL AND c.nranks > 1 AND c.peer IS NULL AND e.ts_ns >= ? AND e.ts_ns < ?"
             f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
             (*self._ids, self._from, self._to),
         )
-        for comm, seq, op, rank, nranks, pid, at, size in rows:
-            yield model.Arrival(comm, seq, found.ops[op].name, rank, nranks, pid, at, size)
+        names = {number: op.name for number, op in found.ops.items()}
+        return [model.Arrival(comm, seq, names[op], *rest) for comm, seq, op, *rest in rows]
 
     def _unmatched(self, found: Facts) -> Iterable[model.Arrival]:
         """Of communicators we did not see being made: the rank is what the process was told."""

@@ -25,6 +25,7 @@ from builders import (
 )
 
 from ingero.model.facts import Facts
+from ingero.model.gpus import GpuNews, GpuSample
 from ingero.model.layout import Bucket, Why
 from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
 from ingero.store.facts import FactReader
@@ -197,6 +198,9 @@ def test_cards_the_machine_and_losses_are_read(stored: Stored) -> None:
         system=SystemSample(0.5, None, None, 1.5, 8, 0),
         losses={"ring_call": 7},
     )
+    seen.gpus = GpuNews(
+        samples=(GpuSample(1, 0),)
+    )  # which card a process chose matters where one was watched
     with facts_of(stored, seen, window(SECOND, losses={"ring_call": 2})) as facts:
         assert facts.gpus == {100: {1, 3}}
         (sample,) = facts.system
