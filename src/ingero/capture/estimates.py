@@ -67,16 +67,19 @@ class Estimator:
     def __init__(self) -> None:
         self._pools: dict[Key, Pool] = {}
         self._hidden: dict[int, list[float]] = {}  # by process: calls counted, their time on a core
+        self._hidden_ns: dict[int, float] = {}
         self._owed: dict[Key, float] = {}  # calls that no record stands for yet
 
     def hidden_ns(self) -> dict[int, float]:
-        """Time on a core inside a call that was counted and not timed, by process."""
-        return {pid: ns / calls for pid, (calls, ns) in self._hidden.items() if calls}
+        """Time on a core inside a call that was counted and not timed, by process, when it was last seen."""
+        self._hidden_ns |= {pid: ns / calls for pid, (calls, ns) in self._hidden.items() if calls}
+        return self._hidden_ns
 
     def complete(self, rows: Records, watched: Watched | None) -> Records:
         self._hidden = {}
         if watched is None and not rows["untimed"].any():
             self._pools.clear()
+            self._hidden_ns.clear()
             return rows
         by_key = {_key(row): row for row in rows}
         keys = [*by_key, *(key for key in self._pools if key not in by_key)] if watched else list(by_key)
@@ -108,6 +111,7 @@ class Estimator:
         gone = set(pids)
         self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}
         self._owed = {key: owed for key, owed in self._owed.items() if key[0] not in gone}
+        self._hidden_ns = {pid: ns for pid, ns in self._hidden_ns.items() if pid not in gone}
 
     def _one(self, key: Key, row: np.void | None, watched: Watched | None) -> np.void | None:
         governed = watched is not None and key[1] in watched.operations

@@ -36,20 +36,21 @@ class ThreadEstimator:
         if watched is None:
             self._pools.clear()
             return
-        self._pools = {tid: self._pools.get(tid, deque(maxlen=POOLED)) for tid in watched.threads}
         for tid, seen in watched.threads.items():
-            self._pools[tid].append(seen)
+            self._pools.setdefault(tid, deque(maxlen=POOLED)).append(seen)
+        there = set(threads["tid"].tolist())
+        self._pools = {tid: pool for tid, pool in self._pools.items() if tid in there}
         for row in threads:
-            pool = self._pools.get(int(row["tid"]))
-            if pool and int(row["window_ns"]) == start_ns and row["feeder"]:
-                _divide(row, pool, hidden_ns.get(int(row["pid"]), 0.0))
+            tid = int(row["tid"])
+            if tid in self._pools and int(row["window_ns"]) == start_ns and row["feeder"]:
+                now = watched.threads.get(tid, Seen())  # a whole window may pass between two looks
+                _divide(row, self._pools[tid], now, hidden_ns.get(int(row["pid"]), 0.0))
 
 
-def _divide(row: np.void, pool: deque[Seen], hidden_ns: float) -> None:
+def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> None:
     total = Seen()
     for each in pool:
         total.add(each)
-    now = pool[-1]
     ns = row["ns"].astype(np.int64)
     unseen = np.maximum(ns - now.ns, 0)
     row["gap"] = _gap(row, total, now, unseen)

@@ -61,3 +61,18 @@ def test_several_windows_count_together() -> None:
     none = seen(host_cpu=60 * MS)
     row = complete(thread(cuda_cpu=0, host_cpu=400 * MS), few, none)
     assert 0 < row["ns"][Bucket.CUDA_CPU] < 200 * MS
+
+
+def test_a_window_between_two_looks_is_divided_as_the_last_ones() -> None:
+    estimator = ThreadEstimator()
+    look = seen({"peer_wait": 5 * MS}, cuda_cpu=50 * MS, host_cpu=50 * MS, peer_wait=10 * MS)
+    estimator.complete(records(thread()), Watched(0.1, frozenset(), threads={100: look}), 0, {})
+    rows = records(thread(host_cpu=800 * MS, peer_wait=200 * MS))
+    estimator.complete(rows, Watched(0.0, frozenset(), threads={}), 0, {})
+    assert rows[0]["ns"][Bucket.CUDA_CPU] == 400 * MS
+    assert rows[0]["gap"][Bucket.PEER_WAIT] == 100 * MS
+    gone = records(thread(tid=101))
+    estimator.complete(gone, Watched(0.0, frozenset(), threads={}), 0, {})
+    rows = records(thread(host_cpu=800 * MS))
+    estimator.complete(rows, Watched(0.0, frozenset(), threads={}), 0, {})
+    assert rows[0]["estimated_ns"] == 0  # of a thread that went nothing is kept
