@@ -20,6 +20,7 @@ from ingero.store import imported, migrations, one_node, trouble
 from ingero.store.facts import FactReader
 from ingero.store.opening import add_private_views, open_read_only, set_up
 from ingero.store.schema import NODE_SHIFT
+from ingero.store.shape import odd_views
 from ingero.store.views import VIEWS
 
 
@@ -46,8 +47,10 @@ class Reader:
         self.connection, self.imported = _open(self.path)
         self.private_views: list[str] = []  # what the connection sees in place of what the file has
         try:
+            odd = odd_views(self.connection, self.path)
+            self._see([f"CREATE TEMP VIEW {name} AS {VIEWS[name]}" for name in odd])
             if node is not None:
-                self._see(one_node.views_of_node(self.connection, self.path, node))
+                self._see(one_node.views_of_node(self.connection, self.path, node, odd))
         except BaseException as error:
             self.connection.close()
             if isinstance(error, sqlite3.Error):
