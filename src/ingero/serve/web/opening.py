@@ -30,6 +30,7 @@ class Wanted:
     token_file: Path | None = None
     allowed_hosts: Sequence[str] = ()
     tls: bool = True
+    plain_by: str = "--no-tls"  # how no TLS was asked for
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,12 @@ def _require_sense(wanted: Wanted) -> None:
         return
     if not wanted.address.loopback:
         raise UsageError(
-            "--no-tls would send everything readable over the network",
-            hint="Listen on this machine only, as in 127.0.0.1:8443, or leave --no-tls out.",
+            f"{wanted.plain_by} would send everything readable over the network",
+            hint=f"Listen on this machine only, as in 127.0.0.1:{wanted.address.port or 8443},"
+            f" or leave {wanted.plain_by} out.",
         )
     if wanted.client_ca is not None or wanted.cert is not None:
-        raise UsageError("--no-tls and certificates exclude each other", hint="Give one of them.")
+        raise UsageError(f"{wanted.plain_by} and certificates exclude each other", hint="Give one of them.")
 
 
 def _tls(wanted: Wanted, folder: Folder, names: Sequence[str]) -> tuple[ssl.SSLContext, list[str]]:
