@@ -1,14 +1,10 @@
-"""Servers started as users start them, and clients that ask them."""
+"""MCP servers, and clients that ask them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import signal
 import ssl
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,17 +17,11 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-TOKEN = "an-example-token-of-the-tests-0123456789"
+from tests import servers
+from tests.servers import environment
+
 EIGHT_KB = 8192
 Calls = Sequence[tuple[str, Mapping[str, Any]]]
-
-
-def environment(home: Path, **more: str) -> dict[str, str]:
-    """A user with nothing configured."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("INGERO_", "SUDO_", "XDG_"))
-    }
-    return kept | {"HOME": str(home)} | more
 
 
 @dataclass(frozen=True)
@@ -75,32 +65,16 @@ async def said(client: Client, name: str, arguments: Mapping[str, Any]) -> Said:
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(servers.Running):
     """A server over HTTP."""
 
-    url: str
-    home: Path
-    process: subprocess.Popen[str]
-    said: list[str]
-
     @property
-    def port(self) -> int:
-        return int(re.search(r":(\d+)/mcp$", self.url)[1])  # type: ignore[index]
+    def url(self) -> str:
+        return self.link
 
     def on(self, host: str) -> str:
         """Its address under another name."""
         return f"{self.url.partition('://')[0]}://{host}:{self.port}/mcp"
-
-    @property
-    def trusted(self) -> Path:
-        return self.home / ".ingero/server/certificate.pem"
-
-    @property
-    def own_token(self) -> str:
-        return (self.home / ".ingero/server/token").read_text().strip()
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
 
 
 @contextmanager
@@ -108,39 +82,13 @@ def running(
     db: Path, home: Path, *flags: str, before: str = "", environ: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
     """`ingero mcp --http`; `before` is Python run ahead of it in the same process."""
-    arguments = ["mcp", "-d", str(db), *flags]
-    script = f"import sys; {before}\nfrom ingero.serve.cli.main import main; sys.exit(main({arguments!r}))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(home, **(environ or {})),
-        cwd=home,
-    )
-    lines: list[str] = []
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line.rstrip())
-            if found := re.match(r"ingero mcp: (\S+)", line):
-                yield Running(found[1], home, process, lines)
-                break
-        else:
-            raise AssertionError("\n".join(lines))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=20)
-        lines += rest.splitlines()
+    with servers.started(Running, ["mcp", "-d", str(db), *flags], home, environ or {}, before) as server:
+        yield server
 
 
 def context(server: Running, *, client: Path | None = None) -> ssl.SSLContext:
     """Trusts the server's own certificate; with a client's own in one PEM file."""
-    made = ssl.create_default_context(cafile=str(server.trusted))
-    if client is not None:
-        made.load_cert_chain(client)
-    return made
+    return server.tls(client)
 
 
 def http_client(server: Running, token: str | None = None, **more: Any) -> httpx2.AsyncClient:

@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 
 from ingero.serve.mcp.server import TOOLS
-from tests.assistants.asking import (
-    EIGHT_KB,
-    LIST_TOOLS,
-    ask_stdio,
-    command,
-    environment,
-    http_client,
-    post,
-    running,
-)
+from tests.assistants.asking import EIGHT_KB, LIST_TOOLS, ask_stdio, command, http_client, post, running
 from tests.assistants.hostile import INSTRUCTION, NAMES, REQUESTS, SQL_ATTEMPTS, UNSEEN, poison
+from tests.servers import environment
 
 QUICK = {"INGERO_QUERY_TIMEOUT": "300ms"}
 # It gives nothing, without an error.

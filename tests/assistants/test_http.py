@@ -17,17 +17,16 @@ import pytest
 
 from tests.assistants.asking import (
     LIST_TOOLS,
-    TOKEN,
     Running,
     ask_http,
     command,
     context,
-    environment,
     http_client,
     post,
     running,
 )
 from tests.assistants.certificates import Authority
+from tests.servers import TOKEN, environment
 
 HERE, EVERYWHERE = "127.0.0.1:0", ":0"
 CALLS = [("get_findings", {})]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ingero.serve.mcp.server import TOOLS
-from tests.assistants.asking import TOKEN, Running, command, environment, running
+from tests.assistants.asking import Running, command, running
+from tests.servers import TOKEN, environment
 
 
 def inspect(inspector: list[str], home: Path, *arguments: str, **environ: str) -> Any:

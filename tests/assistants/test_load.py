@@ -8,7 +8,8 @@ import ssl
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.assistants.asking import LIST_TOOLS, TOKEN, ask_http, context, http_client, post, running
+from tests.assistants.asking import LIST_TOOLS, ask_http, context, http_client, post, running
+from tests.servers import TOKEN
 
 CLIENTS = 200
 SLOW = 300

@@ -15,7 +15,8 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import stdio_client
 
 from ingero.serve.mcp.server import TOOLS
-from tests.assistants.asking import EIGHT_KB, ask_stdio, command, environment, stdio_parameters
+from tests.assistants.asking import EIGHT_KB, ask_stdio, command, stdio_parameters
+from tests.servers import environment
 
 EVERY_TOOL = [
     (name, {"query": "SELECT * FROM events"} if name == "run_sql" else {})

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
-import signal
 import sqlite3
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,9 +17,9 @@ from ingero.agent.diagnosis import LiveDiagnosis
 from ingero.scenarios import demo
 from ingero.scenarios.catalogue import BY_NAME
 from ingero.serve.cli.surfaces import QuietSurface
-from tests.assistants.asking import environment
+from tests import servers
+from tests.servers import TOKEN
 
-TOKEN = "an-example-token-of-the-tests-0123456789"
 PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/graphs", "/sql")
 
 
@@ -99,35 +96,11 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(servers.Running):
     """A dashboard."""
-
-    link: str  # as printed
-    home: Path
-    process: subprocess.Popen[str]
-    said: list[str]
-
-    @property
-    def secure(self) -> bool:
-        return self.link.startswith("https")
-
-    @property
-    def port(self) -> int:
-        found = re.search(r":(\d+)/", self.link)
-        assert found
-        return int(found[1])
 
     def url(self, path: str = "/", host: str = "localhost") -> str:
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{path}"
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def tls(self, client: Path | None = None) -> ssl.SSLContext:
-        made = ssl.create_default_context(cafile=str(self.home / ".ingero/server/certificate.pem"))
-        if client is not None:
-            made.load_cert_chain(client)
-        return made
 
     def ask(
         self,
@@ -157,31 +130,15 @@ class Running:
 
 @contextmanager
 def running(
-    db: Path, home: Path, *flags: str, token: str | None = TOKEN, before: str = ""
+    db: Path,
+    home: Path,
+    *flags: str,
+    token: str | None = TOKEN,
+    before: str = "",
+    on_terminal: bool = False,
 ) -> Iterator[Running]:
     """`ingero dashboard`; `before` is Python run ahead of it in the same process."""
     arguments = ["dashboard", "-d", str(db), *(flags or ("--addr", ":0"))]
-    script = f"import sys; {before}\nfrom ingero.serve.cli.main import main; sys.exit(main({arguments!r}))"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(home, **({"INGERO_TOKEN": token} if token else {})),
-        cwd=home,
-    )
-    lines: list[str] = []
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line.rstrip())
-            if found := re.match(r"ingero dashboard: (\S+)", line):
-                yield Running(found[1], home, process, lines)
-                break
-        else:
-            raise AssertionError("\n".join(lines))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=20)
-        lines += rest.splitlines()
+    environ = {"INGERO_TOKEN": token} if token else {}
+    with servers.started(Running, arguments, home, environ, before, on_terminal) as server:
+        yield server

@@ -55,7 +55,7 @@ def references(value: Any) -> list[str]:
     [
         "explain?since=never", "explain?pid=x", "explain?from=9&to=3", "explain?unknown=1",
         "timeline?width=0", "timeline?width=99999999", "flame?what=nothing", "event", "operations?limit=0",
-        "operations?op=nothing", "explain?since=1m&since=2m",
+        "explain?since=1m&since=2m", "event?id=x", "event?id=demo:", "event?id=:1", "event?id=demo:1x",
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_a_reason(server: Running, path: str) -> None:
@@ -65,8 +65,9 @@ def test_what_makes_no_sense_is_refused_with_a_reason(server: Running, path: str
 
 
 def test_what_is_not_there_is_not_found(server: Running) -> None:
-    for path in ("event?id=demo:999999999", "event?id=x", "explain?node=nobody", "explain?pid=1"):
+    for path in ("event?id=demo:999999999", "event?id=nobody:1", "explain?node=nobody"):
         assert server.ask(f"/api/v1/{path}").status == 404
+    assert server.ask("/api/v1/query", method="POST", body={"sql": "SELECT 1", "node": "x"}).status == 404
     assert server.ask("/api/v1/nothing").status == 404
     assert server.ask("/../../etc/passwd").status == 404
 

@@ -15,10 +15,11 @@ from tests.browser.conftest import Open, Start, Watched
 from tests.browser.serving import PAGES, TOKEN, Running, running
 
 
-def test_the_printed_link_signs_in_and_leaves_no_token_in_the_address(server: Running, browse: Open) -> None:
+def test_a_link_with_the_token_signs_in_and_leaves_no_token_in_the_address(
+    server: Running, browse: Open
+) -> None:
     page = browse(server, sign_in=False)
-    assert server.link.endswith(f"/login#token={TOKEN}")
-    page.goto(server.url(f"/login#{server.link.partition('#')[2]}"))
+    page.goto(server.url(f"/login#token={TOKEN}"))
     page.wait_for_url(server.url("/"))
     expect(page.get_by_role("heading", name="1 problem found")).to_be_visible()
     cookies = page.context.cookies()
@@ -27,6 +28,29 @@ def test_the_printed_link_signs_in_and_leaves_no_token_in_the_address(server: Ru
     ]
     assert TOKEN not in cookies[0]["value"]
     assert TOKEN not in page.url
+
+
+@pytest.mark.parametrize(
+    ("token", "on_terminal", "flags", "shown"),
+    [
+        (None, True, (), True),
+        (None, False, (), False),
+        (TOKEN, True, (), False),
+        (TOKEN, False, (), False),
+        (TOKEN, False, ("--show-token",), True),
+        (None, False, ("--show-token",), True),
+    ],
+)
+def test_the_token_is_printed_only_to_who_has_no_other_way_to_it(
+    start: Start, incident: Path, token: str | None, on_terminal: bool, flags: tuple[str, ...], shown: bool
+) -> None:
+    server = start(incident, "--addr", ":0", *flags, token=token, on_terminal=on_terminal)
+    counts = token or server.own_token
+    assert server.link.endswith(f"/login#token={counts}" if shown else "/login")
+    while not any(line.startswith("  token: ") for line in server.said):  # where it is, is always told
+        server.said.append(next(server.more))
+    assert any(counts in line for line in server.said) == shown
+    assert server.ask("/api/v1/health", token=counts).status == 200
 
 
 def test_a_typed_token_signs_in_and_a_wrong_one_does_not(

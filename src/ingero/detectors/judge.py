@@ -24,6 +24,7 @@ from ingero.model.finding import (
     Unexplained,
     Victim,
     Who,
+    finding_id,
     severity_of,
 )
 from ingero.units import SECOND, format_ns
@@ -224,7 +225,7 @@ class Judge:
         gain_ns = self._gain(claim)
         facts = self._timeline.facts
         finding = Finding(
-            id=f"{facts.node}:{claim.detector.name}:{claim.job.pid}",
+            id=finding_id(facts.node, claim.detector.name, claim.job.pid, facts.origin_ns),
             kind=claim.detector.name,
             severity=severity,
             title=headline(case),
@@ -405,7 +406,7 @@ def state_finding(detector: Detector, state: State, timeline: Timeline) -> Findi
         for part in state.who
     ]
     finding = Finding(
-        id=f"{facts.node}:{detector.name}:{state.pid}",
+        id=finding_id(facts.node, detector.name, state.pid, facts.origin_ns),
         kind=detector.name,
         severity=state.severity,
         title=state.title,

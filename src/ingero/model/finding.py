@@ -115,6 +115,11 @@ class LabelRange(msgspec.Struct, frozen=True):
     count: int  # different ones
 
 
+def finding_id(node: str, kind: str, pid: int, recorded_ns: int) -> str:
+    """The same wherever a finding of a recording, begun then, is shown; views.py spells it in SQL."""
+    return f"{node}:{kind}:{pid}:{recorded_ns // 1_000_000_000}"
+
+
 class Finding(msgspec.Struct, frozen=True):
     id: str
     kind: str
@@ -139,8 +144,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The machine it happened on; the id is node:kind:pid."""
-        return self.id.rsplit(":", 2)[0]
+        """The machine it happened on."""
+        return self.id.rsplit(":", 3)[0]
 
     @property
     def key(self) -> str:

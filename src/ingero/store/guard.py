@@ -1,9 +1,10 @@
 """SQL of users and assistants, which can read and nothing else.
 
 The connection is already read-only; on top of that an authorizer allows reading
-and nothing else, and rows, bytes, time and memory are bounded. A single function
-call cannot be interrupted from outside, so texts and patterns are kept short
-enough that none takes long.
+and nothing else, and rows, bytes, time and memory are bounded. Time is looked at
+between steps of SQLite's machine, and one step may be a function that takes hours
+over a megabyte of text: only apart.py, which runs this in a process that dies at its
+limit, bounds that.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ingero.errors import StoreError, UsageError
 from ingero.store import trouble
-from ingero.store.reader import Reader
 from ingero.units import format_bytes
 
 HEAP_BYTES = 512 << 20
@@ -48,6 +48,7 @@ class Limits:
     rows: int = 10_000
     bytes: int = 64 << 20
     seconds: float = 30.0
+    temporary_bytes: int = 4 << 30  # of a file that a sort or a GROUP BY needs; less where the disk is small
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _authorize(
     return sqlite3.SQLITE_DENY
 
 
-def run(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
+def run(connection: sqlite3.Connection, sql: str, limits: Limits | None = None) -> Rows:
     """Run exactly one reading statement of somebody else's."""
     limits = limits or Limits()
     if not sql.strip(" \t\r\n;"):
@@ -79,32 +80,29 @@ def run(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
             "there is no SQL to run", hint="For example: ingero query 'SELECT * FROM operations LIMIT 10'"
         )
     deadline = time.monotonic() + limits.seconds
-    with _guarded(reader.connection, deadline) as connection:
+    with _guarded(connection, deadline):
         try:
             return _fetch(connection.execute(sql), limits)
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             raise _explained(error, limits, time.monotonic() >= deadline) from error
         except MemoryError as error:
-            raise StoreError(
-                f"the query needs more than {format_bytes(HEAP_BYTES)} of memory", hint=_NARROW
-            ) from error
+            raise _too_large("memory", HEAP_BYTES) from error
 
 
 @contextmanager
-def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[sqlite3.Connection]:
+def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[None]:
     before = {limit: connection.setlimit(limit, value) for limit, value in _LIMITS.items()}
-    # The heap limit holds for the process and can only become smaller; sorts larger than it go to a file.
+    # The heap limit holds for the process and can only become smaller; large sorts go to a file.
     connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
-    connection.execute("PRAGMA temp_store = FILE")
-    for (
-        name
-    ) in _PRAGMAS_ALLOWED:  # its first use declares a table, which the authorizer would take for a change
-        connection.execute(f"SELECT 1 FROM pragma_{name} LIMIT 0")
+    # The first use of one declares a table, which the authorizer would take for a change.
+    for name in _PRAGMAS_ALLOWED:
+        with suppress(sqlite3.OperationalError):  # table_list came with SQLite 3.37
+            connection.execute(f"SELECT 1 FROM pragma_{name} LIMIT 0")
     connection.execute("SELECT 1 FROM json_each('[]') LIMIT 0")
     connection.set_authorizer(_authorize)
     connection.set_progress_handler(lambda: time.monotonic() >= deadline, PROGRESS_STEPS)
     try:
-        yield connection
+        yield
     finally:
         connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
@@ -127,7 +125,7 @@ def _fetch(cursor: sqlite3.Cursor, limits: Limits) -> Rows:
     return Rows(columns, rows, truncated=False)
 
 
-_NARROW = "Narrow it: a shorter time range, a LIMIT, fewer columns."
+NARROW = "Narrow it: a shorter time range, a LIMIT, fewer columns."
 _READ_ONLY = "One SELECT, WITH or EXPLAIN over the views; see `ingero query --schema`."
 _TEXTS = (
     ("not authorized", "only reading is allowed", _READ_ONLY),
@@ -138,12 +136,30 @@ _TEXTS = (
 )  # fmt: skip
 
 
+def _spilled(error: sqlite3.Error) -> bool:
+    """Whether a temporary file could not grow, or there were too many: nothing else is written."""
+    whole = getattr(error, "sqlite_errorcode", 0)
+    return whole in (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_FULL) or (
+        trouble.code_of(error) == sqlite3.SQLITE_CANTOPEN
+    )
+
+
+def too_long(limits: Limits) -> StoreError:
+    return StoreError(f"the query took longer than {limits.seconds:g} s and was stopped", hint=NARROW)
+
+
+def _too_large(what: str, limit_bytes: int) -> StoreError:
+    return StoreError(f"the query needs more than {format_bytes(limit_bytes)} of {what}", hint=NARROW)
+
+
 def _explained(error: Exception, limits: Limits, late: bool) -> StoreError | UsageError:
     text = str(error)
     if late and "interrupt" in text:
-        return StoreError(f"the query took longer than {limits.seconds:g} s and was stopped", hint=_NARROW)
+        return too_long(limits)
     if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_NOMEM:
-        return StoreError(f"the query needs more than {format_bytes(HEAP_BYTES)} of memory", hint=_NARROW)
+        return _too_large("memory", HEAP_BYTES)
+    if isinstance(error, sqlite3.Error) and _spilled(error):
+        return _too_large("temporary disk space", limits.temporary_bytes)
     if isinstance(error, sqlite3.Error) and trouble.passing(error) is not None:
         return StoreError(f"cannot read the database: {text}", hint="Is it damaged or in use?")
     for part, said, hint in _TEXTS:

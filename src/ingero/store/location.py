@@ -111,21 +111,24 @@ def _require_plain(path: Path) -> None:
         os.close(handle)
 
 
-def refuse_links(path: Path) -> None:
-    """As root: no link as database, as one of its side files, or as a directory another user made."""
+def refuse_links(path: Path, flag: str = "--db") -> None:
+    """As root: no link as database, as one of its side files, or as a directory another user made.
+
+    `flag` is what the path was given with.
+    """
     if os.geteuid() != 0:
         return
     for name in (path, *(path.with_name(path.name + side) for side in _SIDE_FILES)):
         if name.is_symlink():
             raise StoreError(
                 f"{name} is a symbolic link; as root it is not followed",
-                hint=f"Give the real file with --db, for example --db {_target(name)}.",
+                hint=f"Give the real file with {flag}, for example {flag} {_target(name)}.",
             )
     parent = path.absolute().parent
     if parent.is_symlink() and parent.lstat().st_uid != 0:
         raise StoreError(
             f"the directory {parent} is a symbolic link of another user; as root it is not followed",
-            hint=f"Give the real directory with --db, for example --db {_target(parent)}/{path.name}.",
+            hint=f"Give the real directory with {flag}, for example {flag} {_target(parent)}/{path.name}.",
         )
 
 

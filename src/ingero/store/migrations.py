@@ -16,6 +16,7 @@ from pathlib import Path
 from ingero import __version__
 from ingero.errors import StoreVersionError
 from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, TABLES
+from ingero.store.shape import require_plain_tables
 from ingero.store.trouble import not_ours
 from ingero.store.views import VIEWS, create_views
 
@@ -70,6 +71,7 @@ def applied_names(connection: sqlite3.Connection, path: Path) -> list[str]:
     """The steps this database has seen; empty for a new file. Raises for files of others."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application == APPLICATION_ID:
+        require_plain_tables(connection, path)
         return [row[0] for row in connection.execute("SELECT name FROM migration ORDER BY number")]
     if application or connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
         raise not_ours(path)

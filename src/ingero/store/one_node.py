@@ -8,6 +8,7 @@ mind. Nothing in the file changes.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 
 from ingero.errors import TargetError
@@ -15,8 +16,13 @@ from ingero.store.views import VIEWS
 from ingero.units import clean
 
 
-def restrict(connection: sqlite3.Connection, path: Path, node: str) -> None:
-    """From now on the connection sees this node alone."""
+def views_of_node(
+    connection: sqlite3.Connection, path: Path, node: str, odd: Collection[str] = ()
+) -> list[str]:
+    """Statements after which a connection sees this node alone.
+
+    `odd` are views of the file that already have one of the connection's own before them.
+    """
     found = connection.execute("SELECT id FROM node WHERE name = ?", (node,)).fetchone()
     if found is None:
         names = [
@@ -25,11 +31,12 @@ def restrict(connection: sqlite3.Connection, path: Path, node: str) -> None:
         raise TargetError(
             f"there is no node {clean(node, 60)!r} in {path}", hint=f"It has {', '.join(names)}."
         )
-    connection.execute("PRAGMA query_only = OFF")
-    connection.execute("PRAGMA temp_store = FILE")  # as guard.py sets it: changing it drops temporary views
+    statements = [f"DROP VIEW temp.{name}" for name in odd]
+    seen = {name: VIEWS[name] for name in odd}
     for name, condition in _conditions(connection, int(found[0]), node):
-        connection.execute(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM main."{name}" WHERE {condition}')
-    connection.execute("PRAGMA query_only = ON")
+        whole = f"({VIEWS[name]})" if name in odd else f'main."{name}"'
+        seen[name] = f"SELECT * FROM {whole} WHERE {condition}"
+    return statements + [f'CREATE TEMP VIEW "{name}" AS {select}' for name, select in seen.items()]
 
 
 def _conditions(connection: sqlite3.Connection, node_id: int, node: str) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -84,6 +85,14 @@ def _connect(path: Path, how: str) -> tuple[sqlite3.Connection, str]:
             raise trouble.opening_error(path, error) from error
         raise
     return connection, uri
+
+
+def add_private_views(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    """Views of the connection's own; nothing in the file changes."""
+    connection.execute("PRAGMA query_only = OFF")
+    for statement in statements:
+        connection.execute(statement)
+    connection.execute("PRAGMA query_only = ON")
 
 
 def set_up(connection: sqlite3.Connection) -> None:

@@ -18,8 +18,9 @@ from ingero.errors import StoreError
 from ingero.model.facts import Facts
 from ingero.store import imported, migrations, one_node, trouble
 from ingero.store.facts import FactReader
-from ingero.store.opening import open_read_only, set_up
+from ingero.store.opening import add_private_views, open_read_only, set_up
 from ingero.store.schema import NODE_SHIFT
+from ingero.store.shape import odd_views
 from ingero.store.views import VIEWS
 
 
@@ -43,15 +44,22 @@ class Reader:
 
     def __init__(self, path: Path | str, node: str | None = None) -> None:
         self.path = Path(path)
-        self.connection = _open(self.path)
-        if node is not None:
-            try:
-                one_node.restrict(self.connection, self.path, node)
-            except BaseException as error:
-                self.connection.close()
-                if isinstance(error, sqlite3.Error):
-                    raise trouble.opening_error(self.path, error) from error
-                raise
+        self.connection, self.imported = _open(self.path)
+        self.private_views: list[str] = []  # what the connection sees in place of what the file has
+        try:
+            odd = odd_views(self.connection, self.path)
+            self._see([f"CREATE TEMP VIEW {name} AS {VIEWS[name]}" for name in odd])
+            if node is not None:
+                self._see(one_node.views_of_node(self.connection, self.path, node, odd))
+        except BaseException as error:
+            self.connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise trouble.opening_error(self.path, error) from error
+            raise
+
+    def _see(self, statements: list[str]) -> None:
+        add_private_views(self.connection, statements)
+        self.private_views += statements
 
     def rows(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of one of our own queries."""
@@ -119,10 +127,12 @@ class Reader:
         self.close()
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """And whether it is a converted copy."""
     connection = open_read_only(path)
     try:
-        if imported.recognised(connection):
+        converted = imported.recognised(connection)
+        if converted:
             source, connection = connection, imported.open_imported(connection, path)
             source.close()
             set_up(connection)
@@ -132,7 +142,7 @@ def _open(path: Path) -> sqlite3.Connection:
         if isinstance(error, sqlite3.Error):
             raise trouble.opening_error(path, error) from error
         raise
-    return connection
+    return connection, converted
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> None:

@@ -11,6 +11,10 @@ from ingero.model.gpus import REASONS
 from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 
 _ID = f"n.name || ':' || (e.id & {SEQ_MASK})"
+# As model/finding.py spells it. A finding's key begins with the number of its recording.
+_FINDING_ID = (
+    f"COALESCE(n.name || ':' || e.kind || ':' || e.pid || ':' || (r.started_ns / 1000000000), {_ID})"
+)
 _CALLER = "CASE WHEN e.flags & 2 THEN 'runtime' WHEN e.flags & 4 THEN 'direct' END"
 _DIRECTION = (
     "CASE e.direction WHEN 0 THEN 'HtoH' WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 3 THEN 'DtoD' END"
@@ -134,13 +138,15 @@ VIEWS = {
         LEFT JOIN node n ON n.id = w.node_id
         LEFT JOIN string s ON s.id = w.comm_id""",
     "findings": f"""
-        SELECT {_ID} AS id, n.name AS node, e.kind AS kind, e.severity AS severity, e.title AS title,
+        SELECT {_FINDING_ID} AS id, n.name AS node, e.kind AS kind, e.severity AS severity, e.title AS title,
             e.first_ns AS first_ns, e.last_ns AS last_ns, e.confidence AS confidence, e.pid AS pid,
             e.tid AS tid, e.op AS op, e.excess_ns AS excess_ns, e.wall_share AS wall_share,
             e.explained_share AS explained_share, e.source_file AS source_file,
             e.source_line AS source_line, e.source_function AS source_function, e.json AS json
         FROM finding e
-        LEFT JOIN node n ON n.id = e.node_id""",
+        LEFT JOIN node n ON n.id = e.node_id
+        LEFT JOIN recording r
+            ON r.id = CAST(substr(e.key, 1, instr(e.key, ':') - 1) AS INTEGER) AND r.node_id = e.node_id""",
     "losses": """
         SELECT n.name AS node, l.start_ns AS start_ns, l.end_ns AS end_ns, s.text AS reason, l.count AS count
         FROM loss l

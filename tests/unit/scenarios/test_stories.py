@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import time
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.serve.cli.demo import SCENARIOS
 from ingero.serve.cli.surfaces import QuietSurface
+from ingero.store.reader import Reader
 
 every_scenario = pytest.mark.parametrize("scenario", ALL, ids=lambda each: each.name)
 
@@ -190,3 +193,19 @@ def test_two_seeds_differ_and_one_is_always_the_same() -> None:
 
     assert durations(3) == durations(3)
     assert durations(3) != durations(4)
+
+
+def test_a_finding_has_the_same_id_in_sql_as_in_the_diagnosis(tmp_path: Path) -> None:
+    """Also of a second recording in the same file, of a process with the same number."""
+    db = tmp_path / "demo.db"
+    first = reported(BY_NAME["incident"], 7, db).findings
+    time.sleep(1)  # an id tells recordings apart by the second they began
+    both = reported(BY_NAME["incident"], 8, db).findings
+    told = {each.id: each for each in (*first, *both)}
+    with Reader(db) as reader:
+        rows = reader.rows("SELECT id, node, kind, pid, json FROM findings")
+    assert len(rows) == 2
+    assert {row[0] for row in rows} == set(told)
+    for name, node, kind, pid, text in rows:
+        known = told[name]
+        assert (node, kind, pid, json.loads(text)["id"]) == (known.node, known.kind, known.victim.pid, name)

@@ -117,13 +117,13 @@ def test_samples_are_counted_with_their_state(ask: Ask) -> None:
 def test_users_can_ask_for_stacks_in_sql(stored: Callable[..., Reader]) -> None:
     with stored(calls_from(11, 12, 11)) as reader:
         sql = "SELECT t.text, SUM(c.weight) FROM calls c JOIN stack_text t USING (stack_hash) GROUP BY 1"
-        rows = guard.run(reader, sql).rows
+        rows = guard.run(reader.connection, sql).rows
         assert {text.split(" < ")[2]: count for text, count in rows} == {
             "forward() at train.py:142": 2,
             "load() at loader.py:7": 1,
         }
         sql = "SELECT COUNT(*) FROM stacks WHERE function = 'forward'"
-        assert guard.run(reader, sql).rows == [(1,)]
+        assert guard.run(reader.connection, sql).rows == [(1,)]
 
 
 # --- reading sums -----------------------------------------------------------------------

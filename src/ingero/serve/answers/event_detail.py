@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ingero.correlate.lines import source_of
-from ingero.errors import TargetError
+from ingero.errors import TargetError, UsageError
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.timeline_calls import DIRECTIONS
@@ -18,6 +19,7 @@ from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 from ingero.store.sites import SiteReader
 from ingero.units import clean
 
+_ID = re.compile(r".{1,280}:[0-9]{1,18}", re.DOTALL)
 _EVENT = f"""
     SELECT n.name, o.layer, o.name, e.ts_ns, e.duration_ns, e.pid, e.tid, c.text, e.gpu_id, e.bytes,
         e.direction, e.stream, e.ret, e.weight, k.name, e.stack_hash, w.waker_pid, w.waker_tid, q.text,
@@ -59,8 +61,12 @@ class EventAnswer(msgspec.Struct, frozen=True):
 
 def get_event(db: Path | None, event_id: str) -> EventAnswer:
     """By an id such as `gpu-node-01:4821`."""
+    if not _ID.fullmatch(event_id):
+        raise UsageError(
+            f"{clean(event_id, 60)!r} is no id of an event", hint="It is NODE:NUMBER, as in gpu-node-01:4821."
+        )
     with Reader(db or default_path()) as reader, reader.trouble_told():
-        number = reader.event_id(event_id) if len(event_id) < 300 else None
+        number = reader.event_id(event_id)
         rows = reader.rows(_EVENT, (number,)) if number is not None and number < 1 << 63 else []
         if not rows:
             raise TargetError(

@@ -99,7 +99,8 @@ def _counts(
     )
     groups = [numbers[op] * columns + min(max(at, 0), columns - 1) for op, at, _ in rows]
     merged = histogram.merge([row[2] for row in rows], groups, len(stats) * columns)
-    by_row = merged.reshape(len(stats), columns, -1, SLOTS_PER_ROW).sum(axis=3)
+    rows_of_slots = merged.shape[-1] // SLOTS_PER_ROW  # said, for there may be no operation at all
+    by_row = merged.reshape(len(stats), columns, rows_of_slots, SLOTS_PER_ROW).sum(axis=3)
     return np.asarray(by_row, np.uint64)
 
 

@@ -213,7 +213,7 @@ VIEWS: tuple[ViewDoc, ...] = (
         "findings",
         "Problems found.",
         {
-            "id": _ID,
+            "id": "As explain names it: node:kind:pid:second the recording began.",
             "node": _NODE,
             "kind": "The detector's name, such as cpu-contention.",
             "severity": "CRITICAL, HIGH, MEDIUM or LOW.",

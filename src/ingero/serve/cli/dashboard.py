@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +31,11 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.option("--addr", "address", metavar="ADDR", default=":8080", show_default=True, help="Listen here.")
+@click.option("--show-token", is_flag=True, help="Print the link with its token also into a log.")
 @server_options
 @database
 @configured
-def dashboard(address: str, db: Path | None, config: Config, **flags: Any) -> int:
+def dashboard(address: str, show_token: bool, db: Path | None, config: Config, **flags: Any) -> int:
     """Show a recording in a browser, live while it grows.
 
     Reads the recording; changes nothing. Pages and API: docs/dashboard.md.
@@ -45,6 +47,8 @@ def dashboard(address: str, db: Path | None, config: Config, **flags: Any) -> in
     from ingero.serve.web.server import serve
 
     guarded, link = _guarded(app, found)
+    if found.token is not None and (show_token or (found.token_made and sys.stderr.isatty())):
+        link += f"#token={found.token}"  # logs are read by others, and a token that was given is known
 
     def ready() -> None:
         click.echo(f"ingero dashboard: {link}", err=True)
@@ -84,4 +88,4 @@ def _guarded(app: Application, found: Opened) -> tuple[Application, str]:
     port = found.sockets[0].getsockname()[1]
     sessions = Sessions(rules.tokens, f"{'__Host-' if secure else ''}ingero-{port}")
     rules = replace(rules, sessions=sessions, open_paths=frozenset({*LOGIN_FILES, SESSION}), login=LOGIN)
-    return Guard(Login(app, sessions, secure), rules), f"{found.url}{LOGIN}#token={found.token}"
+    return Guard(Login(app, sessions, secure), rules), f"{found.url}{LOGIN}"

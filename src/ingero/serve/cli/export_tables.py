@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -20,6 +21,7 @@ import click
 from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.tables import COLUMNS, Wanted, kind_of, open_tables, require_table
 from ingero.serve.cli.export import Export
+from ingero.serve.cli.folders import held_folder
 from ingero.serve.cli.output import parquet_modules, writing
 
 DEFAULT = "events"
@@ -58,7 +60,9 @@ def _files(request: Export, suffix: str) -> list[tuple[str, Path | None]]:
     if request.output is None or not request.into_folder:
         return [(request.table or DEFAULT, request.output)]
     try:
-        request.output.mkdir(mode=0o700, exist_ok=True)
+        with held_folder(request.output.absolute().parent) as around:
+            if not request.output.is_dir():
+                os.mkdir(request.output.name, 0o700, dir_fd=around)
     except OSError as error:
         raise UsageError(
             f"cannot make the folder {request.output}: {error.strerror}", hint="Name another with -o."

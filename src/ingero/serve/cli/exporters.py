@@ -74,7 +74,7 @@ def _prometheus(address: str, config: Config) -> Exporter:
     from ingero.serve.cli.servers import opened
 
     plain = address.startswith(PLAIN)
-    flags = NO_FLAGS | {"no_tls": plain}
+    flags = NO_FLAGS | {"no_tls": plain, "plain_by": PLAIN}
     found = opened(
         address.removeprefix(PLAIN).rstrip("/") if plain else address, "--prometheus", (), config, flags
     )

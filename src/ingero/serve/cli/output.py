@@ -10,9 +10,9 @@ from __future__ import annotations
 import csv
 import os
 import re
+import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,10 +22,12 @@ import msgspec
 
 from ingero import units
 from ingero.errors import UsageError
+from ingero.serve.cli.folders import held_folder
 
 # msgspec escapes C0; the rest could steer a terminal, or not be writable to it.
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
 CELL_LIMIT = 200
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 Row = Mapping[str, Any]
 
@@ -57,39 +59,46 @@ def write_file(path: Path, text: str) -> None:
         file.write(text.encode("utf-8", "replace"))
 
 
-def _is_database(path: Path) -> bool:
-    if not path.exists():
-        return False
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears whole or not at all, readable by its owner; no link is followed.
+    """A file that appears whole or not at all, readable by its owner.
 
-    Only a plain file is replaced, and never a database: it may be the recording that is read.
+    Only a plain file is replaced, and never a database: it may be the recording that is read. A
+    link in its place is not followed; one to its folder only where folders.py says so.
     """
     try:
-        mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
-        if not stat.S_ISREG(mode):
-            raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
-        if _is_database(path):
-            raise UsageError(f"{path} is a database and is not replaced", hint="Name another file with -o.")
-        handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}."[:100], dir=path.absolute().parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-            Path(unfinished).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(unfinished).unlink()
-            raise
+        with held_folder(path.parent) as folder:
+            _require_replaceable(path, folder)
+            unfinished = f".{path.name[:80]}.{secrets.token_hex(8)}"
+            handle = os.open(
+                unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder
+            )
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    yield file
+                os.replace(unfinished, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(unfinished, dir_fd=folder)
+                raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(
             f"cannot write {path}: {why}", hint="Name a file in a folder you may write to."
         ) from error
+
+
+def _require_replaceable(path: Path, folder: int) -> None:
+    try:
+        info = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(info.st_mode):
+        raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
+    handle = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(handle, "rb") as file:
+        if file.read(16) == b"SQLite format 3\0":
+            raise UsageError(f"{path} is a database and is not replaced", hint="Name another file with -o.")
 
 
 def write_columns(columns: Sequence[str], rows: Sequence[Row], out: TextIO) -> None:

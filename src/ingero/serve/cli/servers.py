@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path, readable=False)
 TOKEN = "INGERO_TOKEN"
+USUAL_PORTS = {"--addr": 8080, "--http": 8443, "--prometheus": 9090}
 
 
 def server_options(function: Function) -> Function:
@@ -62,13 +63,14 @@ def opened(
 
     known = config.server
     wanted = Wanted(
-        address=parse_address(address, flag),
+        address=parse_address(address, flag, USUAL_PORTS[flag]),
         cert=flags["cert"] or _path(known.cert),
         key=flags["key"] or _path(known.key),
         client_ca=flags["client_ca"] or _path(known.client_ca),
         token_file=flags["token_file"] or _path(known.token_file),
         allowed_hosts=(*known.allowed_hosts, *flags["allowed_host"]),
         tls=not flags["no_tls"],
+        plain_by=flags.get("plain_by", "--no-tls"),
     )
     folder = Folder(state_folder() / "server", owner_of_new_files())
     return open_server(wanted, folder, os.environ, (*variables, TOKEN))

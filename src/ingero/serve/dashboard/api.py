@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingero.errors import IngeroError, StoreError, TargetError, UsageError
+from ingero.serve.answers.known import require_known
 from ingero.serve.dashboard.openapi import Failure, document
+from ingero.serve.dashboard.questions import OfProcess
 from ingero.serve.dashboard.routes import Route
 from ingero.serve.dashboard.source import Source
 from ingero.units import clean
@@ -63,9 +65,15 @@ async def _asked(request: Request, kind: type[msgspec.Struct]) -> Any:
 
 def _body(route: Route, source: Source, asked: Any) -> bytes:
     if not route.kept:
-        return msgspec.json.encode(route.ask(source, asked))
+        return _encoded(route, source, asked)
     key = (route.path, asked, source.stamp)
-    return source.answers.once(key, lambda: msgspec.json.encode(route.ask(source, asked)))
+    return source.answers.once(key, lambda: _encoded(route, source, asked))
+
+
+def _encoded(route: Route, source: Source, asked: Any) -> bytes:
+    if isinstance(asked, OfProcess):  # the same on every route: an unknown one is not found
+        require_known(source.db, asked.filters, asked.node)
+    return msgspec.json.encode(route.ask(source, asked))
 
 
 def _failed(status: int, error: str, hint: str) -> Response:

@@ -7,9 +7,15 @@ from typing import Any
 import msgspec
 
 from ingero import __version__
+from ingero.serve.dashboard.questions import Nothing
 from ingero.serve.dashboard.routes import ROUTES, Route
 
 PREFIX = "/api/v1"
+FAILURES = {
+    "400": "What is asked makes no sense: a parameter is unknown, missing or malformed, or the SQL is wrong",
+    "404": "Well asked, but there is no such node, process, operation, container or event in the recording",
+    "503": "The recording cannot be read, or the answer took longer than allowed",
+}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -46,6 +52,11 @@ def _operation(route: Route, answers: dict[type, Any], parts: dict[str, Any]) ->
         "operationId": route.path,
         "responses": {
             "200": {"description": "The answer", "content": _json(answers[route.answer])},
+            **{
+                status: {"description": why, "content": _json(answers[Failure])}
+                for status, why in FAILURES.items()
+                if status == "400" or route.asked is not Nothing
+            },
             "default": {"description": "No answer", "content": _json(answers[Failure])},
         },
     }

@@ -43,6 +43,10 @@ class OfProcess(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     pid: Pid | None = None
 
+    @property
+    def filters(self) -> Filters:
+        return Filters(pid=self.pid)
+
 
 class OfOperations(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same, narrowed further; at most `limit` rows."""
@@ -69,6 +73,10 @@ class OfStacks(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     what: Text = "calls"
     op: Text | None = None
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(pid=self.pid, op=self.op)
 
 
 class OfEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

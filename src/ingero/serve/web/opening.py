@@ -30,6 +30,7 @@ class Wanted:
     token_file: Path | None = None
     allowed_hosts: Sequence[str] = ()
     tls: bool = True
+    plain_by: str = "--no-tls"  # how no TLS was asked for
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Opened:
     url: str
     notes: list[str]
     token: str | None = field(default=None, repr=False)  # one that counts, for a link to sign in with
+    token_made: bool = False  # by us: nobody was told it yet
 
 
 def open_server(
@@ -53,7 +55,7 @@ def open_server(
     tls, said = (
         _tls(wanted, folder, names) if wanted.tls else (None, ["no TLS: only this machine can connect"])
     )
-    known, source = _tokens(wanted, folder, environ, variables)
+    known, source, made = _tokens(wanted, folder, environ, variables)
     certified = [f"clients need a certificate signed by {wanted.client_ca}"] if wanted.client_ca else []
     same_user = known is None and wanted.client_ca is None
     if same_user:
@@ -61,9 +63,8 @@ def open_server(
     sockets = server.listen(wanted.address)
     rules = Rules(frozenset(names), tokens.Tokens(known) if known is not None else None, same_user=same_user)
     url = server.url_of(wanted.address, sockets, wanted.tls)
-    return Opened(
-        sockets, tls, rules, url, [*said, *certified, *source], known[0] if known is not None else None
-    )
+    notes = [*said, *certified, *source]
+    return Opened(sockets, tls, rules, url, notes, known[0] if known is not None else None, made)
 
 
 def _require_sense(wanted: Wanted) -> None:
@@ -73,11 +74,12 @@ def _require_sense(wanted: Wanted) -> None:
         return
     if not wanted.address.loopback:
         raise UsageError(
-            "--no-tls would send everything readable over the network",
-            hint="Listen on this machine only, as in 127.0.0.1:8443, or leave --no-tls out.",
+            f"{wanted.plain_by} would send everything readable over the network",
+            hint=f"Listen on this machine only, as in 127.0.0.1:{wanted.address.port or 8443},"
+            f" or leave {wanted.plain_by} out.",
         )
     if wanted.client_ca is not None or wanted.cert is not None:
-        raise UsageError("--no-tls and certificates exclude each other", hint="Give one of them.")
+        raise UsageError(f"{wanted.plain_by} and certificates exclude each other", hint="Give one of them.")
 
 
 def _tls(wanted: Wanted, folder: Folder, names: Sequence[str]) -> tuple[ssl.SSLContext, list[str]]:
@@ -94,14 +96,14 @@ def _tls(wanted: Wanted, folder: Folder, names: Sequence[str]) -> tuple[ssl.SSLC
 
 def _tokens(
     wanted: Wanted, folder: Folder, environ: Mapping[str, str], variables: Sequence[str]
-) -> tuple[list[str] | None, list[str]]:
-    """The tokens that count, and where they are; None: none is asked for."""
+) -> tuple[list[str] | None, list[str], bool]:
+    """The tokens that count, where they are, and whether we made them; None: none is asked for."""
     given = tokens.from_environment(environ, variables)
     if given:
-        return given, ["token: from the environment"]
+        return given, ["token: from the environment"], False
     if wanted.token_file is not None:
-        return tokens.from_file(wanted.token_file), [f"token: {wanted.token_file}"]
+        return tokens.from_file(wanted.token_file), [f"token: {wanted.token_file}"], False
     if wanted.address.loopback or wanted.client_ca is not None:
-        return None, []
+        return None, [], False
     path = tokens.own_token(folder)
-    return tokens.from_file(path), [f"token: {path}"]
+    return tokens.from_file(path), [f"token: {path}"], True

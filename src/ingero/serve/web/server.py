@@ -48,15 +48,16 @@ class Address:
         return self.host == "localhost" or (address is not None and address.is_loopback)
 
 
-def parse_address(text: str, flag: str) -> Address:
-    """`:8443`, `127.0.0.1:8443`, `[::1]:8443` or `gpu-node-01:8443`."""
+def parse_address(text: str, flag: str, usual_port: int = 8443) -> Address:
+    """`:8443`, `127.0.0.1:8443`, `[::1]:8443` or `gpu-node-01:8443`; `usual_port` is for the hint."""
     host, _, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     if ":" in bare and not host.startswith("["):
         port = ""
     if not (port.isascii() and port.isdecimal()) or int(port) > 65535 or ":" not in text:
         raise UsageError(
-            f"{flag}: not an address: {text!r}", hint="Write :8443, 127.0.0.1:8443 or [::1]:8443."
+            f"{flag}: not an address: {text!r}",
+            hint=f"Write HOST:PORT, as in :{usual_port}, 127.0.0.1:{usual_port} or [::1]:{usual_port}.",
         )
     return Address(bare, int(port))
 

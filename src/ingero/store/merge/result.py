@@ -95,16 +95,16 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 def _require_target(target: Path, inputs: Sequence[Path]) -> tuple[int, ...] | None:
     """The target's identity, None where there is none yet."""
-    location.refuse_links(target)
     before = _identity(target)
-    if before is not None and target.is_symlink():
-        raise UsageError(
-            f"{target} is a symbolic link and is not replaced", hint="Name the file itself with -o."
-        )
-    if before is not None and any(target.samefile(path) for path in inputs if path.exists()):
+    if target.exists() and any(target.samefile(path) for path in inputs if path.exists()):
         raise UsageError(
             f"{target} is one of the files to merge",
             hint="A source is never overwritten: name another with -o.",
+        )
+    location.refuse_links(target, "-o")
+    if before is not None and target.is_symlink():
+        raise UsageError(
+            f"{target} is a symbolic link and is not replaced", hint="Name the file itself with -o."
         )
     for side in _SIDE_FILES:
         beside = target.with_name(target.name + side)

@@ -156,10 +156,17 @@ def event(db: Path, number: str):  # type: ignore[no-untyped-def]
         return None
 
 
-@pytest.mark.parametrize("name", ["n:99999", "m:1", "n:", ":", "x", "n:-1", "n:" + "9" * 30, "n:1.5"])
+@pytest.mark.parametrize("name", ["n:99999", "m:1"])
 def test_an_event_that_is_not_there_is_an_error(db: Path, name: str) -> None:
     with pytest.raises(TargetError):
         get_event(db, name)
+
+
+@pytest.mark.parametrize("name", ["n:", ":", "x", "n:-1", "n:" + "9" * 30, "n:1.5", "n" * 999 + ":1"])
+def test_what_is_no_id_of_an_event_is_told_the_form(db: Path, name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        get_event(db, name)
+    assert "NODE:NUMBER" in raised.value.hint
 
 
 def test_gpus_that_were_not_recorded_are_not_watched(db: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -275,3 +276,24 @@ def test_every_format_can_be_imported() -> None:
         module, _, function = place.partition(":")
         assert callable(getattr(importlib.import_module(module), function))
     assert output.parquet_modules  # used by query as well
+
+
+def test_a_folder_behind_somebody_elses_link_is_not_written_into(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a link of somebody else")
+    shared, mine = tmp_path / "shared", tmp_path / "mine"
+    shared.mkdir()
+    mine.mkdir()
+    shared.chmod(0o1777)
+    (shared / "out").symlink_to(mine)
+    words = ["export", "-d", str(recording), "--format", "csv", "-o", f"{shared / 'out'}/"]
+    assert main(words) == 0
+    os.chown(shared / "out", 12345, 12345, follow_symlinks=False)
+    for file in mine.iterdir():
+        file.write_text("precious")
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "link of another user" in capsys.readouterr().err
+    assert {file.read_text() for file in mine.iterdir()} == {"precious"}

@@ -85,3 +85,18 @@ def test_a_server_is_opened_before_the_trace_and_closed_after_it(capsys: pytest.
     made = exported(QuietSurface(), config(), "http://127.0.0.1:0", None)
     assert "metrics: http://127.0.0.1:" in capsys.readouterr().err
     assert made.run(lambda: 7) == 7
+
+
+@pytest.mark.parametrize("address", ["http://0.0.0.0", "0.0.0.0", "http://", "https://0.0.0.0/"])
+def test_an_address_without_a_port_is_told_the_form(address: str) -> None:
+    with pytest.raises(UsageError, match="--prometheus: not an address") as refused:
+        exported(QuietSurface(), config(), address, None)
+    assert "HOST:PORT" in refused.value.hint
+    assert ":9090" in refused.value.hint
+
+
+def test_plain_http_beyond_this_machine_is_refused_in_the_words_it_was_asked_with() -> None:
+    with pytest.raises(UsageError, match="http:// would send") as refused:
+        exported(QuietSurface(), config(), "http://0.0.0.0:9191", None)
+    assert "127.0.0.1:9191" in refused.value.hint
+    assert "--no-tls" not in refused.value.hint

@@ -156,3 +156,25 @@ def test_findings_of_several_nodes_say_whose_they_are(
     assert "Node:" not in capsys.readouterr().out
     assert main(["explain", "-d", out, "--per-process"]) == 0
     assert re.search(r"python3 \(4821\).* on node-1", capsys.readouterr().out)
+
+
+def test_a_link_as_result_is_refused_with_a_hint_that_helps(
+    cluster: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    c = record(tmp_path / "c.db", "c")
+    (tmp_path / "link.db").symlink_to(cluster)
+    assert main(["merge", str(c), "-o", str(tmp_path / "link.db")]) != 0
+    said = capsys.readouterr().err
+    assert "symbolic link" in said
+    assert "-o" in said
+    assert "--db" not in said
+    assert main(["merge", str(c), "-o", str(cluster)]) == 0
+
+
+def test_a_link_to_one_of_the_files_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    c = record(tmp_path / "c.db", "c")
+    (tmp_path / "link.db").symlink_to(c)
+    assert main(["merge", str(c), "-o", str(tmp_path / "link.db")]) == 2
+    assert "is one of the files to merge" in capsys.readouterr().err
