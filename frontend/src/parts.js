@@ -44,6 +44,12 @@ export function asking(element, question, render) {
   return { element, show, stop: () => running?.controller.abort() };
 }
 
+// What a process is called: several nodes may have the same number.
+export function named(rows) {
+  const several = new Set(rows.map((each) => each.node)).size > 1;
+  return (each) => (several ? `${each.node}: ${each.pid}` : String(each.pid));
+}
+
 // Shares of time as one bar; what it says in colour it also says in words.
 export function timeBar(time, words, total = null) {
   const parts = ordered(time, words);

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ingero.serve.answers.graphs import get_graphs
+from ingero.serve.answers.operations import Filters
+from ingero.serve.answers.query import Range, ask_kernels, ask_statistics
 from ingero.serve.cli.main import main
 from ingero.store.reader import Reader
 from tests.go_databases import ask
@@ -104,3 +107,15 @@ def test_again_nothing_changes_and_a_nameless_file_needs_a_name(
     answer = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert answer["changed"] is False
     assert {note["what"] for note in answer["clocks"]} == {"unknown"}
+
+
+def test_statistics_of_the_cluster_are_those_of_each_node(cluster: Path, shared_dir: Path) -> None:
+    def asked(path: Path) -> list[str]:
+        operations = ask_statistics(path, Range(), Filters(), 10_000).operations
+        kernels = ask_kernels(path, Range(), Filters(), 10_000).kernels
+        graphs = get_graphs(path, Range())
+        return sorted(map(repr, [*operations, *kernels, *graphs.processes, *graphs.launched, *graphs.events]))
+
+    own = [row for node in NODES for row in asked(sample(shared_dir, node))]
+    assert asked(cluster) == sorted(own)
+    assert len({each.node for each in ask_statistics(cluster, Range(), Filters(), 10_000).operations}) == 3

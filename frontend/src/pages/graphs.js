@@ -3,7 +3,7 @@
 import { ask } from "../api.js";
 import { h, replace } from "../dom.js";
 import { bytes, clock, count, duration, share } from "../format.js";
-import { asking, table } from "../parts.js";
+import { asking, named, table } from "../parts.js";
 import { asked } from "../place.js";
 
 export function graphsPage() {
@@ -21,6 +21,7 @@ function graphsPart(answer) {
   if (!answer.processes.length && !answer.launched.length) {
     return h("section", { class: "panel" }, h("h2", {}, "CUDA graphs"), h("p", {}, "None was captured or launched in that time."));
   }
+  const process = named([...answer.processes, ...answer.launched, ...answer.events]);
   return h(
     "section",
     { class: "panel" },
@@ -28,22 +29,22 @@ function graphsPart(answer) {
     table(
       "Calls by process",
       [["process", ""], ["captured", "number"], ["instantiated", "number"], ["updated", "number"], ["launched", "number"], ["failed", "number"], ["making them took", "number"]],
-      answer.processes.map((each) => [String(each.pid), count(each.calls.end_capture ?? 0), count(each.calls.instantiate ?? 0), count(each.calls.update ?? 0), count(each.calls.launch ?? 0), count(each.failed), duration(each.making_ns)]),
+      answer.processes.map((each) => [process(each), count(each.calls.end_capture ?? 0), count(each.calls.instantiate ?? 0), count(each.calls.update ?? 0), count(each.calls.launch ?? 0), count(each.failed), duration(each.making_ns)]),
     ),
     table(
       "Launches by executable graph",
       [["process", ""], ["graph", ""], ["launches", "number"], ["per second", "number"], ["mean call", "number"], ["longest call", "number"], ["first", "number"], ["last", "number"]],
-      answer.launched.slice(0, 200).map((each) => [String(each.pid), each.executable ? `0x${BigInt(each.executable).toString(16)}` : "unknown", count(each.launches), each.per_s === null ? "" : each.per_s.toFixed(1), duration(each.mean_ns), duration(each.max_ns), clock(each.first_ns), clock(each.last_ns)]),
+      answer.launched.slice(0, 200).map((each) => [process(each), each.executable === null ? "unknown" : `0x${BigInt(each.executable).toString(16)}`, count(each.launches), each.per_s === null ? "" : each.per_s.toFixed(1), duration(each.mean_ns), duration(each.max_ns), clock(each.first_ns), clock(each.last_ns)]),
     ),
-    answer.events.length ? h("details", {}, h("summary", {}, `How they came to be: ${count(answer.events.length)}${answer.more_events ? " and more" : ""}`), lifecycle(answer.events)) : null,
+    answer.events.length ? h("details", {}, h("summary", {}, `How they came to be: ${count(answer.events.length)}${answer.more_events ? " and more" : ""}`), lifecycle(answer.events, process)) : null,
   );
 }
 
-function lifecycle(events) {
+function lifecycle(events, process) {
   return table(
     "Calls that make, change or end a graph",
     [["at", ""], ["process", ""], ["step", ""], ["call", ""], ["took", "number"], ["returned", "number"]],
-    events.slice(0, 500).map((each) => [clock(each.at_ns, 1e9), String(each.pid), each.step.replaceAll("_", " "), each.op, duration(each.duration_ns), each.ret === null ? "unknown" : String(each.ret)]),
+    events.slice(0, 500).map((each) => [clock(each.at_ns, 1e9), process(each), each.step.replaceAll("_", " "), each.op, duration(each.duration_ns), each.ret === null ? "unknown" : String(each.ret)]),
   );
 }
 

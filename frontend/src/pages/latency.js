@@ -22,9 +22,10 @@ export function latencyPage() {
 
   function render(answer) {
     last = answer;
+    const several = new Set(answer.operations.map((each) => each.node)).size > 1;
     const wanted = filter.value.trim().toLowerCase();
     const shown = answer.operations.filter((each) => each.op.toLowerCase().includes(wanted));
-    replace(maps, shown.length ? shown.map((each) => map(each, answer, tip)) : h("p", { class: "panel" }, answer.operations.length ? "No operation has that name." : "No call was recorded in that time."));
+    replace(maps, shown.length ? shown.map((each) => map(each, answer, tip, several)) : h("p", { class: "panel" }, answer.operations.length ? "No operation has that name." : "No call was recorded in that time."));
     for (const canvas of maps.querySelectorAll("canvas")) canvas.paint();
   }
   const again = () => last && render(last);
@@ -43,8 +44,8 @@ export function latencyPage() {
   };
 }
 
-function map(each, answer, tip) {
-  const canvas = h("canvas", { role: "img", "aria-label": `${each.op}: ${count(each.count)} calls, half of them under ${duration(each.p50_ns)}, one in a hundred over ${duration(each.p99_ns)}` });
+function map(each, answer, tip, several) {
+  const canvas = h("canvas", { role: "img", "aria-label": `${each.op}${several ? ` on ${each.node}` : ""}: ${count(each.count)} calls, half of them under ${duration(each.p50_ns)}, one in a hundred over ${duration(each.p99_ns)}` });
   const geometry = { wide: 0, cell: 0, tall: 0, low: 0, rows: 0 };
   const calls = new Map(each.column.map((column, at) => [`${column} ${each.row[at]}`, each.calls[at]]));
   canvas.paint = () => paint(canvas, each, answer, geometry);
@@ -59,7 +60,7 @@ function map(each, answer, tip) {
   return h(
     "section",
     { class: "panel map" },
-    h("header", {}, h("h2", {}, each.op), h("span", { class: "muted" }, each.layer)),
+    h("header", {}, h("h2", {}, each.op), h("span", { class: "muted" }, several ? `${each.layer} · ${each.node}` : each.layer)),
     h("p", { class: "numbers" }, number("calls", count(each.count)), number("p50", duration(each.p50_ns)), number("p99", duration(each.p99_ns)), number("max", duration(each.max_ns)), number("in all", duration(each.sum_ns))),
     canvas,
   );

@@ -41,6 +41,9 @@ function verdict(report) {
   );
 }
 
+// A finding's id is node:kind:pid, and a node's name may hold colons.
+const nodeOf = (each) => each.id.split(":").slice(0, -2).join(":");
+
 function finding(each, report, words) {
   const tone = { "--tone": severityColour(each.severity) };
   return h(
@@ -51,7 +54,7 @@ function finding(each, report, words) {
       "dl",
       { class: "facts" },
       fact("Since", `${clock(each.first_ns)}, for ${duration(each.last_ns - each.first_ns)}`),
-      fact("Whose time", `${each.victim.comm} (${each.victim.pid})`),
+      fact("Whose time", `${each.victim.comm} (${each.victim.pid})${report.processes.some((one) => one.node) ? ` on ${nodeOf(each)}` : ""}`),
       fact("Whose fault", fault(each)),
       fact("Effect", effect(each.effect)),
       fact("Fixing it wins", each.gain ? `${duration(each.gain.ns)}, ${share(each.gain.share)}` : "unknown"),
@@ -172,7 +175,7 @@ function opened(event, each) {
 
 function unexplained(report) {
   return report.unexplained.map((each) =>
-    h("section", { class: "panel" }, h("h2", {}, `${each.victim.comm} (${each.victim.pid}) is slower than usual, and we cannot prove why`), h("p", {}, each.text)),
+    h("section", { class: "panel" }, h("h2", {}, `${each.victim.comm} (${each.victim.pid})${each.node ? ` on ${each.node}` : ""} is slower than usual, and we cannot prove why`), h("p", {}, each.text)),
   );
 }
 
@@ -189,7 +192,7 @@ function healthy(report) {
       "ul",
       {},
       h("li", {}, `${count(calls)} calls of ${count(fed.length)} GPU ${fed.length === 1 ? "process was" : "processes were"} looked at over ${duration(report.recorded_ns)}.`),
-      fed.map((each) => h("li", {}, `${each.comm} (${each.pid}): ${each.step ? `a step takes ${duration(each.step.now_ns)}, usually ${duration(each.step.usual_ns)}; ` : ""}${share((each.time.gpu_wait ?? 0) / each.threads_ns)} of its time it waited for the GPU, ${share((each.time.unexplained ?? 0) / each.threads_ns)} is unexplained.`)),
+      fed.map((each) => h("li", {}, `${each.comm} (${each.pid})${each.node ? ` on ${each.node}` : ""}: ${each.step ? `a step takes ${duration(each.step.now_ns)}, usually ${duration(each.step.usual_ns)}; ` : ""}${share((each.time.gpu_wait ?? 0) / each.threads_ns)} of its time it waited for the GPU, ${share((each.time.unexplained ?? 0) / each.threads_ns)} is unexplained.`)),
       h("li", {}, report.losses.length ? "Some records were lost, see beside." : "No record was lost."),
     ),
   );

@@ -7,9 +7,9 @@ import { failure, table } from "../parts.js";
 import { change, place } from "../place.js";
 
 const EXAMPLES = [
-  ["Longest calls", "SELECT op, pid, tid, duration_ns / 1e6 AS ms, timestamp_ns\nFROM calls\nORDER BY duration_ns DESC\nLIMIT 20"],
-  ["Time by bucket", "SELECT pid, bucket, SUM(ns) / 1e9 AS seconds\nFROM thread_time\nGROUP BY pid, bucket\nORDER BY seconds DESC"],
-  ["Who took the core", "SELECT pid, comm, SUM(ns) / 1e9 AS seconds\nFROM culprits\nGROUP BY pid, comm\nORDER BY seconds DESC"],
+  ["Longest calls", "SELECT node, op, pid, tid, duration_ns / 1e6 AS ms, timestamp_ns\nFROM calls\nORDER BY duration_ns DESC\nLIMIT 20"],
+  ["Time by bucket", "SELECT node, pid, bucket, SUM(ns) / 1e9 AS seconds\nFROM thread_time\nGROUP BY node, pid, bucket\nORDER BY seconds DESC"],
+  ["Who took the core", "SELECT node, pid, comm, SUM(ns) / 1e9 AS seconds\nFROM culprits\nGROUP BY node, pid, comm\nORDER BY seconds DESC"],
   ["Findings", "SELECT severity, kind, title, wall_share, source_file, source_line\nFROM findings"],
 ];
 

@@ -162,3 +162,4 @@ class Unexplained(msgspec.Struct, frozen=True):
     excess_ns: int
     wall_share: float
     text: str
+    node: str | None = None  # where the report is of several

@@ -142,6 +142,7 @@ class LabelTime(msgspec.Struct, frozen=True):
     took_ns: int  # how long it held, in the process where it did longest
     time: dict[str, int]  # of the feeding threads meanwhile
     located_share: float | None  # of that: calls and waits seen within it; the rest is spread over seconds
+    nodes: tuple[str, ...] = ()  # of each of the PIDs, where the report is of several
 
 
 class LabelReport(msgspec.Struct, frozen=True):
@@ -199,3 +200,8 @@ class Report(msgspec.Struct, frozen=True):
     unexplained: list[Unexplained] = []
     recorded_ns: int | None = None  # how much of the window was recorded
     by: LabelReport | None = None  # where a label was asked for
+
+    @property
+    def of_several(self) -> bool:
+        """Whether it is of several nodes."""
+        return any(process.node is not None for process in self.processes)

@@ -139,14 +139,23 @@ def _in_step(process: ProcessReport | None, bucket: str) -> int | None:
 
 def _findings(before: list[Finding], after: list[Finding]) -> list[FindingChange]:
     left = list(after)
+    found: dict[int, Finding] = {}
+    for alike in (_same_on_node, _same):  # runs may be on other nodes; of several, the same node is meant
+        for number, old in enumerate(before):
+            new = next((each for each in left if alike(old, each)), None) if number not in found else None
+            if new is not None:
+                left.remove(new)
+                found[number] = new
     changes = []
-    for old in before:
-        new = next((each for each in left if _same(old, each)), None)
-        if new is not None:
-            left.remove(new)
+    for number, old in enumerate(before):
         promised = old.gain.share if old.gain else None
-        changes.append(FindingChange(STILL if new else GONE, old.kind, old, new, promised))
+        status = STILL if number in found else GONE
+        changes.append(FindingChange(status, old.kind, old, found.get(number), promised))
     return changes + [FindingChange(NEW, each.kind, None, each, None) for each in left]
+
+
+def _same_on_node(one: Finding, other: Finding) -> bool:
+    return one.node == other.node and _same(one, other)
 
 
 def _same(one: Finding, other: Finding) -> bool:

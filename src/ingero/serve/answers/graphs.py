@@ -1,6 +1,7 @@
 """CUDA graphs: how they came to be, and how often each is launched.
 
-Handles are addresses in the job: one that was destroyed may name another graph later.
+Handles are addresses in one process: one that was destroyed may name another graph later, and
+the same in another process, on this node or another, is another graph.
 Counts by process come from the histograms and are those of all calls; what is said of
 one graph comes from the stored rows. The driver's calls inside the runtime's are left out.
 """
@@ -14,7 +15,7 @@ import msgspec
 
 from ingero.model.report import Loss
 from ingero.serve.answers.losses import losses_within
-from ingero.serve.answers.operations import recorded_ns, stats_by_process
+from ingero.serve.answers.operations import Filters, OperationStats, recorded_ns, stats_by_process
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
@@ -35,26 +36,31 @@ STEPS = (
 )
 MOST_EVENTS = 5_000  # of making and destroying; more are counted, not listed
 _EVENTS = """
-    SELECT e.ts_ns, e.pid, e.tid, o.name, e.duration_ns, e.ret, e.stream, e.arg0, e.arg1, e.out
+    SELECT e.ts_ns, n.name, e.pid, e.tid, o.name, e.duration_ns, e.ret, e.stream, e.arg0, e.arg1, e.out
     FROM event e
     JOIN op o ON o.id = e.op_id
+    LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND o.layer = 'graph'
         AND o.name NOT LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
     ORDER BY e.ts_ns LIMIT ?6"""
 _LAUNCHES = """
-    SELECT e.pid, e.arg0, SUM(e.weight), SUM(e.duration_ns * e.weight), MAX(e.duration_ns), MIN(e.ts_ns),
-        MAX(e.ts_ns)
+    SELECT n.name, e.process_id, e.pid, e.arg0, SUM(e.weight), SUM(e.duration_ns * e.weight),
+        MAX(e.duration_ns), MIN(e.ts_ns), MAX(e.ts_ns)
     FROM event e
     JOIN op o ON o.id = e.op_id
+    LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND o.layer = 'graph'
         AND o.name LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
-    GROUP BY e.pid, e.arg0"""
+    GROUP BY n.name, e.process_id, e.pid, e.arg0"""
+
+Row = tuple[Any, ...]
 
 
 class GraphEvent(msgspec.Struct, frozen=True):
     """One call that makes, changes or ends a graph; handles None where the call does not tell."""
 
     at_ns: int
+    node: str
     pid: int
     tid: int | None
     step: str
@@ -69,6 +75,7 @@ class GraphEvent(msgspec.Struct, frozen=True):
 class Launched(msgspec.Struct, frozen=True):
     """One executable graph and its launches."""
 
+    node: str
     pid: int
     executable: int | None
     launches: int
@@ -82,6 +89,7 @@ class Launched(msgspec.Struct, frozen=True):
 class GraphCounts(msgspec.Struct, frozen=True):
     """All calls of one process, by step."""
 
+    node: str
     pid: int
     calls: dict[str, int]
     failed: int
@@ -107,16 +115,17 @@ def get_graphs(
     with Reader(db or default_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         ranges = reader.id_ranges(when.from_ns, when.to_ns)
-        events = [
-            row for at in ranges for row in reader.rows(_EVENTS, _asked(at, when, pid, MOST_EVENTS + 1))
-        ]
+        events = sorted(
+            (row for at in ranges for row in reader.rows(_EVENTS, _asked(at, when, pid, MOST_EVENTS + 1))),
+            key=lambda row: row[0],
+        )
         launches = [row for at in ranges for row in reader.rows(_LAUNCHES, _asked(at, when, pid))]
         with sense_made_of(reader):
             answer = GraphsAnswer(
                 WindowAnswer(when.from_ns, when.to_ns),
                 recorded_ns(reader, when),
                 _counts(reader, when, pid),
-                sorted((_launched(row) for row in launches), key=lambda each: -each.launches),
+                sorted((_launched(row) for row in _together(launches)), key=_most_launched_first),
                 [_event(row) for row in events[:MOST_EVENTS]],
                 len(events) > MOST_EVENTS,
                 losses_within(reader, when.from_ns, when.to_ns),
@@ -132,37 +141,65 @@ def step_of(op: str) -> str:
     return next((step for part, step in STEPS if part in op), "other")
 
 
-def _event(row: tuple[Any, ...]) -> GraphEvent:
-    at_ns, pid, tid, op, duration_ns, ret, stream, arg0, arg1, out = row
+def _event(row: Row) -> GraphEvent:
+    at_ns, node, pid, tid, op, duration_ns, ret, stream, arg0, arg1, out = row
     step = step_of(op)
     graph = {"end_capture": out, "create": out, "instantiate": arg1, "update": arg1, "destroy": arg0}.get(
         step
     )
     executable = {"instantiate": out, "update": arg0, "upload": arg0, "destroy_executable": arg0}.get(step)
-    return GraphEvent(at_ns, pid, tid, step, op, graph, executable, stream, duration_ns, ret)
+    return GraphEvent(at_ns, node or "?", pid, tid, step, op, graph, executable, stream, duration_ns, ret)
 
 
-def _launched(row: tuple[Any, ...]) -> Launched:
-    pid, executable, launches, sum_ns, max_ns, first_ns, last_ns = row
+def _together(rows: list[Row]) -> list[Row]:
+    """A graph that several recordings saw is one."""
+    found: dict[Row, Row] = {}
+    for row in rows:
+        key, (launches, sum_ns, max_ns, first_ns, last_ns) = row[:4], row[4:]
+        if key in found:
+            launches0, sum0, max0, first0, last0 = found[key][4:]
+            launches, sum_ns, max_ns = launches + launches0, _sum(sum_ns, sum0), _most(max_ns, max0)
+            first_ns, last_ns = min(first_ns, first0), max(last_ns, last0)
+        found[key] = (*key, launches, sum_ns, max_ns, first_ns, last_ns)
+    return list(found.values())
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((each for each in (one, other) if each is not None), default=None)
+
+
+def _most_launched_first(each: Launched) -> tuple[int, str, int]:
+    return -each.launches, each.node, each.pid
+
+
+def _launched(row: Row) -> Launched:
+    node, _, pid, executable, launches, sum_ns, max_ns, first_ns, last_ns = row
     rate = (launches - 1) * 1e9 / (last_ns - first_ns) if last_ns > first_ns else None
     mean_ns = round(sum_ns / launches) if sum_ns is not None and launches else None
-    return Launched(pid, executable, launches, rate, mean_ns, max_ns, first_ns, last_ns)
+    return Launched(node or "?", pid, executable, launches, rate, mean_ns, max_ns, first_ns, last_ns)
 
 
 def _counts(reader: Reader, when: TimeRange, pid: int | None) -> list[GraphCounts]:
-    found: dict[int, GraphCounts] = {}
-    for stats in stats_by_process(reader, when).values():
-        graphs = [each for each in stats if each.layer == "graph" and each.pids]
-        # The runtime's functions call the driver's: where a process has both, only the first are its own.
-        own = [each for each in graphs if each.op.startswith("cuda")] or graphs
-        for each in own:
-            if pid is not None and each.pids[0] != pid:
-                continue
-            before = found.get(each.pids[0]) or GraphCounts(each.pids[0], {}, 0, 0)
-            step = step_of(each.op)
-            making = each.sum_ns if step in ("end_capture", "instantiate") else 0
-            calls = before.calls | {step: before.calls.get(step, 0) + each.count}
-            found[before.pid] = GraphCounts(
-                before.pid, calls, before.failed + each.errors, before.making_ns + making
-            )
-    return [found[each] for each in sorted(found)]
+    found: dict[tuple[int, str, int], list[OperationStats]] = {}
+    for process, stats in stats_by_process(reader, when, Filters(pid=pid)).items():
+        for each in stats:  # those without a row of their own are told by node and PID
+            if each.layer == "graph" and each.pids:
+                found.setdefault((process, each.node, each.pids[0]), []).append(each)
+    return sorted(map(_added, found.values()), key=lambda each: (each.node, each.pid))
+
+
+def _added(graphs: list[OperationStats]) -> GraphCounts:
+    # The runtime's functions call the driver's: where a process has both, only the first are its own.
+    stats = [each for each in graphs if each.op.startswith("cuda")] or graphs
+    calls: dict[str, int] = {}
+    making_ns = 0
+    for each in stats:
+        step = step_of(each.op)
+        calls[step] = calls.get(step, 0) + each.count
+        making_ns += each.sum_ns if step in ("end_capture", "instantiate") else 0
+    failed = sum(each.errors for each in stats)
+    return GraphCounts(stats[0].node, stats[0].pids[0], calls, failed, making_ns)

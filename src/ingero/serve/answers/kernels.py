@@ -30,6 +30,7 @@ NESTED = 1  # event.flags of a call made inside another
 class KernelStats:
     """One kernel of one process."""
 
+    node: str
     pid: int | None
     comm: str | None
     kernel: str | None  # in full; a place where it has no name; None: nothing is known
@@ -57,19 +58,22 @@ class KernelsAnswer(msgspec.Struct, frozen=True):
 def kernel_stats(reader: Reader, wanted: TimeRange, filters: Filters, limit: int) -> KernelsAnswer:
     """Statistics by process and kernel; at most `limit` of them."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
-    for process_id, pid, kernel_id, *spread in _rows(reader, wanted, filters):
-        groups.setdefault((process_id, pid, kernel_id), []).append(tuple(spread))
+    for *key, rounded_ns, count, longest_ns in _rows(reader, wanted, filters):
+        groups.setdefault(tuple(key), []).append((rounded_ns, count, longest_ns))
     totals: dict[Any, int] = {}
-    for (process_id, pid, _), spread in groups.items():
-        key = (process_id, pid)
-        totals[key] = totals.get(key, 0) + sum(launches for _, launches, _ in spread)
+    for (*who, _), spread in groups.items():
+        totals[tuple(who)] = totals.get(tuple(who), 0) + sum(count for _, count, _ in spread)
     kernels = {row[0]: row[1:] for row in reader.rows("SELECT id, name, short, known FROM kernel")}
     comms = dict(reader.rows("SELECT id, comm FROM process"))
+    nodes = dict(reader.rows("SELECT id, name FROM node"))
     found = [
-        _stats(pid, comms.get(process_id), kernels.get(kernel_id), spread, totals[process_id, pid])
-        for (process_id, pid, kernel_id), spread in groups.items()
-    ]
-    found.sort(key=lambda each: (-each.launches, each.pid or 0, each.kernel or ""))
+        _stats(
+            (nodes.get(who[0]) or "?", who[2], comms.get(who[1])),
+            kernels.get(kernel_id), spread, totals[tuple(who)],
+        )
+        for (*who, kernel_id), spread in groups.items()
+    ]  # fmt: skip
+    found.sort(key=lambda each: (-each.launches, each.node, each.pid or 0, each.kernel or ""))
     launches = sum(each.launches for each in found)
     return KernelsAnswer(
         wanted.from_ns,
@@ -84,30 +88,32 @@ def kernel_stats(reader: Reader, wanted: TimeRange, filters: Filters, limit: int
 
 
 def _rows(reader: Reader, wanted: TimeRange, filters: Filters) -> list[tuple[Any, ...]]:
-    """(process_id, pid, kernel_id, rounded duration, launches, longest)."""
+    """(node_id, process_id, pid, kernel_id, rounded duration, launches, longest)."""
     where, parameters = conditions(reader, filters)
     rows: list[tuple[Any, ...]] = []
     for first, last in reader.id_ranges(wanted.from_ns, wanted.to_ns):
         rows += reader.rows(
-            f"SELECT process_id, pid, kernel_id, {_ROUNDED} AS rounded, SUM(weight), MAX(duration_ns)"
+            f"SELECT node_id, process_id, pid, kernel_id, {_ROUNDED} AS rounded, SUM(weight),"
+            " MAX(duration_ns)"
             " FROM event WHERE id BETWEEN ? AND ? AND ts_ns >= ? AND ts_ns < ?"
             " AND op_id IN (SELECT id FROM op WHERE kind = 'launch' AND name NOT LIKE '%HostFunc%')"
-            f" AND flags & {NESTED} = 0{where} GROUP BY process_id, pid, kernel_id, rounded",
+            f" AND flags & {NESTED} = 0{where} GROUP BY node_id, process_id, pid, kernel_id, rounded",
             (first, last, wanted.from_ns, wanted.to_ns, *parameters),
         )
     return rows
 
 
 def _stats(
-    pid: int | None,
-    comm: str | None,
+    who: tuple[str, int | None, str | None],
     kernel: tuple[Any, ...] | None,
     spread: list[tuple[int, int, int]],
     of_process: int,
 ) -> KernelStats:
     name, short, known = kernel or (None, None, 0)
     launches = sum(count for _, count, _ in spread)
+    node, pid, comm = who
     return KernelStats(
+        node=node,
         pid=pid,
         comm=comm,
         kernel=name,

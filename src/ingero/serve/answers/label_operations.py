@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ class LabelValue(msgspec.Struct, frozen=True):
     value: str
     held_ns: int  # in all, where it held for several processes or several times at once or not
     pids: tuple[int, ...]
-    operations: list[OperationStats]
+    operations: list[OperationStats]  # of each node by itself; their share is of the time it held there
 
 
 @dataclass(slots=True)
@@ -59,18 +60,23 @@ def values_of(
     """Longest held first, at most `limit`; `together`: all values as one."""
     if together:
         spans = {process: list(_joined(each)) for process, each in spans.items()}
-    by_value: dict[str, list[Span]] = {}
-    for each in spans.values():
+    nodes = dict(reader.rows("SELECT p.id, n.name FROM process p JOIN node n ON n.id = p.node_id"))
+    by_value: dict[str, dict[str, list[Span]]] = {}  # value, node
+    for process_id, each in spans.items():
         for span in each:
-            by_value.setdefault(span.value, []).append(span)
-    held_ns = {value: union_ns(each) for value, each in by_value.items()}
+            mine = by_value.setdefault(span.value, {})
+            mine.setdefault(nodes[process_id], []).append(span)
+    held_ns = {value: union_ns(chain.from_iterable(each.values())) for value, each in by_value.items()}
     shown = sorted(held_ns, key=lambda value: (-held_ns[value], value))[:limit]
-    sums = _sums(reader, when, filters, _only(spans, set(shown)))
-    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    sums = _sums(reader, when, filters, _only(spans, set(shown)), nodes)
+    ops = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
     found = []
     for value in shown:
-        operations = [_stats(names[op], each, held_ns[value]) for op, each in sums.get(value, {}).items()]
-        operations.sort(key=lambda each: (-each.sum_ns, each.layer, each.op))
+        there_ns = {node: union_ns(each) for node, each in by_value[value].items()}
+        operations = [
+            _stats((node, *ops[op]), each, there_ns[node]) for (node, op), each in sums.get(value, {}).items()
+        ]
+        operations.sort(key=lambda each: (-each.sum_ns, each.layer, each.op, each.node))
         pids = sorted({pid for each in operations for pid in each.pids})
         found.append(LabelValue(value, held_ns[value], tuple(pids), operations))
     return found
@@ -90,8 +96,11 @@ def _only(spans: Held, shown: set[str]) -> Held:
     return {process: [span for span in each if span.value in shown] for process, each in spans.items()}
 
 
-def _sums(reader: Reader, when: TimeRange, filters: Filters, spans: Held) -> dict[str, dict[int, _Sums]]:
-    found: dict[str, dict[int, _Sums]] = {}
+def _sums(
+    reader: Reader, when: TimeRange, filters: Filters, spans: Held, nodes: dict[int, str]
+) -> dict[str, dict[tuple[str, int], _Sums]]:
+    """By value, and by node and operation."""
+    found: dict[str, dict[tuple[str, int], _Sums]] = {}
     known: dict[tuple[int, int], Placed] = {}
     cores = max((each.cores or 1 for each in reader.recordings()), default=1)
     for process_id, op_id, pid, rows in _rows(reader, when, filters, spans):
@@ -100,7 +109,8 @@ def _sums(reader: Reader, when: TimeRange, filters: Filters, spans: Held) -> dic
         if who not in known:
             known[who] = recorded(reader, when, *who)
         for value, part in _split(rows, spans[process_id], when.from_ns, known[who], cores):
-            _add(found.setdefault(value, {}).setdefault(op_id, _Sums()), pid, part)
+            mine = found.setdefault(value, {})
+            _add(mine.setdefault((nodes[process_id], op_id), _Sums()), pid, part)
     return found
 
 
@@ -217,12 +227,13 @@ class _StoodFor:
         return float(np.sort(extra[first : first + FOLLOWING])[-self.cores :].sum())
 
 
-def _stats(name: tuple[str, str], sums: _Sums, held_ns: int) -> OperationStats:
+def _stats(name: tuple[str, str, str], sums: _Sums, held_ns: int) -> OperationStats:
     took, weights = np.concatenate(sums.took), np.concatenate(sums.weights)
     p50, p95, p99 = _percentiles(took, weights)
     return OperationStats(
-        layer=name[0],
-        op=name[1],
+        node=name[0],
+        layer=name[1],
+        op=name[2],
         pids=tuple(sorted(sums.pids)),
         count=round(sums.count),
         exact=sums.error < 0.5,

@@ -1,4 +1,4 @@
-"""Per-operation statistics: how often, how long, how much of the wall time.
+"""Per-operation statistics of each node: how often, how long, how much of the wall time.
 
 Counts and sums are exact; percentiles come from merged histograms and are off by
 at most one slot (an eighth). Whole minutes are read from the roll-up, the edges
@@ -7,7 +7,7 @@ and what is not rolled up yet from the seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +36,9 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class OperationStats:
-    """One operation over the range; per process where asked for."""
+    """One operation of one node over the range; per process where asked for."""
 
+    node: str
     layer: str
     op: str
     pids: tuple[int, ...]
@@ -49,7 +50,7 @@ class OperationStats:
     p99_ns: int | None
     max_ns: int | None
     sum_ns: int
-    wall_share: float | None  # time inside it by recorded wall time; above 1 with several threads
+    wall_share: float | None  # time inside it by the node's recorded time; above 1 with several threads
     bytes: int | None
     errors: int
 
@@ -62,17 +63,17 @@ class OperationsAnswer:
     operations: list[OperationStats]  # most time first
 
 
-_COLUMNS = "process_id, op_id, pid, count, exact, count_error, sum_ns, max_ns, bytes, errors, slots"
+_COLUMNS = "process_id, op_id, pid, count, exact, count_error, sum_ns, max_ns, bytes, errors, slots, node_id"
+NODE = 11
 
 
 def operation_stats(
     reader: Reader, wanted: TimeRange, filters: Filters | None = None, per_process: bool = False
 ) -> OperationsAnswer:
     """Statistics of every operation in the range, the one with most time first."""
-    recorded = recorded_ns(reader, wanted)
-    found = _found(reader, wanted, filters or Filters(), per_process, recorded)
+    found = _found(reader, wanted, filters or Filters(), per_process)
     operations = sorted((stats for _, stats in found), key=_most_time_first)
-    return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded, operations)
+    return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded_ns(reader, wanted), operations)
 
 
 def stats_by_process(
@@ -80,8 +81,7 @@ def stats_by_process(
 ) -> dict[int, list[OperationStats]]:
     """The same for each process by its row in `process`: a PID may have been several."""
     by_process: dict[int, list[OperationStats]] = {}
-    recorded = recorded_ns(reader, wanted)
-    for (_, process_id), stats in _found(reader, wanted, filters or Filters(), True, recorded):
+    for (_, _, process_id, _), stats in _found(reader, wanted, filters or Filters(), True):
         by_process.setdefault(process_id or 0, []).append(stats)
     return {each: sorted(stats, key=_most_time_first) for each, stats in by_process.items()}
 
@@ -111,7 +111,7 @@ def totals_by_process(
     found = []
     for (process_id, op_id), number in groups.items():
         mine = [rows[at] for at in np.flatnonzero(group_of == number).tolist()]
-        _, _, _, counts, _, _, sums, highs, sizes, errors, _ = zip(*mine, strict=True)
+        _, _, _, counts, _, _, sums, highs, sizes, errors, _, _ = zip(*mine, strict=True)
         known = list(_known(sizes))
         totals = Totals(
             sum(counts), sum(errors), sum(known) if known else None, sum(sums),
@@ -122,22 +122,44 @@ def totals_by_process(
 
 
 def _found(
-    reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool, recorded: int
+    reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool
 ) -> list[tuple[tuple[Any, ...], OperationStats]]:
+    """By node and operation, and then by process."""
     where, parameters = conditions(reader, filters)
     rows = _rows(reader, wanted, where, parameters)
-    names = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
-    return _merged(rows, names, per_process, recorded, reader)
+    ops = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
+    nodes = dict(reader.rows("SELECT id, name FROM node"))
+    recorded = {node_id: recorded_ns(reader, wanted, node_id) for node_id in {row[NODE] for row in rows}}
+    found = []
+    for key, members, slots in _merged(rows, per_process, reader):
+        name = (nodes.get(key[0]) or "?", *ops.get(key[1], ("", "?")))
+        found.append((key, _stats(name, members, slots, recorded[key[0]])))
+    return found
 
 
 def _most_time_first(each: OperationStats) -> tuple[Any, ...]:
-    return (-each.sum_ns, each.layer, each.op, each.pids)
+    return (-each.sum_ns, each.layer, each.op, each.node, each.pids)
 
 
 def _rows(
     reader: Reader, wanted: TimeRange, where: str, parameters: tuple[Any, ...]
 ) -> list[tuple[Any, ...]]:
-    oldest = reader.rows("SELECT MIN(start_ns) FROM operation_second")[0][0]
+    """Of one node other minutes may be rolled up, and other seconds gone, than of the next."""
+    alike: dict[tuple[int, int, int], list[int]] = {}
+    for (node_id,) in reader.rows("SELECT id FROM node ORDER BY id"):
+        alike.setdefault(_edges(reader, wanted, node_id), []).append(node_id)
+    return [
+        row
+        for edges, nodes in alike.items()
+        for row in _rows_of(
+            reader, wanted, edges, f"{where} AND node_id IN ({', '.join(map(str, nodes))})", parameters
+        )
+    ]
+
+
+def _edges(reader: Reader, wanted: TimeRange, node_id: int) -> tuple[int, int, int]:
+    """Where to begin, and from when to when whole minutes answer."""
+    oldest = oldest_second_ns(reader, node_id)
     from_ns, to_ns = wanted.from_ns, wanted.to_ns
     if oldest is None or from_ns < oldest:  # the seconds are gone: answer in whole minutes
         from_ns = from_ns // MINUTE * MINUTE
@@ -145,6 +167,13 @@ def _rows(
     last = max(first, to_ns // MINUTE * MINUTE)
     if oldest is not None and oldest // MINUTE * MINUTE > from_ns:
         first = from_ns
+    return from_ns, first, last
+
+
+def _rows_of(
+    reader: Reader, wanted: TimeRange, edges: tuple[int, int, int], where: str, parameters: tuple[Any, ...]
+) -> list[tuple[Any, ...]]:
+    (from_ns, first, last), to_ns = edges, wanted.to_ns
     rolled = "id <= (SELECT rolled_id FROM node WHERE node.id = node_id)"
     seconds = f"SELECT {_COLUMNS} FROM operation_second WHERE start_ns >= ? AND start_ns < ?{where}"
     minutes = f"SELECT {_COLUMNS} FROM operation_minute WHERE start_ns >= ? AND start_ns < ?{where}"
@@ -156,6 +185,14 @@ def _rows(
         *reader.rows(f"{seconds} AND {rolled}", (last, to_ns, *parameters)),
         *reader.rows(f"{seconds} AND NOT {rolled}", (from_ns, to_ns, *parameters)),
     ]
+
+
+def oldest_second_ns(reader: Reader, node_id: int) -> int | None:
+    """From when on a node's seconds are there; before that only minutes are."""
+    rows = reader.rows(
+        "SELECT start_ns FROM operation_second WHERE node_id = ? ORDER BY start_ns LIMIT 1", (node_id,)
+    )
+    return rows[0][0] if rows else None
 
 
 def conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
@@ -207,10 +244,12 @@ def _known_op(reader: Reader, op: str) -> str:
     return alike
 
 
-def recorded_ns(reader: Reader, wanted: TimeRange) -> int:
-    """How much of the range was recorded."""
+def recorded_ns(reader: Reader, wanted: TimeRange, node_id: int | None = None) -> int:
+    """How much of the range was recorded, by any node or by one."""
     spans = sorted(
-        (max(r.started_ns, wanted.from_ns), min(r.last_ns, wanted.to_ns)) for r in reader.recordings()
+        (max(r.started_ns, wanted.from_ns), min(r.last_ns, wanted.to_ns))
+        for r in reader.recordings()
+        if node_id in (None, r.node_id)
     )
     total, reached = 0, 0
     for start, end in spans:  # several nodes may have recorded the same time
@@ -221,27 +260,22 @@ def recorded_ns(reader: Reader, wanted: TimeRange) -> int:
 
 
 def _merged(
-    rows: list[tuple[Any, ...]],
-    names: dict[int, tuple[str, str]],
-    per_process: bool,
-    recorded: int,
-    reader: Reader,
-) -> list[tuple[tuple[Any, ...], OperationStats]]:
+    rows: list[tuple[Any, ...]], per_process: bool, reader: Reader
+) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]], NDArray[np.uint64]]]:
+    """(node, operation, where asked for process and PID), its rows and their histogram."""
     groups: dict[tuple[Any, ...], int] = {}
     members: list[list[tuple[Any, ...]]] = []
     group_of = np.empty(len(rows), np.int64)
     for at, row in enumerate(rows):
-        key = (row[1], row[0]) if per_process else (row[1],)
-        number = groups.setdefault(key, len(members))
+        # A process without a row of its own is told by its PID.
+        who = (row[0] or None, None if row[0] else row[2]) if per_process else ()
+        number = groups.setdefault((row[NODE], row[1], *who), len(members))
         if number == len(members):
             members.append([])
         members[number].append(row)
         group_of[at] = number
     slots = _slots([row[10] for row in rows], group_of, len(members), reader)
-    return [
-        (key, _stats(names.get(key[0], ("", "?")), members[number], slots[number], recorded))
-        for key, number in groups.items()
-    ]
+    yield from ((key, members[number], slots[number]) for key, number in groups.items())
 
 
 def _slots(blobs: list[bytes], group_of: NDArray[np.int64], count: int, reader: Reader) -> NDArray[np.uint64]:
@@ -254,16 +288,17 @@ def _slots(blobs: list[bytes], group_of: NDArray[np.int64], count: int, reader: 
 
 
 def _stats(
-    name: tuple[str, str], members: list[tuple[Any, ...]], slots: NDArray[np.uint64], recorded: int
+    name: tuple[str, str, str], members: list[tuple[Any, ...]], slots: NDArray[np.uint64], recorded: int
 ) -> OperationStats:
-    _, _, pids, counts, exact, error, sums, highs, sizes, errors, _ = zip(*members, strict=True)
+    _, _, pids, counts, exact, error, sums, highs, sizes, errors, _, _ = zip(*members, strict=True)
     max_ns = max(_known(highs), default=None)
     p50, p95, p99 = histogram.percentiles(slots, SHARES, max_ns=max_ns)
     known_sizes = list(_known(sizes))
     sum_ns = sum(sums)
     return OperationStats(
-        layer=name[0],
-        op=name[1],
+        node=name[0],
+        layer=name[1],
+        op=name[2],
         pids=tuple(sorted(set(pids))),
         count=sum(counts),
         exact=all(exact),

@@ -85,7 +85,7 @@ class _About:
 
 
 def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = None) -> list[ProcessReport]:
-    """Every process with a part in it, the one that feeds most first."""
+    """Every process with a part in it, the one that feeds most first; `reader` is of one node."""
     about = dict(_abouts(reader, wanted))
     threads = _threads(reader, wanted)
     operations = {

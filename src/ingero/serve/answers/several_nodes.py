@@ -39,20 +39,24 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
         losses=_losses(loss for each in reports for loss in each.losses),
         overhead=_overhead([each.overhead for each in reports]),
         not_watched=list(_not_watched(reports)),
-        unexplained=[one for each in reports for one in each.unexplained],
+        unexplained=[
+            msgspec.structs.replace(one, node=each.node) for each in reports for one in each.unexplained
+        ],
         recorded_ns=recorded_ns,
-        by=_by([each.by for each in reports if each.by is not None]),
+        by=_by([(each.node, each.by) for each in reports if each.by is not None]),
     )
 
 
-def _by(parts: list[LabelReport]) -> LabelReport | None:
+def _by(told: list[tuple[str, LabelReport]]) -> LabelReport | None:
     """A step of several nodes is one step: as long as on the slowest, with the time of all."""
-    if not parts:
+    if not told:
         return None
     found: dict[str, LabelTime] = {}
-    for each in (value for part in parts for value in part.values):
+    for node, value in ((node, value) for node, part in told for value in part.values):
+        each = msgspec.structs.replace(value, nodes=(node,) * len(value.pids))
         other = found.get(each.value)
         found[each.value] = each if other is None else _both(other, each)
+    parts = [part for _, part in told]
     values = sorted(found.values(), key=lambda each: (-each.took_ns, each.value))
     usual = sorted(part.usual_ns for part in parts if part.usual_ns is not None)
     return LabelReport(
@@ -69,7 +73,8 @@ def _both(one: LabelTime, other: LabelTime) -> LabelTime:
     ]
     total = sum(ns for _, ns in located)
     share = sum(part * ns for part, ns in located) / total if total else None
-    return LabelTime(one.value, (*one.pids, *other.pids), max(one.took_ns, other.took_ns), time, share)
+    pids, nodes = (*one.pids, *other.pids), (*one.nodes, *other.nodes)
+    return LabelTime(one.value, pids, max(one.took_ns, other.took_ns), time, share, nodes)
 
 
 def _gpus(reports: list[Report]) -> list[GpuLine]:

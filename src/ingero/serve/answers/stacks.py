@@ -27,12 +27,13 @@ from ingero.store.sites import SiteReader
 DEEPEST = 64
 _TOP = """
     SELECT o.name, o.layer, e.stack_hash, COUNT(*), SUM(e.weight), SUM(e.duration_ns * e.weight),
-        MAX(e.duration_ns), MIN(e.pid), COUNT(DISTINCT e.pid)
+        MAX(e.duration_ns), n.name, e.process_id, e.pid
     FROM event e
     JOIN op o ON o.id = e.op_id
+    LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND e.duration_ns IS NOT NULL
         AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5) AND (?6 IS NULL OR o.name = ?6)
-    GROUP BY o.id, e.stack_hash"""
+    GROUP BY o.id, e.stack_hash, n.name, e.process_id, e.pid"""
 Row = tuple[Any, ...]
 
 
@@ -45,7 +46,8 @@ class StackTime(msgspec.Struct, frozen=True):
     calls: int  # they stand for
     sum_ns: int
     max_ns: int
-    pid: int | None  # the lowest, of `processes`
+    node: str | None  # of the first of `processes`, and its PID
+    pid: int | None
     processes: int
     source: SourceLine | None  # the user's own line among the frames, else the innermost Python one
     frames: list[StackFrame]  # innermost first
@@ -97,23 +99,25 @@ def _rows(reader: Reader, when: TimeRange, pid: int | None, op: str | None) -> l
 
 
 def _together(rows: Iterable[Row]) -> list[Row]:
-    """Each place once: several recordings may have it, and then processes are counted for each."""
+    """Each place once, with those who were there: several recordings and processes may have it."""
     found: dict[Row, Row] = {}
-    for op, layer, stack, *numbers in rows:
-        stored, calls, sum_ns, max_ns, pid, processes = (number or 0 for number in numbers)
+    for op, layer, stack, *numbers, node, process_id, pid in rows:
+        stored, calls, sum_ns, max_ns = (number or 0 for number in numbers)
         key = (op, layer, stack or 0)
-        if key in found:
-            _, _, _, stored0, calls0, sum0, max0, pid0, processes0 = found[key]
-            stored, calls, sum_ns = stored + stored0, calls + calls0, sum_ns + sum0
-            max_ns, pid, processes = max(max_ns, max0), min(pid, pid0), processes + processes0
-        found[key] = (*key, stored, calls, sum_ns, max_ns, pid, processes)
+        stored0, calls0, sum0, max0, people = found[key][3:] if key in found else (0, 0, 0, 0, set())
+        people.add((node or "?", pid or 0, process_id or 0))
+        found[key] = (*key, stored + stored0, calls + calls0, sum_ns + sum0, max(max_ns, max0), people)
     return list(found.values())
 
 
 def _stack(row: Row, frames: tuple[Frame, ...]) -> StackTime:
-    op, layer, _, rows, calls, sum_ns, max_ns, pid, processes = row
+    op, layer, _, rows, calls, sum_ns, max_ns, people = row
+    node, pid, _ = min(people)
     shown = [
         StackFrame(each.kind, each.function or None, each.file, each.line, each.module)
         for each in frames[:DEEPEST]
     ]
-    return StackTime(op, layer, rows, calls, sum_ns, max_ns, pid or None, processes, source_of(frames), shown)
+    return StackTime(
+        op, layer, rows, calls, sum_ns, max_ns, node if pid else None, pid or None, len(people),
+        source_of(frames), shown,
+    )  # fmt: skip

@@ -124,19 +124,19 @@ def card_words(card: GpuLine) -> str:
 def _findings(report: Report, detail: Detail) -> Iterator[Block]:
     full = report.findings if detail.verbose else report.findings[:IN_FULL]
     room = EVERYTHING if detail.verbose else ROOM[len(full)]
-    shown: set[int] = set()  # the victim's time is drawn once
+    shown: set[tuple[str, int]] = set()  # the victim's time is drawn once
     for finding in full:
         victim = _victim(report, finding)
-        with_bar = victim is not None and victim.pid not in shown
+        with_bar = victim is not None and (finding.node, victim.pid) not in shown
         yield Heading(tidy(finding.title, 200), finding.severity)
-        if of_several(report):
+        if report.of_several:
             yield Field("Node", tidy(finding.node, 80))
         yield from _finding(finding, victim if with_bar else None, room, detail)
         yield Gap()
-        shown.add(finding.victim.pid)
+        shown.add((finding.node, finding.victim.pid))
     rest = report.findings[len(full) :]
     for finding in rest:
-        where = f"{tidy(finding.node, 80)}: " if of_several(report) else ""
+        where = f"{tidy(finding.node, 80)}: " if report.of_several else ""
         yield Heading(f"{where}{terminal.finding_words(finding)}", finding.severity)
     if rest:
         yield Line("-v shows them in full", "dim")
@@ -154,11 +154,6 @@ def _victim(report: Report, finding: Finding) -> ProcessReport | None:
         if each.pid == finding.victim.pid and each.time and each.node in (None, finding.node)
     )
     return next(found, None)
-
-
-def of_several(report: Report) -> bool:
-    """Whether the report is of several nodes."""
-    return any(process.node is not None for process in report.processes)
 
 
 def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
@@ -346,6 +341,7 @@ def _nobody() -> Iterator[Block]:
 def _unexplained(report: Report) -> Iterator[Block]:
     for each in report.unexplained:
         who = person(each.victim.comm, each.victim.pid)
+        who += f" on {tidy(each.node, 80)}" if each.node else ""
         yield Field(
             "Unproven",
             f"{who} {units.format_share(each.wall_share)} slower than usual since"

@@ -22,7 +22,7 @@ def parts(answer: KernelsAnswer) -> list[Any]:
     found: list[Any] = [Text(f"{about}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
     if answer.kernels:
         found.append(tables.title("kernels launched", answer.launches))
-        found.append(tables.boxed(COLUMNS, map(_cells, answer.kernels), left=(1, 2)))
+        found.append(_table(answer.kernels))
         found.append(
             Text(
                 f"{units.format_share(answer.named_share)} of the launches have a name. p50 and max are of"
@@ -34,6 +34,13 @@ def parts(answer: KernelsAnswer) -> list[Any]:
     for loss in answer.losses:
         found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
     return [tables.indented(part) for part in found]
+
+
+def _table(kernels: list[KernelStats]) -> Any:
+    if len({row.node for row in kernels}) < 2:
+        return tables.boxed(COLUMNS, map(_cells, kernels), left=(1, 2))
+    rows = [[Text(terminal.clean(row.node)), *_cells(row)] for row in kernels]
+    return tables.boxed(("Node", *COLUMNS), rows, left=(0, 2, 3))
 
 
 def _cells(row: KernelStats) -> list[Text]:

@@ -15,6 +15,7 @@ from ingero.serve.answers.query import LabelledAnswer, StatisticsAnswer
 from ingero.serve.cli import tables
 
 COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
+NOT_BY_LABEL = ("Bytes", "Errors")
 COUNTED_FROM = {
     "now": "counted back from now",
     "last-record": "counted back from the last record",
@@ -30,8 +31,12 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
     between = f"{terminal.local_time(window.from_ns)} to {terminal.local_time(window.to_ns)}"
     about = f"{between}, {COUNTED_FROM[answer.counted_from]}"
     found: list[Any] = [Text(f"{about}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
-    for layer in sorted({row.layer for row in answer.operations}, key=_layer_order):
-        rows = [row for row in answer.operations if row.layer == layer]
+    nodes = sorted({row.node for row in answer.operations})
+    places = [(node, layer) for node in nodes for layer in _layers(answer, node)]
+    for node, layer in places:
+        rows = [row for row in answer.operations if (row.node, row.layer) == (node, layer)]
+        if len(nodes) > 1 and layer == _layers(answer, node)[0]:
+            found += [Text(terminal.clean(node), "bold"), Text()]
         found.append(tables.title(layer, sum(row.count for row in rows)))
         found += [tables.boxed(COLUMNS, map(_cells, rows)), Text()]
     if not answer.operations:
@@ -41,15 +46,20 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
     return [tables.indented(part) for part in found]
 
 
+def _layers(answer: StatisticsAnswer, node: str) -> list[str]:
+    return sorted({row.layer for row in answer.operations if row.node == node}, key=_layer_order)
+
+
 def parts_by_label(answer: LabelledAnswer) -> list[Any]:
     """For each value of a label its operations."""
     window = answer.window
     between = f"{terminal.local_time(window.from_ns)} to {terminal.local_time(window.to_ns)}"
     key = terminal.clean(answer.key)
     about = f"{between}, {COUNTED_FROM[answer.counted_from]}; by {key}, longest first"
-    rows = [_cells_of(each, row) for each in answer.values for row in each.operations]
-    columns = (key, "held", *(name for name in COLUMNS if name not in ("Bytes", "Errors")))
-    found: list[Any] = [Text(about), Text(), tables.boxed(columns, rows, left=(2,))]
+    several = len({row.node for each in answer.values for row in each.operations}) > 1
+    rows = [_cells_of(each, row, several) for each in answer.values for row in each.operations]
+    columns = (key, "held", *["Node"] * several, *(name for name in COLUMNS if name not in NOT_BY_LABEL))
+    found: list[Any] = [Text(about), Text(), tables.boxed(columns, rows, left=(2, 3) if several else (2,))]
     if any(not row.exact for each in answer.values for row in each.operations):
         found.append(
             Text("~: calls not stored one by one; of those next to its begin or end some may lie outside.")
@@ -59,8 +69,9 @@ def parts_by_label(answer: LabelledAnswer) -> list[Any]:
     return [tables.indented(part) for part in found]
 
 
-def _cells_of(each: LabelValue, row: OperationStats) -> list[Text]:
-    return [Text(terminal.clean(each.value)), Text(units.format_ns(each.held_ns)), *_cells(row)[:-2]]
+def _cells_of(each: LabelValue, row: OperationStats, several: bool) -> list[Text]:
+    held = [Text(terminal.clean(each.value)), Text(units.format_ns(each.held_ns))]
+    return [*held, *[Text(terminal.clean(row.node))] * several, *_cells(row)[: -len(NOT_BY_LABEL)]]
 
 
 def _layer_order(layer: str) -> tuple[int, str]:

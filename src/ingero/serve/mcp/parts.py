@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ingero import units
@@ -10,14 +11,24 @@ from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.stacks import StackTime
 from ingero.serve.mcp import rendering
 from ingero.serve.mcp.code_lines import place
-from ingero.serve.mcp.quoting import data, word
+from ingero.serve.mcp.quoting import data, name, word
 
 Part = dict[str, Any]
 CELL = 200  # characters
 
 
-def stack_part(each: StackTime) -> Part:
+def several(parts: Iterable[Any]) -> bool:
+    """Whether they are of several nodes; only then each says whose it is."""
+    return len({each.node for each in parts}) > 1
+
+
+def _of(each: Any, named: bool) -> Part:
+    return {"node": name(each.node)} if named else {}
+
+
+def stack_part(each: StackTime, named: bool) -> Part:
     return {
+        **_of(each, named),
         "op": word(each.op),
         "layer": word(each.layer),
         "calls": each.calls,
@@ -39,6 +50,7 @@ def kernel_parts(found: KernelsAnswer | None) -> Part:
     return {
         "kernels": [
             {
+                **_of(each, several(found.kernels)),
                 "kernel": data(each.short or each.kernel, CELL),
                 "pid": each.pid,
                 "launches": each.launches,
@@ -52,13 +64,19 @@ def kernel_parts(found: KernelsAnswer | None) -> Part:
     }
 
 
-def graph_counts(each: GraphCounts) -> Part:
-    making = units.format_ns(each.making_ns)
-    return {"pid": each.pid, "calls": each.calls, "failed": each.failed, "time_making_graphs": making}
+def graph_counts(each: GraphCounts, named: bool) -> Part:
+    return {
+        **_of(each, named),
+        "pid": each.pid,
+        "calls": each.calls,
+        "failed": each.failed,
+        "time_making_graphs": units.format_ns(each.making_ns),
+    }
 
 
-def graph_event(each: GraphEvent) -> Part:
+def graph_event(each: GraphEvent, named: bool) -> Part:
     part = {
+        **_of(each, named),
         "at": rendering.instant(each.at_ns),
         "pid": each.pid,
         "tid": each.tid,
@@ -73,8 +91,9 @@ def graph_event(each: GraphEvent) -> Part:
     return {key: value for key, value in part.items() if value is not None}
 
 
-def launched_part(each: Launched, total: int) -> Part:
+def launched_part(each: Launched, total: int, named: bool) -> Part:
     return {
+        **_of(each, named),
         "pid": each.pid,
         "executable": _handle(each.executable or None),
         "launches": each.launches,

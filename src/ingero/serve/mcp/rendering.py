@@ -48,11 +48,12 @@ def window(report: Report) -> Part:
     }
 
 
-def finding_line(finding: Finding) -> Part:
-    """A finding in short."""
+def finding_line(finding: Finding, several: bool = False) -> Part:
+    """A finding in short; of a report of several nodes it says whose it is."""
     effect = finding.effect
     return {
         "id": word(finding.id),
+        **({"node": name(finding.node)} if several else {}),
         "kind": word(finding.kind),
         "severity": word(finding.severity),
         "title": data(finding.title, 200),
@@ -65,7 +66,7 @@ def finding_line(finding: Finding) -> Part:
     }
 
 
-def finding_chain(finding: Finding, full: bool) -> Part:
+def finding_chain(finding: Finding, full: bool, several: bool = False) -> Part:
     """A finding with what proves it, from cause to effect, and what to do."""
     effect = finding.effect
     more = {
@@ -89,7 +90,7 @@ def finding_chain(finding: Finding, full: bool) -> Part:
         "gain": f"{format_ns(finding.gain.ns)}, {format_share(finding.gain.share)}" if finding.gain else None,
         "fix": [known({"text": data(fix.text), "command": data(fix.command) or ""}) for fix in finding.fix],
     }
-    return {**finding_line(finding), **known(more)}
+    return {**finding_line(finding, several), **known(more)}
 
 
 def cause_part(cause: Cause, full: bool) -> Part:
@@ -120,6 +121,7 @@ def proof_part(proof: Proof, full: bool) -> str | Part | None:
 
 def unexplained_part(each: Unexplained) -> Part:
     return {
+        **({"node": name(each.node)} if each.node else {}),
         "victim": who_line(each.victim.pid, each.victim.comm),
         "since": instant(each.first_ns),
         "share_of_wall_time_lost": format_share(each.wall_share),
@@ -208,8 +210,9 @@ def operation_line(line: OperationLine) -> str:
     )
 
 
-def operation_part(stats: OperationStats) -> Part:
+def operation_part(stats: OperationStats, several: bool = False) -> Part:
     part = {
+        "node": name(stats.node) if several else "",
         "op": word(stats.op),
         "layer": word(stats.layer),
         "calls": stats.count if stats.exact else f"about {stats.count} (+/- {stats.count_error})",

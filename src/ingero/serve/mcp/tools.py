@@ -87,7 +87,7 @@ class Tools:
         return {
             "answer": _verdict(report),
             "window": rendering.window(report),
-            "findings": [rendering.finding_line(each) for each in report.findings[:limit]],
+            "findings": [rendering.finding_line(each, report.of_several) for each in report.findings[:limit]],
             "unexplained": [rendering.unexplained_part(each) for each in report.unexplained[:limit]] or None,
             **_footer(report),
         }
@@ -107,7 +107,9 @@ class Tools:
             "answer": _verdict(report),
             "window": rendering.window(report),
             "system": _system(report),
-            "chains": [rendering.finding_chain(each, full) for each in report.findings[:limit]],
+            "chains": [
+                rendering.finding_chain(each, full, report.of_several) for each in report.findings[:limit]
+            ],
             "more_findings": max(0, len(report.findings) - limit) or None,
             "unexplained": [rendering.unexplained_part(each) for each in report.unexplained[:limit]] or None,
             **_footer(report),
@@ -156,7 +158,9 @@ class Tools:
                 "to": rendering.instant(found.window.to_ns),
                 "counted_from": word(found.counted_from),
             },
-            "operations": [rendering.operation_part(each) for each in found.operations],
+            "operations": [
+                rendering.operation_part(each, parts.several(found.operations)) for each in found.operations
+            ],
             **parts.kernel_parts(kernels),
             "lost": rendering.losses(found.losses),
         }
@@ -183,7 +187,7 @@ class Tools:
                 "from": rendering.instant(found.window.from_ns),
                 "to": rendering.instant(found.window.to_ns),
             },
-            "stacks": [parts.stack_part(each) for each in found.stacks],
+            "stacks": [parts.stack_part(each, parts.several(found.stacks)) for each in found.stacks],
             "not_watched": [unknown] if unknown else [],
             "lost": rendering.losses(found.losses),
         }
@@ -198,13 +202,14 @@ class Tools:
         """How CUDA graphs came to be: captures, instantiations, updates and destructions in order of time
         with their handles, and how many launches each process made."""
         found = get_graphs(self._source.db, Range(since), pid)
+        several = parts.several(found.processes)
         return {
             "answer": f"{len(found.events)} steps of making and ending graphs, launches apart"
             if found.events or found.processes
             else "no CUDA graph was used in that time",
             "recorded": units.format_ns(found.recorded_ns),
-            "processes": [parts.graph_counts(each) for each in found.processes],
-            "steps": [parts.graph_event(each) for each in found.events[:limit]],
+            "processes": [parts.graph_counts(each, several) for each in found.processes],
+            "steps": [parts.graph_event(each, several) for each in found.events[:limit]],
             "more_steps": "at least " * found.more_events + str(len(found.events) - limit)
             if len(found.events) > limit
             else None,
@@ -221,14 +226,15 @@ class Tools:
         """How often each CUDA graph is launched: launches, rate and call time per executable graph, most
         launched first."""
         found = get_graphs(self._source.db, Range(since), pid)
+        several = parts.several(found.processes)
         total = sum(each.launches for each in found.launched)
         return {
             "answer": f"{total} launches of {len(found.launched)} graphs"
             if total
             else "no CUDA graph was launched in that time",
             "recorded": units.format_ns(found.recorded_ns),
-            "graphs": [parts.launched_part(each, total) for each in found.launched[:limit]],
-            "processes": [parts.graph_counts(each) for each in found.processes],
+            "graphs": [parts.launched_part(each, total, several) for each in found.launched[:limit]],
+            "processes": [parts.graph_counts(each, several) for each in found.processes],
             "lost": rendering.losses(found.losses),
         }
 
@@ -317,7 +323,8 @@ def _card(card: GpuLine) -> str:
     state = "lost" if card.lost else f"busy {units.format_share(card.gpu_share)}"
     used, size = units.format_bytes(card.memory_used_bytes), units.format_bytes(card.memory_bytes)
     held = f", clock reasons {' '.join(card.clock_reasons)}" if card.clock_reasons else ""
-    return f"GPU {card.gpu_id} {state}, memory {used} of {size}{held}"
+    where = f"{name(card.node)} " if card.node else ""
+    return f"{where}GPU {card.gpu_id} {state}, memory {used} of {size}{held}"
 
 
 def _footer(report: Report) -> Answer:

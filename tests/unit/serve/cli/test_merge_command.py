@@ -98,7 +98,11 @@ def test_one_node_is_all_a_question_sees(cluster: Path, capsys: pytest.CaptureFi
     (launches,) = json.loads(capsys.readouterr().out)["operations"]
     assert launches["count"] == 6
     assert main(["query", "-d", str(cluster), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["operations"][0]["count"] == 12
+    operations = json.loads(capsys.readouterr().out)["operations"]
+    assert [(each["node"], each["count"]) for each in operations] == [("a", 6), ("b", 6)]
+    assert main(["query", "-d", str(cluster)]) == 0
+    shown = capsys.readouterr().out
+    assert [line.strip() for line in shown.splitlines() if line.strip() in ("a", "b")] == ["a", "b"]
     assert main(["query", "-d", str(cluster), "--node", "b", "DELETE FROM event"]) == 2
 
 

@@ -18,8 +18,10 @@ def kernels(*stats: KernelStats) -> KernelsAnswer:
 def test_kernels_have_their_short_name_marked_and_the_nameless_a_share() -> None:
     found = kernel_parts(
         kernels(
-            KernelStats(100, "python", "void «scale»<4>(float*)", "«scale»", True, 75, 0.75, 6_000, 9_000),
-            KernelStats(100, "python", None, None, False, 25, 0.25, 5_000, 9_000),
+            KernelStats(
+                "n", 100, "python", "void «scale»<4>(float*)", "«scale»", True, 75, 0.75, 6_000, 9_000
+            ),
+            KernelStats("n", 100, "python", None, None, False, 25, 0.25, 5_000, 9_000),
         )
     )
     assert found == {
