@@ -145,7 +145,10 @@ def rules() -> str:
 
 def page() -> str:
     text = (SOURCES / "page.txt").read_text(encoding="utf-8")
-    parts = {"metrics": _metric_rows(), "labels": _label_rows(), "alerts": _alert_rows()}
+    parts = {
+        "metrics": _metric_rows(), "live_only": _live_only_rows(), "labels": _label_rows(),
+        "alerts": _alert_rows(),
+    }  # fmt: skip
     for name, rows in parts.items():
         text = text.replace(f"@{name}@\n", "".join(rows))
     return text
@@ -161,6 +164,11 @@ def _metric_rows() -> Iterator[str]:
             ", ".join(labels), row.help, row.source,
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |\n"
+
+
+def _live_only_rows() -> Iterator[str]:
+    yield "| not in a recording | why |\n|---|---|\n"
+    yield from (f"| `{row.name}` | {row.live_only} |\n" for row in ALL if row.live_only)
 
 
 def _label_rows() -> Iterator[str]:

@@ -76,6 +76,7 @@ class Metric:
     labels: tuple[str, ...]
     help: str
     source: str  # where its value comes from
+    live_only: str = ""  # why a recording does not hold it; empty: `export --format otlp` has it too
 
     @property
     def prometheus(self) -> str:
@@ -96,12 +97,22 @@ class Metric:
         return self.labels[: len(PROCESS)] == PROCESS
 
 
-def _row(name: str, kind: Kind, unit: str, help: str, source: str, labels: tuple[str, ...] = ()) -> Metric:
-    return Metric(PREFIX + name, kind, unit, labels, help, source)
+def _row(
+    name: str,
+    kind: Kind,
+    unit: str,
+    help: str,
+    source: str,
+    labels: tuple[str, ...] = (),
+    live_only: str = "",
+) -> Metric:
+    return Metric(PREFIX + name, kind, unit, labels, help, source, live_only)
 
 
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _OP = (*PROCESS, "layer", "op")
+_FILE = "the file may since have been merged, trimmed or copied"
+_SENDING = "sending is the running agent's, and not recorded"
 
 ALL: tuple[Metric, ...] = (
     # What a process did.
@@ -153,7 +164,8 @@ ALL: tuple[Metric, ...] = (
     # The agent itself.
     _row("build.info", _G, "{agent}", "1, with what runs here.", "agent", ("version", "node")),
     _row("targets", _G, "{process}", "Processes being traced.", "agent"),
-    _row("probes", _G, "{probe}", "Probes attached.", "agent", ("source",)),
+    _row("probes", _G, "{probe}", "Probes attached.", "agent", ("source",),
+         "probes come and go with their budget, and their number is not recorded"),
     _row("events", _C, "{event}", "Calls counted and kernel events recorded.", "agent"),
     _row("lost.events", _C, "{event}", "Events lost; docs/accounting.md has the reasons.", "agent",
          ("reason",)),
@@ -163,14 +175,15 @@ ALL: tuple[Metric, ...] = (
     _row("probe.hits", _C, "{hit}", "Times a probe was hit.", "agent"),
     _row("agent.cpu.time", _C, "s", "CPU time of the agent.", "agent"),
     _row("agent.last_window.timestamp", _G, "s", "When the agent last read the kernel, Unix time.", "agent"),
-    _row("database.size", _G, "By", "Size of the recording.", "store"),
+    _row("database.size", _G, "By", "Size of the recording.", "store", live_only=_FILE),
     _row("database.working", _G, "{database}", "1 while the recording is written, 0 when it is not.",
-         "store"),
+         "store", live_only=_FILE),
     _row("otlp.exports", _C, "{request}", "Requests sent to the OTLP receiver.", "agent",
-         ("signal", "outcome")),
+         ("signal", "outcome"), _SENDING),
     _row("otlp.lost", _C, "{item}", "Requests given up: the receiver was away too long, or refused them.",
-         "agent", ("signal",)),
-    _row("otlp.waiting", _G, "{request}", "Requests not yet taken by the receiver.", "agent", ("signal",)),
+         "agent", ("signal",), _SENDING),
+    _row("otlp.waiting", _G, "{request}", "Requests not yet taken by the receiver.", "agent", ("signal",),
+         _SENDING),
 )  # fmt: skip
 BY_NAME: dict[str, Metric] = {metric.name.removeprefix(PREFIX): metric for metric in ALL}
 
@@ -191,6 +204,7 @@ class Point:
     labels: tuple[str, ...]
     value: float | Distribution
     start_ns: int  # since when it is counted
+    end_ns: int | None = None  # of a series that ended; None: the snapshot's moment
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ nothing of now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ingero import units
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
@@ -51,6 +51,11 @@ class GpuSeries:
         if news.samples:
             newest = {sample.gpu_id: sample.at_ns for sample in news.samples}
             self._processes = [each for each in news.processes if each.at_ns == newest.get(each.gpu_id)]
+
+    def tell(self, cards: Iterable[GpuCard], processes: list[GpuProcess], now_ns: int) -> None:
+        """What is known of a past recording beside its samples: cards, and who was on them at its end."""
+        self._cards |= {card.gpu_id: card for card in cards}
+        self._processes, self._now_ns = processes, now_ns
 
     def _count(self, sample: GpuSample) -> None:
         for reason, name in CAPPED.items():

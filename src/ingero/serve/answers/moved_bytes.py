@@ -1,4 +1,4 @@
-"""Bytes copied, by direction, and GPU memory asked for, from one window, each byte once.
+"""Bytes copied, by direction, and GPU memory asked for, each byte once: from one window here.
 
 A runtime call and the driver call inside it both count their bytes: those of the driver stand,
 and of the runtime what did not reach it. Most copies have their direction in the name of the
@@ -8,7 +8,8 @@ counted are split as those were, and what no recorded call stands for is `unknow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,46 +20,51 @@ from ingero.model.window import Window
 DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")
 UNKNOWN = "unknown"
 Operations = Mapping[int, Operation]
-Counted = tuple[int, Operation, int]  # process, operation, bytes
+W = TypeVar("W")  # whose: a process
 Key = tuple[int, int]  # process, operation
 
 
 def copied(window: Window, operations: Operations) -> Iterator[tuple[int, str, int]]:
     """(pid, direction, bytes)."""
     recorded: dict[Key, dict[str, int]] | None = None
-    for pid, operation, size in _once(window, operations, "copy"):
+    for pid, operation, size in once(_counted(window, operations, "copy")):
         if operation.direction is not None:
             yield pid, operation.direction, size
             continue
         if recorded is None:
             recorded = _recorded(window, operations)
-        for direction, part in _split(size, recorded.get((pid, operation.number), {})):
+        for direction, part in split(size, recorded.get((pid, operation.number), {})):
             yield pid, direction, part
 
 
 def allocated(window: Window, operations: Operations) -> Iterator[tuple[int, int]]:
     """(pid, bytes)."""
-    return ((pid, size) for pid, _, size in _once(window, operations, "alloc"))
+    return ((pid, size) for pid, _, size in once(_counted(window, operations, "alloc")))
 
 
-def _once(window: Window, operations: Operations, kind: str) -> Iterator[Counted]:
-    """Bytes of one kind of operation; those of a runtime call less what its process gave the driver."""
+def _counted(window: Window, operations: Operations, kind: str) -> Iterator[tuple[int, Operation, int]]:
+    """(process, operation, bytes) of one kind of operation."""
     wanted = [number for number, each in operations.items() if each.kind == kind and each.bytes_known]
     rows = window.operations[np.isin(window.operations["op"], wanted) & (window.operations["bytes"] > 0)]
-    above: list[Counted] = []
-    below: dict[int, int] = {}
-    for pid, number, size in zip(*(rows[name].tolist() for name in ("pid", "op", "bytes")), strict=True):
-        operation = operations[number]
+    columns = (rows[name].tolist() for name in ("pid", "op", "bytes"))
+    return ((pid, operations[number], size) for pid, number, size in zip(*columns, strict=True))
+
+
+def once(counted: Iterable[tuple[W, Operation, int]]) -> Iterator[tuple[W, Operation, int]]:
+    """The bytes of a runtime call less what its process gave the driver."""
+    above: list[tuple[W, Operation, int]] = []
+    below: dict[W, int] = {}
+    for who, operation, size in counted:
         if operation.layer == "driver":
-            below[pid] = below.get(pid, 0) + size
-            yield pid, operation, size
+            below[who] = below.get(who, 0) + size
+            yield who, operation, size
         else:
-            above.append((pid, operation, size))
-    for pid, operation, size in above:
-        seen = min(size, below.get(pid, 0))
-        below[pid] = below.get(pid, 0) - seen
+            above.append((who, operation, size))
+    for who, operation, size in above:
+        seen = min(size, below.get(who, 0))
+        below[who] = below.get(who, 0) - seen
         if size > seen:
-            yield pid, operation, size - seen
+            yield who, operation, size - seen
 
 
 def _recorded(window: Window, operations: Operations) -> dict[Key, dict[str, int]]:
@@ -81,7 +87,7 @@ def _recorded(window: Window, operations: Operations) -> dict[Key, dict[str, int
     return found
 
 
-def _split(size: int, shares: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def split(size: int, shares: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     total = sum(shares.values())
     left = size
     for direction, share in shares.items():

@@ -1,101 +1,182 @@
 """The metrics of a recording: the same rows as while tracing, as far as the database holds them.
 
 Totals of the range; every process and operation has its own series, for a file need not be
-bounded. What only a live agent knows (probes, database, GPUs now) is not among them.
+bounded. A process whose number an earlier one had has points of its own, from its begin to its
+end. What only a live agent knows says so in its row of model/metrics.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 from ingero import units
+from ingero.errors import TargetError
 from ingero.model.finding import Finding
 from ingero.model.metrics import Distribution, Point, Snapshot
+from ingero.model.report import Report
 from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.metric_accounts import NAME
-from ingero.serve.answers.operations import Filters, conditions, totals_by_process
+from ingero.serve.answers.operations import Filters, Totals, conditions, totals_by_process
 from ingero.serve.answers.query import Range
+from ingero.serve.answers.recorded_bytes import allocated, copied
+from ingero.serve.answers.recorded_machine import machine_rows
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
-from ingero.store.schema import BUCKET_COLUMNS
+from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS
+from ingero.units import SECOND
 
-_TIME = f"SELECT process_id, {', '.join(f'SUM({column})' for column in BUCKET_COLUMNS)} FROM thread_second"
+_SUMS = ", ".join(f"SUM({column})" for column in BUCKET_COLUMNS)
+_TIME = f"SELECT process_id, SUM({' + '.join(GAP_COLUMNS)}), {_SUMS} FROM thread_second"
 _WHO = """
-    SELECT p.id, p.pid, p.comm, c.container_id, c.pod, c.namespace, p.rank, p.world_size, c.runtime, c.job
-    FROM process p LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id"""
-Row = tuple[str, tuple[str, ...], float | Distribution]
-People = dict[int | None, tuple[str, ...]]
+    SELECT p.id, p.start_ns, p.end_ns, p.pid, p.comm, c.container_id, c.pod, c.namespace, p.rank,
+        p.world_size, c.runtime, c.job
+    FROM process p LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
+    ORDER BY p.pid, COALESCE(p.start_ns, p.first_seen_ns, 0), p.id"""
+# Not returned from when last looked at, which was in the last seconds of the range.
+_IN_FLIGHT = """
+    SELECT f.process_id, o.name, MAX(f.last_seen_ns - f.since_ns)
+    FROM in_flight f JOIN op o ON o.id = f.op_id
+    WHERE f.since_ns < ?1 AND f.last_seen_ns - f.since_ns >= ?2 AND f.last_seen_ns >=
+        (SELECT MAX(end_ns) FROM window WHERE end_ns <= ?1 AND start_ns >= ?3) - 2 * ?2
+        AND (?4 IS NULL OR f.pid = ?4)
+    GROUP BY f.process_id, o.name"""
+Operations = list[tuple[int | None, str, str, str, Totals]]
+
+
+@dataclass(frozen=True)
+class Person:
+    """The labels of a process, those of its info, and when it lived."""
+
+    labels: tuple[str, ...] = ("", "", "", "", "")
+    more: tuple[str, ...] = ()
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+
+People = dict[int | None, Person]
+Row = tuple[str, Person | None, tuple[str, ...], float | Distribution]  # metric, whose, further labels, value
 
 
 def recorded_metrics(
     db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
 ) -> Iterator[Snapshot]:
-    """One snapshot per node, at the end of the range."""
+    """One snapshot per node, at the end of the range; of one process, of the nodes that have it."""
     path = db or default_path()
     with Reader(path, node) as reader:
         nodes = reader.nodes()
+    absent: list[TargetError] = []
     for each in nodes:
-        report = get_report(path, wanted, pid, node=each)
+        try:
+            report = get_report(path, wanted, pid, node=each)
+        except TargetError as error:
+            absent.append(error)
+            continue
         with closing(Reader(path, each)) as reader:
             when = time_range(reader, wanted.since, wanted.start, wanted.end)
-            rows = [*_series(reader, when, pid), *_findings(reader, report.findings)]
-        rows += [("lost.events", (loss.reason,), loss.count) for loss in report.losses]
-        if report.overhead.share is not None:
-            rows.append(("overhead", (), report.overhead.share))
-        points: dict[str, dict[tuple[str, ...], Point]] = {}
-        for name, labels, value in rows:
-            points.setdefault(name, {})[labels] = Point(labels, value, when.from_ns)
-        series = {name: list(found.values()) for name, found in points.items()}
-        yield Snapshot(when.to_ns, when.from_ns, each, series, tuple(report.findings))
+            points = _points(reader, when, pid, report)
+        yield Snapshot(when.to_ns, when.from_ns, each, points, tuple(report.findings))
+    if absent and len(absent) == len(nodes):
+        raise absent[0]
 
 
-def _people(reader: Reader) -> tuple[People, People]:
-    """Labels of processes, and all that is known of them."""
-    short: People = {}
-    long: People = {}
-    for number, pid, *names in reader.rows(_WHO):
+def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> dict[str, list[Point]]:
+    found: dict[str, dict[tuple[str, ...], dict[int, Point]]] = {}
+    for name, who, more, value in _rows(reader, when, pid, report):
+        labels = (*who.labels, *more) if who else more
+        start_ns = max(when.from_ns, (who.start_ns if who else None) or 0)
+        end_ns = who.end_ns if who and who.end_ns is not None and who.end_ns < when.to_ns else None
+        found.setdefault(name, {}).setdefault(labels, {})[start_ns] = Point(labels, value, start_ns, end_ns)
+    return {
+        name: [point for _, series in sorted(each.items()) for _, point in sorted(series.items())]
+        for name, each in found.items()
+    }
+
+
+def _rows(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> Iterator[Row]:
+    people = _people(reader)
+    operations = totals_by_process(reader, when, Filters(pid=pid))
+    yield from _process_rows(reader, when, pid, people, operations)
+    yield from _findings(people, report.findings)
+    calls = sum(totals.count for *_, totals in operations)
+    known = {number: each.labels for number, each in people.items()}
+    for name, labels, value in machine_rows(reader, when, report, calls, known):
+        yield name, None, labels, value
+
+
+def _people(reader: Reader) -> People:
+    """A number is one process's until the next one has it."""
+    found: People = {}
+    rows = reader.rows(_WHO)
+    for at, (number, start_ns, end_ns, pid, *names) in enumerate(rows):
         told = [units.clean(str(name), NAME) if name is not None else "" for name in names]
-        short[number] = (str(pid), *told[:4])
-        long[number] = (*short[number], *told[4:])
-    return short, long
+        later = rows[at + 1][1] if at + 1 < len(rows) and rows[at + 1][3] == pid else None
+        known = [each for each in (end_ns, later) if each is not None]
+        labels = (str(pid), *told[:4])
+        found[number] = Person(labels, tuple(told[4:]), start_ns, min(known) if known else None)
+    return found
 
 
-def _series(reader: Reader, when: TimeRange, pid: int | None) -> Iterator[Row]:
-    people, more = _people(reader)
+def _process_rows(
+    reader: Reader, when: TimeRange, pid: int | None, people: People, operations: Operations
+) -> Iterator[Row]:
     seen: set[int | None] = set()
-    for number, layer, op, kind, calls in totals_by_process(reader, when, Filters(pid=pid)):
-        who = people.get(number, ("", "", "", "", ""))
+    for name, number, more, value in _series(reader, when, pid, operations):
         seen.add(number)
-        yield "operation.calls", (*who, layer, op), calls.count
-        yield "operation.errors", (*who, layer, op), calls.errors
+        yield name, people.get(number, Person()), more, value
+    for number in seen & people.keys():
+        yield "process.info", people[number], people[number].more, 1
+
+
+def _series(
+    reader: Reader, when: TimeRange, pid: int | None, operations: Operations
+) -> Iterator[tuple[str, int | None, tuple[str, ...], float | Distribution]]:
+    """(metric, process, labels beside its own, value)."""
+    for number, layer, op, kind, calls in operations:
+        yield "operation.calls", number, (layer, op), calls.count
+        yield "operation.errors", number, (layer, op), calls.errors
         if calls.slots.any():
             timed = Distribution(calls.slots, calls.sum_ns, calls.max_ns or 0)
-            yield "operation.duration", (*who, layer, op), timed
+            yield "operation.duration", number, (layer, op), timed
         if kind == "collective":
-            yield "collective.calls", (*who, op), calls.count
-            yield "collective.size", (*who, op), calls.bytes or 0
+            yield "collective.calls", number, (op,), calls.count
+            yield "collective.size", number, (op,), calls.bytes or 0
+    for (number, direction), size in copied(reader, when, operations).items():
+        yield "gpu.memcpy", number, (direction,), size
+    for number, size in allocated(operations).items():
+        yield "gpu.allocated", number, (), size
     where, parameters = conditions(reader, Filters(pid=pid))
     within = f" WHERE feeder AND start_ns >= ? AND start_ns < ?{where} GROUP BY process_id"
-    for number, *sums in reader.rows(_TIME + within, (when.from_ns, when.to_ns, *parameters)):
-        seen.add(number)
-        who = people.get(number, ("", "", "", "", ""))
+    for number, idle_ns, *sums in reader.rows(_TIME + within, (when.from_ns, when.to_ns, *parameters)):
+        if any(sums):
+            yield "gpu.idle.time", number, (), idle_ns / 1e9
         for bucket, ns in zip(BUCKET_NAMES, sums, strict=True):
             if ns:
-                yield "thread.time", (*who, bucket), ns / 1e9
-    yield from (("process.info", more[number], 1) for number in seen if number in more)
+                yield "thread.time", number, (bucket,), ns / 1e9
+    for number, op, ns in reader.rows(_IN_FLIGHT, (when.to_ns, SECOND, when.from_ns, pid)):
+        yield "call.in_flight", number, (op,), ns / 1e9
 
 
-def _findings(reader: Reader, findings: list[Finding]) -> Iterator[Row]:
-    people = {labels[0]: labels for labels in _people(reader)[0].values()}
+def _findings(people: People, findings: list[Finding]) -> Iterator[Row]:
+    """What the diagnosis of all of it finds, as that of a trace does at its end."""
     counts: dict[tuple[str, ...], int] = {}
     for finding in findings:
         name = finding.kind, str(finding.severity)
         counts[name] = counts.get(name, 0) + 1
         if finding.effect.wall_share is not None:
-            who = people.get(str(finding.victim.pid), (str(finding.victim.pid), "", "", "", ""))
-            yield "finding.lost_time", (*who, *name), finding.effect.wall_share
-    yield from (("findings.found", name, count) for name, count in counts.items())
+            yield "finding.lost_time", _victim(people, finding), name, finding.effect.wall_share
+    for kind, count in counts.items():
+        yield "findings", None, kind, count
+        yield "findings.found", None, kind, count
+
+
+def _victim(people: People, finding: Finding) -> Person:
+    """The last that had its number before it ended."""
+    pid = str(finding.victim.pid)
+    lives = [each for each in people.values() if each.labels[0] == pid]
+    then = [each for each in lives if (each.start_ns or 0) <= finding.last_ns]
+    return then[-1] if then else lives[0] if lives else Person((pid, "", "", "", ""))

@@ -97,7 +97,9 @@ def _labels(row: Row, point: Point) -> list[tuple[str, Value]]:
 def _number(row: Row, point: Point, at_ns: int) -> NumberDataPoint:
     assert not isinstance(point.value, Distribution)
     number = NumberDataPoint(
-        attributes=attributes(_labels(row, point)), time_unix_nano=at_ns, start_time_unix_nano=point.start_ns
+        attributes=attributes(_labels(row, point)),
+        time_unix_nano=point.end_ns or at_ns,
+        start_time_unix_nano=point.start_ns,
     )
     if isinstance(point.value, int) and -(2**63) <= point.value < 2**63:
         number.as_int = point.value
@@ -112,7 +114,7 @@ def _distribution(row: Row, point: Point, at_ns: int) -> ExponentialHistogramDat
     offset, counts = exponential(value.slots)
     found = ExponentialHistogramDataPoint(
         attributes=attributes(_labels(row, point)),
-        time_unix_nano=at_ns,
+        time_unix_nano=point.end_ns or at_ns,
         start_time_unix_nano=point.start_ns,
         count=int(value.slots.sum()),
         sum=value.sum_ns / 1e9,
