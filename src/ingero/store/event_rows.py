@@ -108,6 +108,10 @@ class EventRows:
         gpu, split = calls["gpu_id"], calls["split"]
         direction = self._direction(calls, op)
         kernel = self.names.kernels(calls["kernel"], kernels)
+        first, second = (calls["args"][:, at].astype(np.int64) for at in (0, 1))
+        # No graph has the handle 0: where a graph call has it, which graph it was is not known.
+        known = (self.table.source[op] != int(Source.GRAPH)) | (first != 0)
+        made = (self.table.source[op] != int(Source.GRAPH)) | (calls["out"] != 0)
         insert(
             self.connection,
             "event",
@@ -120,11 +124,11 @@ class EventRows:
                 "depth": ints(calls["depth"]),
                 "gpu_id": nullable(gpu, gpu >= 0),
                 "ret": ints(calls["ret"]),
-                "arg0": nullable(calls["args"][:, 0].astype(np.int64), self.table.arity[op] > 0),
-                "arg1": nullable(calls["args"][:, 1].astype(np.int64), self.table.arity[op] > 1),
+                "arg0": nullable(first, (self.table.arity[op] > 0) & known),
+                "arg1": nullable(second, self.table.arity[op] > 1),
                 "bytes": _bytes(calls),
                 "stream": nullable(calls["stream"], flags & CallFlag.CALL_NO_STREAM == 0),
-                "out": nullable(calls["out"], flags & CallFlag.CALL_NO_OUT == 0),
+                "out": nullable(calls["out"], (flags & CallFlag.CALL_NO_OUT == 0) & made),
                 "direction": nullable(direction, direction >= 0),
                 "stack_hash": nullable(stacks, stacks != 0),
                 "kernel_id": nullable(kernel, kernel > 0),

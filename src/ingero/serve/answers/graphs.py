@@ -1,7 +1,8 @@
 """CUDA graphs: how they came to be, and how often each is launched.
 
 Handles are addresses in one process: one that was destroyed may name another graph later, and
-the same in another process, on this node or another, is another graph.
+the same in another process, on this node or another, is another graph. A handle that is not
+known is None; in older recordings it is 0, which no graph has.
 Counts by process come from the histograms and are those of all calls; what is said of
 one graph comes from the stored rows. The driver's calls inside the runtime's are left out.
 """
@@ -36,7 +37,8 @@ STEPS = (
 )
 MOST_EVENTS = 5_000  # of making and destroying; more are counted, not listed
 _EVENTS = """
-    SELECT e.ts_ns, n.name, e.pid, e.tid, o.name, e.duration_ns, e.ret, e.stream, e.arg0, e.arg1, e.out
+    SELECT e.ts_ns, n.name, e.pid, e.tid, o.name, e.duration_ns, e.ret, e.stream, NULLIF(e.arg0, 0),
+        NULLIF(e.arg1, 0), NULLIF(e.out, 0)
     FROM event e
     JOIN op o ON o.id = e.op_id
     LEFT JOIN node n ON n.id = e.node_id
@@ -44,14 +46,14 @@ _EVENTS = """
         AND o.name NOT LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
     ORDER BY e.ts_ns LIMIT ?6"""
 _LAUNCHES = """
-    SELECT n.name, e.process_id, e.pid, e.arg0, SUM(e.weight), SUM(e.duration_ns * e.weight),
+    SELECT n.name, e.process_id, e.pid, NULLIF(e.arg0, 0), SUM(e.weight), SUM(e.duration_ns * e.weight),
         MAX(e.duration_ns), MIN(e.ts_ns), MAX(e.ts_ns)
     FROM event e
     JOIN op o ON o.id = e.op_id
     LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND o.layer = 'graph'
         AND o.name LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
-    GROUP BY n.name, e.process_id, e.pid, e.arg0"""
+    GROUP BY n.name, e.process_id, e.pid, NULLIF(e.arg0, 0)"""
 
 Row = tuple[Any, ...]
 
@@ -73,7 +75,7 @@ class GraphEvent(msgspec.Struct, frozen=True):
 
 
 class Launched(msgspec.Struct, frozen=True):
-    """One executable graph and its launches."""
+    """One executable graph and its launches; all of a process whose graph is not known are one."""
 
     node: str
     pid: int

@@ -114,7 +114,7 @@ class RecordStream:
         line |= {
             "duration": int(row["duration_ns"]),
             "gpu_id": int(row["gpu_id"]) if row["gpu_id"] >= 0 else None,
-            "arg0": size if size is not None else _signed(row["args"][0]) if operation.arity > 0 else None,
+            "arg0": size if size is not None else _first_argument(row, operation),
             "arg1": _signed(row["args"][1]) if operation.arity > 1 else None,
             "ret_code": int(row["ret"]),
             "weight": int(row["weight"]),
@@ -191,6 +191,12 @@ def _named(names: tuple[str, ...], row: np.void, argument: int | None) -> str | 
         return None
     value = int(row["args"][argument]) & 0xFFFFFFFF  # an int leaves the upper half undefined
     return names[value] if value < len(names) else None
+
+
+def _first_argument(row: np.void, operation: Operation) -> int | None:
+    """As the store has it: no graph has the handle 0."""
+    found = _signed(row["args"][0]) if operation.arity > 0 else None
+    return None if found == 0 and operation.layer == "graph" else found
 
 
 def _signed(value: np.uint64) -> int:

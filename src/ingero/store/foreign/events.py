@@ -104,7 +104,8 @@ def _columns(work: Work, seq: str) -> str:
         f"CASE WHEN {call} OR {ends} THEN {took} END",
         f"CASE WHEN {call} THEN 0 END",
         f"CASE WHEN {call} THEN {go.whole('events', 'ret_code')} END",
-        f"CASE WHEN source = 5 OR {clone} THEN {arg1} WHEN source <> 6 AND NOT {switch} THEN {arg0} END",
+        f"CASE WHEN source = 5 OR {clone} THEN {arg1} WHEN source = 8 THEN NULLIF({arg0}, 0)"
+        f" WHEN source <> 6 AND NOT {switch} THEN {arg0} END",
         f"CASE WHEN source = 5 THEN {go.between('events', 'arg0', 0, MAX_SECTORS)} * 512"
         f" WHEN source NOT IN (3, 6) THEN {arg1} END",
         f"CASE WHEN {_sized()} THEN {go.between('events', 'arg0', 0, MAX_BYTES)} END",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import builders
@@ -11,6 +12,8 @@ from builders import SECOND, call, fixed_clock, operation, records, window
 from ingero.model.operations import Operation
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.query import Range
+from ingero.serve.mcp.parts import launched_part
+from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 
 STEPS = (
@@ -76,3 +79,40 @@ def test_a_recording_without_graphs_has_none(tmp_path: Path) -> None:
         assert writer.write(window(calls=records(call()))) == ""
     answer = get_graphs(path, Range())
     assert (answer.events, answer.launched, answer.processes) == ([], [], [])
+
+
+def test_a_handle_that_is_not_known_is_null_wherever_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builders, "NUMBERS", builders.NUMBERS | {each.name: each.number for each in MORE})
+    path = tmp_path / "x.db"
+    calls = records(
+        call("cudaGraphLaunch", at_ns=1, args=(0, 9)),
+        call("cudaGraphLaunch", at_ns=2, args=(EXECUTABLE, 9)),
+        call("cudaGraphInstantiate", at_ns=3, args=(0, GRAPH), out=0, ret=1),
+        call("cudaFree", at_ns=4, args=(0,)),
+    )
+    with Writer(path, "n", fixed_clock(), (*builders.OPERATIONS, *MORE)) as writer:
+        assert writer.write(window(calls=calls)) == ""
+    with Reader(path) as reader:
+        told = reader.rows("SELECT op, arg0 FROM events ORDER BY timestamp")
+    assert told == [
+        ("cudaGraphLaunch", None), ("cudaGraphLaunch", EXECUTABLE), ("cudaGraphInstantiate", None),
+        ("cudaFree", 0),
+    ]  # fmt: skip
+
+    def answered() -> None:
+        answer = get_graphs(path, Range())
+        assert {each.executable for each in answer.launched} == {None, EXECUTABLE}
+        assert [each.executable for each in answer.events] == [None]
+        assert [launched_part(each, 2, named=False)["executable"] for each in answer.launched].count(
+            None
+        ) == 1
+
+    answered()
+    old = sqlite3.connect(path)  # older recordings have a 0 there
+    old.execute("UPDATE event SET arg0 = 0 WHERE arg0 IS NULL")
+    old.execute("UPDATE event SET out = 0 WHERE out IS NULL")
+    old.commit()
+    old.close()
+    answered()
