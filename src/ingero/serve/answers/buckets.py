@@ -1,6 +1,8 @@
-"""What the buckets of accounted time are called among people."""
+"""What the buckets of accounted time are called among people, and which part of it each is."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 BUCKET_WORDS: dict[str, str] = {
     "gpu_wait": "waiting for the GPU",
@@ -26,3 +28,15 @@ def bucket_words(bucket: str) -> str:
 def off_cpu(time_ns: dict[str, int]) -> dict[str, int]:
     """What of it the thread did not run; `lost` is neither."""
     return {name: ns for name, ns in time_ns.items() if name not in ON_CPU and name != "lost"}
+
+
+def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, float]]:
+    """Each part's percentage, largest first, those that round to 0 left out; together exactly 100."""
+    time_ns = {name: ns for name, ns in time_ns.items() if ns > 0}
+    total, steps = sum(time_ns.values()), 100 * 10**decimals
+    parts = {name: ns * steps // total for name, ns in time_ns.items()}
+    by_rest = sorted(time_ns, key=lambda name: -(time_ns[name] * steps % total))
+    for name in by_rest[: steps - sum(parts.values())]:
+        parts[name] += 1
+    ordered = sorted(time_ns, key=lambda name: -time_ns[name])
+    return [(name, parts[name] / 10**decimals) for name in ordered if parts[name]]

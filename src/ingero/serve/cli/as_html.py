@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
+from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.document import (
     Bar,
     Block,
@@ -16,7 +17,6 @@ from ingero.serve.cli.document import (
     Line,
     Rows,
     Title,
-    percents,
 )
 
 COLOURS = {

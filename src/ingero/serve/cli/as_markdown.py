@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.document import (
     Bar,
     Block,
@@ -19,7 +20,6 @@ from ingero.serve.cli.document import (
     Line,
     Rows,
     Title,
-    percents,
 )
 
 _MARKUP = re.compile(r"([\\`*_\[\]|~$])")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ingero.serve import terminal
+from ingero.serve.answers.buckets import percents
 from ingero.serve.cli import tables
 from ingero.serve.cli.document import (
     Bar,
@@ -26,7 +27,6 @@ from ingero.serve.cli.document import (
     Line,
     Rows,
     Title,
-    percents,
 )
 
 INDENT, LABEL = 2, 11

@@ -15,7 +15,7 @@ from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.report import GpuLine, ProcessReport, Report
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words
+from ingero.serve.answers.buckets import bucket_words, percents
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.document import (
     Block,
@@ -27,7 +27,6 @@ from ingero.serve.cli.document import (
     Line,
     Rows,
     Title,
-    percents,
     tidy,
     time_bar,
 )

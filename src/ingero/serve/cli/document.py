@@ -98,15 +98,3 @@ def time_bar(time_ns: Mapping[str, int], short: bool = False) -> Bar:
 def tidy(text: str, limit: int = 300) -> str:
     """Harmless text of bounded length."""
     return units.clean(text, limit)
-
-
-def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, float]]:
-    """Each part's percentage, largest first, those that round to 0 left out; together exactly 100."""
-    time_ns = {name: ns for name, ns in time_ns.items() if ns > 0}
-    total, steps = sum(time_ns.values()), 100 * 10**decimals
-    parts = {name: ns * steps // total for name, ns in time_ns.items()}
-    by_rest = sorted(time_ns, key=lambda name: -(time_ns[name] * steps % total))
-    for name in by_rest[: steps - sum(parts.values())]:
-        parts[name] += 1
-    ordered = sorted(time_ns, key=lambda name: -time_ns[name])
-    return [(name, parts[name] / 10**decimals) for name in ordered if parts[name]]

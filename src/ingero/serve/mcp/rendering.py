@@ -11,7 +11,7 @@ from typing import Any
 
 from ingero.model.finding import Cause, Finding, Proof, StackFrame, Unexplained, Who
 from ingero.model.report import Loss, NotWatched, OperationLine, ProcessReport, Report, ThreadLine
-from ingero.serve.answers.buckets import bucket_words
+from ingero.serve.answers.buckets import bucket_words, percents
 from ingero.serve.answers.operations import OperationStats
 from ingero.serve.mcp.code_lines import code_lines, place
 from ingero.serve.mcp.quoting import data, name, word
@@ -156,12 +156,10 @@ def frames(stack: Sequence[StackFrame]) -> list[str | None]:
 
 def time_shares(time_ns: dict[str, int]) -> Part:
     """Where time went, most first."""
-    total = sum(time_ns.values())
-    ordered = sorted(time_ns.items(), key=lambda item: -item[1])
     return {
-        str(word(bucket)): format_share(ns / total)
-        for bucket, ns in ordered
-        if total and ns / total >= LEAST_SHARE
+        str(word(bucket)): f"{percent:.1f} %"
+        for bucket, percent in percents(time_ns)
+        if percent >= 100 * LEAST_SHARE
     }
 
 

@@ -24,9 +24,10 @@ from rich.console import Console
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
 from ingero.model.report import GovernorAct, OverheadReport, Report, StepTime, SystemContext
 from ingero.serve import terminal
+from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.as_text import write_text
 from ingero.serve.cli.diagnosis import Detail, diagnosis
-from ingero.serve.cli.document import Document, percents
+from ingero.serve.cli.document import Document
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
 

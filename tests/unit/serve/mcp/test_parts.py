@@ -5,7 +5,10 @@ from __future__ import annotations
 from builders import process_report
 
 from ingero.model.report import CodeLine
+from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
+from ingero.serve.cli.diagnosis import time_rows
+from ingero.serve.mcp import rendering
 from ingero.serve.mcp.code_lines import BRIEF, code_lines
 from ingero.serve.mcp.parts import kernel_parts
 
@@ -57,3 +60,13 @@ def test_the_heaviest_lines_of_each_kind_come_first() -> None:
     assert "others waited 1 s" in found["holds_the_gil"][0]
     assert len(code_lines([*more, *lines], full=True)["calls"]) == 9
     assert code_lines([], full=True) == {}
+
+
+def test_time_is_rounded_as_everywhere_else() -> None:
+    time = {"peer_wait": 1, "host_cpu": 1, "gpu_wait": 1, "sleep": 0}  # each 33.33 %: together they are 100
+    shown = {row[0]: row[2] for row in time_rows(time).rows}
+    told = rendering.time_shares(time)
+    assert {bucket_words(bucket): share for bucket, share in told.items()} == shown
+    assert sorted(told.values()) == ["33.3 %", "33.3 %", "33.4 %"]
+    assert rendering.time_shares({"peer_wait": 999, "sleep": 1}) == {"peer_wait": "99.9 %"}
+    assert rendering.time_shares({}) == {}
