@@ -7,6 +7,7 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -31,7 +32,7 @@ from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_with
 from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.label_findings import with_labels
 from ingero.serve.answers.label_time import label_report
-from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_range
+from ingero.serve.answers.labels import NO_LABELS, Labels, LabelTimes, held_by_all, label_times
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
@@ -101,19 +102,31 @@ def _by_node(
     path: Path, nodes: list[str], when: TimeRange | None, pid: int | None, now_ns: int, labels: Labels
 ) -> list[Report]:
     found = []
+    unsaid: list[UsageError] = []
     for name in nodes:
         with Reader(path, name) as reader:
             mine = when or time_range(reader, now_ns=now_ns)
             if recorded_ns(reader, mine):
-                with suppress(TargetError):  # another node has the process
-                    found.append(_report(reader, mine, pid, labels))
+                try:
+                    with suppress(TargetError):  # another node has the process
+                        found.append(_report(reader, mine, pid, labels))
+                except UsageError as error:
+                    if labels == NO_LABELS:
+                        raise
+                    unsaid.append(error)  # jobs of another node may have said it
+                    if not labels.wanted:
+                        found.append(_report(reader, mine, pid, NO_LABELS))
+    if unsaid and not any(labels.wanted or each.by is not None for each in found):
+        raise unsaid[0]
     return found
 
 
 def _report(reader: Reader, when: TimeRange, pid: int | None, labels: Labels) -> Report:
+    held: LabelTimes | None = None
     if labels.wanted:
         with reader.trouble_told(), sense_made_of(reader):
-            when = label_range(reader, when, labels.wanted)
+            held = label_times(reader, when, labels.wanted)
+            when = held.when
     recorded = recorded_ns(reader, when)
     if not recorded:
         raise _nothing_recorded(reader, when)
@@ -122,9 +135,21 @@ def _report(reader: Reader, when: TimeRange, pid: int | None, labels: Labels) ->
     with reader.trouble_told(), sense_made_of(reader):
         report = checked(_read(reader, when, recorded, diagnosis.extras))
     report = _judged(report, diagnosis, pid)
+    if held is not None:
+        report = msgspec.structs.replace(report, not_watched=[*_pauses(held), *report.not_watched])
     with reader.trouble_told(), sense_made_of(reader):
         findings = with_labels(reader, when, report.findings)
         return msgspec.structs.replace(report, findings=findings, by=_by(reader, when, labels))
+
+
+def _pauses(held: LabelTimes) -> Iterator[NotWatched]:
+    """A diagnosis is of one stretch of time: what of it is not the label's is said."""
+    other_ns = held.when.length_ns - held.held_ns
+    if other_ns > 2 * SECOND:  # more than the ends of the first and the last second
+        yield NotWatched(
+            f"the label alone: it held for {format_ns(held.held_ns)} of {format_ns(held.when.length_ns)}",
+            "it paused, and the time between is part of this diagnosis; `ingero query --label` leaves it out",
+        )
 
 
 def _by(reader: Reader, when: TimeRange, labels: Labels) -> LabelReport | None:

@@ -103,12 +103,14 @@ def _sums(
     found: dict[str, dict[tuple[str, int], _Sums]] = {}
     known: dict[tuple[int, int], Placed] = {}
     cores = max((each.cores or 1 for each in reader.recordings()), default=1)
+    begun = dict(reader.rows("SELECT id, start_ns FROM process"))
     for process_id, op_id, pid, rows in _rows(reader, when, filters, spans):
         tids, counts = np.unique(rows[:, TID], return_counts=True)
         who = (int(tids[counts.argmax()]), process_id)
         if who not in known:
             known[who] = recorded(reader, when, *who)
-        for value, part in _split(rows, spans[process_id], when.from_ns, known[who], cores):
+        from_ns = max(when.from_ns, begun.get(process_id) or 0)  # a process made no calls before its begin
+        for value, part in _split(rows, spans[process_id], from_ns, known[who], cores):
             mine = found.setdefault(value, {})
             _add(mine.setdefault((nodes[process_id], op_id), _Sums()), pid, part)
     return found

@@ -30,7 +30,7 @@ _SAID = f"""
         AND a.start_ns < ? AND {_END} > ?
     ORDER BY a.process_id, a.start_ns, a.id"""
 _PROCESSES = """
-    SELECT id, node_id, pid, parent_pid, COALESCE(start_ns, first_seen_ns, 0), end_ns FROM process
+    SELECT id, node_id, pid, parent_pid, COALESCE(start_ns, first_seen_ns, 0), start_ns, end_ns FROM process
     ORDER BY COALESCE(start_ns, first_seen_ns, 0), id"""
 
 
@@ -139,14 +139,23 @@ def _with_those_below(reader: Reader, said: Held) -> Iterator[tuple[int, list[Sp
                 break
             speaker = _parent(speaker, by_pid)
         if speaker is not None and speaker[0] in said:
-            yield row[0], said[speaker[0]]
+            yield row[0], list(_within(said[speaker[0]], row[5], row[6]))
+
+
+def _within(spans: list[Span], start_ns: int | None, end_ns: int | None) -> Iterator[Span]:
+    """Of what another said for it, that while the process lived; unknown is without a bound."""
+    for span in spans:
+        begun = max(span.start_ns, start_ns or 0)
+        over = span.end_ns if end_ns is None else min(span.end_ns, end_ns)
+        if begun < over:
+            yield Span(begun, over, span.value)
 
 
 def _parent(
     row: tuple[Any, ...], by_pid: dict[tuple[int, int], list[tuple[Any, ...]]]
 ) -> tuple[Any, ...] | None:
     """The process that had the parent's PID when this one began."""
-    _, node_id, _, parent_pid, start_ns, _ = row
+    _, node_id, _, parent_pid, start_ns, *_ = row
     lives = by_pid.get((node_id, parent_pid or 0), [])
     return next((each for each in reversed(lives) if each[4] <= start_ns and each[0] != row[0]), None)
 
@@ -177,9 +186,18 @@ def _never_said(reader: Reader, key: str) -> UsageError:
     )
 
 
-def label_range(reader: Reader, when: TimeRange, wanted: Iterable[Label]) -> TimeRange:
-    """The time from when all of them held first to when last, in whole windows of the recording."""
-    spans = [span for spans in held_by_all(reader, when, wanted).values() for span in spans]
+class LabelTimes(NamedTuple):
+    """When labels held: what `query --label` counts and `explain --label` looks at."""
+
+    spans: Held  # exactly, by process
+    when: TimeRange  # from the first of them to the last, in whole windows of the recording
+    held_ns: int  # how long any of them held; less than `when` where it paused
+
+
+def label_times(reader: Reader, when: TimeRange, wanted: Iterable[Label]) -> LabelTimes:
+    """While all of them held; an error where that never was."""
+    held_spans = held_by_all(reader, when, wanted)
+    spans = [span for spans in held_spans.values() for span in spans]
     if not spans:
         raise UsageError(
             "the label did not hold in that time", hint="`ingero query --by KEY` lists the values there are."
@@ -187,4 +205,4 @@ def label_range(reader: Reader, when: TimeRange, wanted: Iterable[Label]) -> Tim
     first_ns, last_ns = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
     begun = reader.rows("SELECT MAX(start_ns) FROM window WHERE start_ns <= ?", (first_ns,))[0][0]
     over = reader.rows("SELECT MIN(end_ns) FROM window WHERE end_ns >= ?", (last_ns,))[0][0]
-    return TimeRange(begun or first_ns, over or last_ns, "label")
+    return LabelTimes(held_spans, TimeRange(begun or first_ns, over or last_ns, "label"), union_ns(spans))

@@ -15,7 +15,7 @@ import msgspec
 from ingero.model.report import Loss
 from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
 from ingero.serve.answers.label_operations import LabelValue, values_of
-from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all
+from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_times
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
 from ingero.serve.answers.sense import sense_made_of
@@ -98,11 +98,12 @@ def _while_held(
     reader: Reader, when: TimeRange, filters: Filters, labels: Labels, limit: int
 ) -> StatisticsAnswer:
     with reader.trouble_told(), sense_made_of(reader):
-        spans = held_by_all(reader, when, labels.wanted)
-        (found,) = values_of(reader, when, filters, spans, 1, together=True) or [LabelValue("", 0, (), [])]
-    losses = losses_within(reader, when.from_ns, when.to_ns)
-    window = WindowAnswer(when.from_ns, when.to_ns)
-    return StatisticsAnswer(window, when.anchor, found.held_ns, found.operations[:limit], losses)
+        held = label_times(reader, when, labels.wanted)
+        # Read is all of it: a sample stands for the calls since the one before, which may lie outside.
+        (found,) = values_of(reader, when, filters, held.spans, 1, together=True)
+    window = WindowAnswer(held.when.from_ns, held.when.to_ns)
+    losses = losses_within(reader, window.from_ns, window.to_ns)
+    return StatisticsAnswer(window, held.when.anchor, held.held_ns, found.operations[:limit], losses)
 
 
 def ask_by_label(

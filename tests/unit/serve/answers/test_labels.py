@@ -28,7 +28,7 @@ from ingero.serve.answers.labels import (
     _common,
     held,
     held_by_all,
-    label_range,
+    label_times,
     parse_label,
     parse_labels,
     union_ns,
@@ -153,10 +153,10 @@ def test_a_key_nobody_said_is_an_error_that_names_those_that_were(store: Store) 
 def test_the_time_of_a_label_is_told_in_whole_seconds(store: Store) -> None:
     path = store(*(window(n * SECOND, annotations=said(n * SECOND + 400 * MS, step=n)) for n in range(4)))
     with reading(path) as reader:
-        found = label_range(reader, ALL, [Label("step", "1")])
+        found = label_times(reader, ALL, [Label("step", "1")]).when
         assert (found.from_ns - EPOCH_NS, found.to_ns - EPOCH_NS) == (SECOND, 3 * SECOND)
         with pytest.raises(UsageError, match="did not hold"):
-            label_range(reader, ALL, [Label("step", "77")])
+            label_times(reader, ALL, [Label("step", "77")])
 
 
 # --- calls ---------------------------------------------------------------------------
@@ -212,7 +212,81 @@ def test_statistics_while_a_label_held_are_of_all_its_steps_together(store: Stor
     answer = ask_statistics(path, Range(), Filters(), 10, None, parse_labels(["step=1..2"]))
     (row,) = answer.operations
     assert (row.count, answer.recorded_ns) == (2, 200 * MS)
-    assert ask_statistics(path, Range(), Filters(), 10, None, parse_labels(["step=9"])).operations == []
+
+
+def test_statistics_and_diagnosis_of_a_label_are_of_the_same_time(store: Store) -> None:
+    path = store(
+        *(
+            window(
+                n * SECOND,
+                processes=[process()],
+                threads=[thread(gpu_wait=SECOND)],
+                calls=syncs(n * 1000 + 500),
+                annotations=said(n * SECOND + 400 * MS, phase="evaluate" if n in (1, 6) else "train"),
+            )
+            for n in range(9)
+        )
+    )
+    labels = parse_labels(["phase=evaluate"])
+    counted = ask_statistics(path, Range(), Filters(), 10, None, labels)
+    told = get_report(path, Range(), labels=labels)
+    assert (counted.window.from_ns, counted.window.to_ns) == (told.window.from_ns, told.window.to_ns)
+    assert (told.window.from_ns - EPOCH_NS, told.window.to_ns - EPOCH_NS) == (SECOND, 8 * SECOND)
+    assert counted.counted_from == told.window.anchor == "label"
+    assert (counted.operations[0].count, counted.recorded_ns) == (2, 2 * SECOND)
+    (paused,) = [each.what for each in told.not_watched if "label" in each.what]
+    assert paused == "the label alone: it held for 2 s of 7 s"
+    never = parse_labels(["phase=none"])
+    with pytest.raises(UsageError, match="did not hold"):
+        ask_statistics(path, Range(), Filters(), 10, None, never)
+    with pytest.raises(UsageError, match="did not hold"):
+        get_report(path, Range(), labels=never)
+
+
+def test_a_label_without_a_pause_is_all_of_its_diagnosis(store: Store) -> None:
+    path = store(
+        *(
+            window(n * SECOND, threads=[thread(gpu_wait=SECOND)], annotations=said(n * SECOND, step=n // 2))
+            for n in range(4)
+        )
+    )
+    told = get_report(path, Range(), labels=parse_labels(["step=1"]))
+    assert not [each for each in told.not_watched if "label" in each.what]
+
+
+def test_a_process_is_not_counted_under_a_label_from_before_it_began(store: Store) -> None:
+    people = [
+        process(100),
+        process(200, 600 * MS, parent_pid=100),
+        process(300, parent_pid=100, end_ns=200 * MS),
+    ]
+    path = store(
+        window(
+            processes=people,
+            threads=[
+                thread(gpu_wait=SECOND),
+                thread(pid=200, host_cpu=400 * MS),
+                thread(pid=300, sleep=200 * MS),
+            ],
+            calls=[
+                *syncs(50, 450, 650),
+                call("cuLaunchKernel", 1_000, at_ns=700 * MS, weight=1000, pid=200),
+                *syncs(100, pid=300),
+            ],
+            annotations=steps(0, 400, 500),
+        )
+    )
+    answer = ask_by_label(path, Range(), Filters(), 100, None, parse_labels([], "step"))
+    assert {each.value: each.pids for each in answer.values} == {
+        "0": (100, 300),
+        "1": (100,),
+        "2": (100, 200),
+    }
+    assert {step: each.pids for step, each in times(path).items()} == {
+        "0": (100, 300), "1": (100,), "2": (100, 200),
+    }  # fmt: skip
+    launches = by_step(path)["2"]["cuLaunchKernel"]
+    assert launches.count == 1000
 
 
 def test_ranks_of_one_step_are_counted_together_and_filtered(store: Store) -> None:

@@ -27,6 +27,7 @@ from builders import (
     window,
 )
 
+from ingero.errors import UsageError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.kernels import KernelName
 from ingero.model.operations import Operation
@@ -269,3 +270,20 @@ def test_findings_are_compared_with_those_of_the_same_node() -> None:
     changes = compare("x", of("a", "b"), "y", of("b", "c")).findings
     pairs = [(each.before and each.before.node, each.after and each.after.node) for each in changes]
     assert pairs == [("a", "c"), ("b", "b")]
+
+
+def test_a_label_that_jobs_of_one_node_said_is_asked_for_of_all(tmp_path: Path) -> None:
+    for node in NODES:
+        said = [Annotation(100, 10, "step", "7")] if node == "a" else []
+        with Writer(tmp_path / f"{node}.db", node, FakeTime().clock(), OPERATIONS) as writer:
+            seen = window(threads=[thread(gpu_wait=SECOND)], processes=[process()], annotations=said)
+            assert writer.write(seen) == ""
+    merge([tmp_path / f"{node}.db" for node in NODES], tmp_path / "all.db")
+    assert get_report(tmp_path / "all.db", Range(), labels=parse_labels(["step=7"])).node == "a"
+    told = get_report(tmp_path / "all.db", Range(), labels=parse_labels([], "step"))
+    assert told.node == "a, b"
+    assert told.by is not None
+    assert [(each.value, each.nodes) for each in told.by.values] == [("7", ("a",))]
+    for labels in (parse_labels(["epoch=1"]), parse_labels([], "epoch")):
+        with pytest.raises(UsageError, match="no job said its epoch"):
+            get_report(tmp_path / "all.db", Range(), labels=labels)
