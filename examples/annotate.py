@@ -14,13 +14,12 @@ import os
 import socket
 import time
 
-_SOCKET = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-_PATH = os.environ.get("INGERO_RUN_DIR", "/run/ingero") + "/annotate.sock"
-
 
 def annotate(**labels: object) -> None:
     lines = [f"ingero1 {time.monotonic_ns()} 0 0", *(f"{key}={value}" for key, value in labels.items())]
-    try:
-        _SOCKET.sendto("\n".join(lines).encode(), socket.MSG_DONTWAIT, _PATH)
+    path = os.environ.get("INGERO_RUN_DIR", "/run/ingero") + "/annotate.sock"
+    try:  # a socket for each: one that is kept cannot be sent to workers with the code that uses it
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto("\n".join(lines).encode(), socket.MSG_DONTWAIT, path)
     except OSError:  # no agent, or one that is behind
         pass

@@ -44,11 +44,13 @@ def labelled(key: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """For a method of an actor: numbered calls, and no label between them."""
 
     def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
-        numbers = itertools.count(1)
+        number = 0  # Ray sends it to the worker with the method; an iterator cannot be sent everywhere
 
         @functools.wraps(method)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            annotate(**{key: next(numbers)})
+            nonlocal number
+            number += 1
+            annotate(**{key: number})
             try:
                 return method(*args, **kwargs)
             finally:

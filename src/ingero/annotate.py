@@ -32,15 +32,19 @@ def message(labels: dict[str, object], pid: int = OWN, unsent: int = 0) -> bytes
 class Annotator:
     """Sends to whichever agent runs now: it may come, go and come again."""
 
-    __slots__ = ("_path", "_socket", "unsent")
+    __slots__ = ("_given", "_path", "_socket", "unsent")
 
     def __init__(self, path: str | None = None) -> None:
-        self._path = path or socket_path()
+        self._given, self._path = path, path or socket_path()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.unsent = 0  # since the last one that was sent
 
     def __del__(self) -> None:
         self._socket.close()
+
+    def __reduce__(self) -> tuple[type[Annotator], tuple[str | None]]:
+        """Code that is sent to workers takes it along (Ray does): there it is one of their own."""
+        return Annotator, (self._given,)
 
     def __call__(self, **labels: object) -> bool:
         """Whether an agent has it. A label holds until its next value; an empty one ends it."""

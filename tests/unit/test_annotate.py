@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -94,3 +95,11 @@ def test_a_job_that_labels_loads_nothing_else_of_ours() -> None:
     listed = f"import sys, ingero.annotate; print(*(m for m in sys.modules if m.startswith({ours})))"
     out = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True).stdout
     assert sorted(out.split()) == ["ingero", "ingero.annotate"]
+
+
+def test_what_is_sent_to_a_worker_speaks_there(agent: socket.socket) -> None:
+    path = agent.getsockname()
+    there = pickle.loads(pickle.dumps(Annotator(path)))
+    assert there(step=7)
+    assert agent.recv(4096).endswith(b"step=7")
+    assert pickle.loads(pickle.dumps(Annotator()))._given is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import pickle
 import socket
 import sys
 import types
@@ -60,14 +61,12 @@ def test_the_snippet_says_its_labels(heard: Heard) -> None:
     snippet.annotate(step=1, epoch=0)
     snippet.annotate(step=2)
     assert heard() == [{"step": "1", "epoch": "0"}, {"step": "2"}]
-    snippet._SOCKET.close()
 
 
 def test_the_snippet_does_nothing_without_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGERO_RUN_DIR", str(tmp_path))
     snippet = load("annotate")
     snippet.annotate(step=1)
-    snippet._SOCKET.close()
 
 
 class Callback:
@@ -127,6 +126,16 @@ def test_ray_workers_label_their_reports_and_actors_their_calls(
             if not prompt:
                 raise ValueError
             return prompt.upper()
+
+    # Ray sends a method by value: with the globals it uses, and what it closes over.
+    method: Any = Generator.generate
+    used = [method.__globals__[name] for name in method.__code__.co_names if name in method.__globals__]
+    assert used
+    for part in [
+        *used,
+        *(cell.cell_contents for cell in method.__closure__ if not callable(cell.cell_contents)),
+    ]:
+        pickle.dumps(part)
 
     generator = Generator()
     assert generator.generate("a") == "A"

@@ -77,8 +77,8 @@ VIEWS: tuple[ViewDoc, ...] = (
             " read, write, discard, flush; retransmit.",
             "duration": "How long it took, nanoseconds.",
             "gpu_id": "The thread's device at that time.",
-            "arg0": "Calls: bytes where known, else the first argument, of graph calls a handle: NULL where it"
-            " is not known, never 0; waits: the waker's PID;"
+            "arg0": "Calls: bytes where known, else the first argument, of graph calls a handle: NULL where"
+            " it is not known, never 0; waits: the waker's PID;"
             " block I/O: the sector; xid: the code; TCP: the local port; oom_kill: pages mapped;"
             " fork and exit: the parent.",
             "arg1": "Calls: the second argument; waits: the system call's number; block I/O: bytes;"
