@@ -320,3 +320,10 @@ def test_adding_works_inside_a_transaction_and_leaves_nothing_when_it_fails(
         imported.convert(path, ours)
     assert ours.execute("SELECT COUNT(*) FROM node").fetchone() == (0,)
     ours.close()
+
+
+def test_a_graph_whose_handle_was_not_read_is_not_known(path: Path) -> None:
+    go = GoRecording(path).session()
+    go.call(4, at_ns=0, took_ns=US, source=8, arg0=0).call(4, at_ns=MS, took_ns=US, source=8, arg0=77)
+    rows = ask(go.close(), "SELECT op, arg0 FROM events ORDER BY timestamp")
+    assert [(row["op"], row["arg0"]) for row in rows] == [("cudaGraphLaunch", None), ("cudaGraphLaunch", 77)]
