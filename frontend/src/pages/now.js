@@ -41,8 +41,8 @@ function verdict(report) {
   );
 }
 
-// A finding's id is node:kind:pid, and a node's name may hold colons.
-const nodeOf = (each) => each.id.split(":").slice(0, -2).join(":");
+// A finding's id is node:kind:pid:begin, and a node's name may hold colons.
+const nodeOf = (each) => each.id.split(":").slice(0, -3).join(":");
 
 function finding(each, report, words) {
   const tone = { "--tone": severityColour(each.severity) };

@@ -251,7 +251,7 @@ def test_the_diagnosis_of_several_nodes_says_whose_everything_is() -> None:
     value = LabelTime("7", (100,), SECOND, {"gpu_wait": SECOND}, 1.0)
     by = LabelReport("step", 1, SECOND, [value])
     reports = [
-        report(finding(id=f"{node}:cpu-contention:100"), node=node, unexplained=[unexplained()], by=by)
+        report(finding(id=f"{node}:cpu-contention:100:1"), node=node, unexplained=[unexplained()], by=by)
         for node in NODES
     ]
     both = combined(reports, SECOND)
@@ -265,7 +265,7 @@ def test_the_diagnosis_of_several_nodes_says_whose_everything_is() -> None:
 def test_findings_are_compared_with_those_of_the_same_node() -> None:
     def of(*nodes: str) -> Any:
         processes = [process_report(node=node) for node in nodes]
-        return report(*(finding(id=f"{node}:cpu-contention:100") for node in nodes), processes=processes)
+        return report(*(finding(id=f"{node}:cpu-contention:100:1") for node in nodes), processes=processes)
 
     changes = compare("x", of("a", "b"), "y", of("b", "c")).findings
     pairs = [(each.before and each.before.node, each.after and each.after.node) for each in changes]
