@@ -12,7 +12,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.accounts import MS
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import WORKLOADS, Tracer, workload
-from tests.pythons import SUPPORTED
+from tests.pythons import SUPPORTED, free_threaded, with_a_lock
 
 PROGRAM = str(WORKLOADS / "two_threads.py")
 Rows = np.ndarray[Any, Any]
@@ -43,7 +43,7 @@ def blocked_ns(waits: Rows) -> int:
     return int(waits["duration_ns"].sum()) - int(waits["runqueue_ns"].sum())
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("python", with_a_lock())
 def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, python: str) -> None:
     waits, threads = works(tracer, python, "gil")
     assert len(waits) > 10
@@ -56,7 +56,7 @@ def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, p
     assert 0.5 * locked_ns < blocked_ns(gil) <= locked_ns + MS
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("python", with_a_lock())
 def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> None:
     waits, threads = works(tracer, python, "lock")
     others = waits[waits["gil"] == GilMark.GIL_NO]
@@ -66,8 +66,9 @@ def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> N
 
 
 def test_a_recording_has_the_mark_and_the_sum(place: Place) -> None:
+    python = with_a_lock()[0]
     done = place.ingero(
-        "trace", "--no-tui", "--db", str(place.db), "--", pythons()[0], PROGRAM, str(cuda.stub_dir()), "gil",
+        "trace", "--no-tui", "--db", str(place.db), "--", python, PROGRAM, str(cuda.stub_dir()), "gil",
         input="go\n", stdin=None, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -93,3 +94,12 @@ def test_a_process_without_python_has_no_gil_waits(tracer: Tracer, steady: str) 
 def feeding(tracer: Tracer, pid: int) -> Rows:
     threads = tracer.tick().threads
     return threads[(threads["pid"] == pid) & threads["feeder"]]
+
+
+@pytest.mark.parametrize("python", free_threaded())
+def test_a_free_threaded_python_has_no_lock_to_wait_for(tracer: Tracer, python: str) -> None:
+    waits, threads = works(tracer, python, "gil")
+    assert not np.isin(waits["gil"], [GilMark.GIL_YES]).any()
+    assert set(threads["gil_ns"].tolist()) == {-1}
+    told = [each for window in tracer.windows for each in window.not_watched if each.what == "gil"]
+    assert any("free-threaded" in each.why for each in told)

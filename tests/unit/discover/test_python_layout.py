@@ -19,8 +19,9 @@ from ingero.discover import python_layout
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_offsets import OFFSETS
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
+from tests.conftest import require
 from tests.python_walk import Walk, Walked
-from tests.pythons import HERE, SUPPORTED
+from tests.pythons import HERE, KINDS, SUPPORTED, kind_of
 
 from .conftest import WAIT, Build
 
@@ -83,6 +84,17 @@ def check(pid: int, said: Any) -> PythonFrames:
         for thread in said["threads"]:
             assert shown(walk.frames(thread["ident"]), minor_of(found)) == thread["frames"], thread["name"]
     return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_interpreter_that_can_be_read_is_here(kind: str) -> None:
+    here = {str(kind_of(python)) for python in SUPPORTED}
+    absent = f"no Python {kind} is here; INGERO_PYTHONS names commands that run one"
+    require("pythons", [] if kind in here else [absent])
+
+
+def test_the_kinds_tested_are_those_with_offsets() -> None:
+    assert {f"3.{minor}{'t' if free else ''}" for minor, free in OFFSETS} == set(KINDS)
 
 
 @pytest.mark.parametrize("python", SUPPORTED)
