@@ -64,7 +64,8 @@ struct code_head {
 	struct code_text name;
 	struct code_text file;
 	__u32 lines_bytes;
-	__u32 missing;		/* too long for a record: the texts are not in data */
+	__u16 missing;		/* too long for a record: the texts are not in data */
+	__u16 minor;		/* of the version of Python, by which line tables are read */
 };
 
 struct code {
@@ -161,7 +162,7 @@ struct python_layout {
 	__u16 text_kind_shift;	/* within the state */
 	__u16 frame_bytes;	/* of a frame, as far as it is read */
 	__u16 code_bytes;	/* of a code object, as far as it is read */
-	__u16 pad;
+	__u16 minor;		/* of the version: 12 of 3.12 */
 	__u32 program;		/* which program of the process this is: executing another one makes it a new number */
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
 	__u64 text_type;	/* of PyUnicode_Type: what a code object is called is one */

@@ -36,7 +36,7 @@ class Frames:
     ) -> None:
         self._ring = ring
         self._pythons = pythons
-        self._book = StackBook(symbols.frames_at, line_at, pythons.version_of)
+        self._book = StackBook(symbols.frames_at, line_at)
         self._samples = SampleBook(kernel.maps["samples"]) if "samples" in kernel.maps else None
         costs = np.dtype([("at", "<u4")])
         self._costs = MapReader(kernel.maps["walk_costs"], costs, layout.WALK_COST, kernel.cpus)
@@ -55,10 +55,10 @@ class Frames:
 
     def _read_long_ones(self) -> None:
         """Code objects the kernel had no room for, while they are likely still there."""
-        for key, start_ns in self._book.code.take_missing():
+        for key, process in self._book.code.take_missing():
             found = self._pythons.long_code(*key)
             if found:
-                self._book.code.learn(key, start_ns, *found)
+                self._book.code.learn(key, process, *found)
                 self._book.retry()
 
     def fill(self, window: Window) -> None:

@@ -199,6 +199,7 @@ def _record(at: Offsets, minor: int, slot: Slot) -> NDArray[np.void]:
         flags |= PythonFlag.PYTHON_KEY_BLOCK
         record["key_block"] = slot.block
     record["flags"], record["thread_state"] = flags, slot.at
+    record["minor"] = minor
     return record
 
 

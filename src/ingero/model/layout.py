@@ -560,7 +560,8 @@ CODE_HEAD = _dtype(
         ("name", CODE_TEXT, 64),
         ("file", CODE_TEXT, 72),
         ("lines_bytes", "<u4", 80),
-        ("missing", "<u4", 84),
+        ("missing", "<u2", 84),
+        ("minor", "<u2", 86),
     ],
 )
 
@@ -667,7 +668,7 @@ PYTHON_LAYOUT = _dtype(
         ("text_kind_shift", "<u2", 60),
         ("frame_bytes", "<u2", 62),
         ("code_bytes", "<u2", 64),
-        ("pad", "<u2", 66),
+        ("minor", "<u2", 66),
         ("program", "<u4", 68),
         ("code_type", "<u8", 72),
         ("text_type", "<u8", 80),
