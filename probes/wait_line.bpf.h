@@ -65,12 +65,21 @@ static __always_inline void ask_for_line(struct thread *t, struct task_struct *t
 	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
 }
 
+struct {			/* how long switches took that walked: other cores may wait for the lock */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_cost);
+} locked_walks SEC(".maps");
+
 /* Older ones do not: there the innermost frames are walked when the thread begins to wait. It
  * is not known then whether the wait will be long, so only a system call is taken whose last
  * wait in this thread was. Not static: verified once. */
 __noinline int walk_early(struct thread *t, __u64 now)
 {
+	struct walk_cost *cost;
 	struct scratch *c;
+	__u32 zero = 0;
 	__u64 hash;
 
 	if (!t || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
@@ -78,6 +87,9 @@ __noinline int walk_early(struct thread *t, __u64 now)
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
 	if (c)
 		t->wait_stack = finish_stack(t, c, hash, 0, now);
+	cost = bpf_map_lookup_elem(&locked_walks, &zero);
+	if (cost)
+		add_cost(cost, bpf_ktime_get_ns() - now);
 	return 0;
 }
 

@@ -272,7 +272,8 @@ static int walk_frame(__u32 i, void *context)
 	if (l->flags & PYTHON_EACH_ENTERS || (l->flags & PYTHON_IS_ENTRY && IN_FRAME(p, __u8, l->frame_mark)))
 		at |= PYTHON_ENTRY;
 	sign = sign_of(p, l);
-	meet_code(w, p, code, sign);
+	if (w->most > LOCKED_WALK)	/* copying some took 100 us: the agent reads them out of the process */
+		meet_code(w, p, code, sign);
 	keep(w->s, code, at, sign);
 	p->state = PYTHON_READ;
 	return 0;
@@ -351,6 +352,7 @@ static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u6
 	s->python_depth = p->depth;
 	s->python_count = p->depth < PYTHON_FRAMES ? p->depth : PYTHON_FRAMES;
 	s->python_state = p->state;
+	s->uncopied = most <= LOCKED_WALK;
 	/* Given up after so many, or where memory was not there. */
 	s->cut = p->state == PYTHON_UNREADABLE || (p->state == PYTHON_READ && p->next);
 	return stir(p->hash, (__u64)p->state << 32 | p->depth);
@@ -383,6 +385,14 @@ static __always_inline struct scratch *begin_stack(struct thread *t, __u64 now, 
 	return c;
 }
 
+static __always_inline void add_cost(struct walk_cost *cost, __u64 ns)
+{
+	__sync_fetch_and_add(&cost->count, 1);
+	__sync_fetch_and_add(&cost->ns, ns);
+	if (ns > cost->max_ns)
+		cost->max_ns = ns;
+}
+
 static __always_inline void count_walk(const struct thread *t, __u64 since)
 {
 	__u64 ns = bpf_ktime_get_ns() - since;
@@ -392,8 +402,7 @@ static __always_inline void count_walk(const struct thread *t, __u64 since)
 
 	if (!cost)
 		return;
-	__sync_fetch_and_add(&cost->count, 1);
-	__sync_fetch_and_add(&cost->ns, ns);
+	add_cost(cost, ns);
 	if (own) {
 		__sync_fetch_and_add(&own->walks, 1);
 		__sync_fetch_and_add(&own->walk_ns, ns);

@@ -41,7 +41,8 @@ struct stack {
 	__u16 python_state;
 	__u16 native_count;
 	__u32 python_count;	/* entries of `python`, innermost first; the outer ones turn round in their place */
-	__u32 cut;		/* the walk was given up: what is outermost here is not the end */
+	__u16 cut;		/* the walk was given up: what is outermost here is not the end */
+	__u16 uncopied;		/* code objects met were not sent */
 	struct python_frame python[PYTHON_FRAMES];
 	__u64 native[NATIVE_FRAMES];	/* instruction addresses, innermost first */
 };
@@ -99,6 +100,7 @@ struct name {
 struct walk_cost {
 	__u64 count;
 	__u64 ns;
+	__u64 max_ns;
 };
 
 /* On a core, seen by the clock: how often, where, in which state. */

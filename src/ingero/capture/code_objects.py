@@ -7,7 +7,7 @@ the kernel sends an object again after a while.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ class CodeObjects:
         self._max_bytes = max_bytes
         self._held: dict[CodeKey, CodeObject] = {}
         self._bytes = 0
-        self._missing: dict[CodeKey, Origin] = {}  # too long for a record
+        self._missing: dict[CodeKey, int] = {}  # came without texts, or not at all: when its process began
 
     def get(self, key: CodeKey, process_start_ns: int) -> CodeObject | None:
         """The object, unless it is known to be another process's."""
@@ -94,7 +94,7 @@ class CodeObjects:
         ):
             key, origin = CodeKey(*numbers), Origin(start_ns, (3, minor))
             if missing:
-                self._missing.setdefault(key, origin)
+                self._missing.setdefault(key, start_ns)
             elif self.get(key, start_ns) is None:
                 self._decode(key, origin, records[row])
         return len(self._held) - known
@@ -124,8 +124,14 @@ class CodeObjects:
         gone = self._held.pop(key, None)
         self._bytes -= gone.bytes if gone else 0
 
-    def take_missing(self) -> Iterator[tuple[CodeKey, Origin]]:
-        """Objects too long for a record; each is told once."""
+    def want(self, keys: Iterable[CodeKey], start_ns: int) -> None:
+        """A stack has them: those that did not come have to be read out of the process."""
+        for key in keys:
+            if self.get(key, start_ns) is None:
+                self._missing.setdefault(key, start_ns)
+
+    def take_missing(self) -> Iterator[tuple[CodeKey, int]]:
+        """Objects to be read, and when their process began; each is told once."""
         missing, self._missing = self._missing, {}
         yield from missing.items()
 

@@ -97,6 +97,10 @@ class StackBook:
 
     def _wait(self, record: np.void, native: list[NativeFrame]) -> None:
         self._waiting[int(record["id"])] = _Waiting(record.copy(), native)
+        if record["uncopied"]:
+            pid, frames = int(record["h"]["pid"]), record["python"][: int(record["python_count"])]
+            keys = (CodeKey(pid, code, sign) for code, _, sign in frames.tolist())
+            self.code.want(keys, int(record["h"]["start_ns"]))
         if len(self._waiting) > MAX_WAITING:
             number = next(iter(self._waiting))
             del self._waiting[number]

@@ -536,7 +536,8 @@ STACK = _dtype(
         ("python_state", "<u2", 60),
         ("native_count", "<u2", 62),
         ("python_count", "<u4", 64),
-        ("cut", "<u4", 68),
+        ("cut", "<u2", 68),
+        ("uncopied", "<u2", 70),
         ("python", (PYTHON_FRAME, (128,)), 72),
         ("native", ("<u8", (64,)), 2120),
     ],
@@ -614,10 +615,11 @@ SAMPLE_KEY = _dtype(
 )
 
 WALK_COST = _dtype(
-    16,
+    24,
     [
         ("count", "<u8", 0),
         ("ns", "<u8", 8),
+        ("max_ns", "<u8", 16),
     ],
 )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingero.capture import code_objects, stacks
+from ingero.capture.code_objects import Origin
 from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import PythonState
@@ -202,12 +203,30 @@ def test_code_too_long_for_a_record_is_asked_for_once_and_can_be_told() -> None:
     missing["head"]["missing"] = 1
     kept.add(stack(python=[(0xA, 4)]), missing, NO_LONG_CODES)
     assert functions(only(kept))[1:] == ["[unknown]"]
-    ((key, origin),) = kept.code.take_missing()
-    assert (key, origin) == ((100, 0xA, 5), (7, (3, 13)))
+    ((key, start_ns),) = kept.code.take_missing()
+    assert (key, start_ns) == ((100, 0xA, 5), 7)
     assert not list(kept.code.take_missing())
-    kept.code.learn(key, origin, "long" * 5000, "x.py", 1, b"")
+    kept.code.learn(key, Origin(start_ns, (3, 13)), "long" * 5000, "x.py", 1, b"")
     kept.retry()
     assert functions(only(kept))[1:] == ["long" * 5000]
+
+
+def test_code_that_was_not_copied_is_asked_for_unless_it_is_known() -> None:
+    kept = book()
+    walked = stack(python=[(0xA, 4), (0xB, 4)])
+    walked["uncopied"] = 1
+    kept.add(walked, code(0xB, "main"), NO_LONG_CODES)
+    ((key, start_ns),) = kept.code.take_missing()
+    assert (key, start_ns) == ((100, 0xA, 5), 7)
+    kept.code.learn(key, Origin(start_ns, (3, 9)), "forward", "x.py", 1, b"")
+    assert functions(only(kept))[1:] == ["forward", "main"]
+
+
+def test_code_whose_record_was_lost_is_not_asked_for() -> None:
+    """It comes again."""
+    kept = book()
+    kept.add(stack(python=[(0xA, 4)]), NO_CODES, NO_LONG_CODES)
+    assert not list(kept.code.take_missing())
 
 
 @pytest.mark.parametrize("unit, name", [(1, "café"), (2, "训练"), (4, "𝒇.𝒈"), (2, "a\udc80b")])
