@@ -11,6 +11,7 @@
 #define INGERO_WALK_H
 
 #include "python_code.bpf.h"
+#include "walk_cost.bpf.h"
 
 /* Frames; Python's own limit is 1000 unless raised. Fewer where interrupts wait for the walk
  * (0.7 us a frame before 3.12), and few with the run-queue lock held. */
@@ -49,13 +50,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct scratch);
 } scratches SEC(".maps");
-
-struct {			/* what walking costs the traced threads */
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct walk_cost);
-} walk_costs SEC(".maps");
 
 /* What a walk has read and how far it is. It lies where the native frames will be: what
  * the verifier knows about memory of a map is nothing, so every step looks alike to it. */
@@ -383,30 +377,6 @@ static __always_inline struct scratch *begin_stack(struct thread *t, __u64 now, 
 	c->s.h.start_ns = t->process_start_ns;
 	*hash = python_part(&c->s, t, now, most);
 	return c;
-}
-
-static __always_inline void add_cost(struct walk_cost *cost, __u64 ns)
-{
-	__sync_fetch_and_add(&cost->count, 1);
-	__sync_fetch_and_add(&cost->ns, ns);
-	if (ns > cost->max_ns)
-		cost->max_ns = ns;
-}
-
-static __always_inline void count_walk(const struct thread *t, __u64 since)
-{
-	__u64 ns = bpf_ktime_get_ns() - since;
-	struct thread_cost *own = cost_of(t);
-	__u32 zero = 0;
-	struct walk_cost *cost = bpf_map_lookup_elem(&walk_costs, &zero);
-
-	if (!cost)
-		return;
-	add_cost(cost, ns);
-	if (own) {
-		__sync_fetch_and_add(&own->walks, 1);
-		__sync_fetch_and_add(&own->walk_ns, ns);
-	}
 }
 
 #define MAX_STRAY 8		/* frames behind the end of a chain that is none */
