@@ -165,6 +165,8 @@ struct python_layout {
 	__u16 frame_bytes;	/* of a frame, as far as it is read */
 	__u16 code_bytes;	/* of a code object, as far as it is read */
 	__u16 minor;		/* of the version: 12 of 3.12 */
+	__u16 thread_tid;	/* in the thread's own data: tid; 0 where it is not needed, or not known */
+	__u16 pad;
 	__u32 program;		/* which program of the process this is: executing another one makes it a new number */
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */
 	__u64 text_type;	/* of PyUnicode_Type: what a code object is called is one */

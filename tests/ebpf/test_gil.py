@@ -57,6 +57,23 @@ def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, p
 
 
 @pytest.mark.parametrize("python", with_a_lock())
+def test_who_has_the_lock_is_told(tracer: Tracer, python: str) -> None:
+    with workload(python, PROGRAM, str(cuda.stub_dir()), "gil") as job:
+        tracer.until_target(job.pid)
+        tracer.until(lambda: tracer.agent._interpreters.version_of(job.pid) is not None)
+        first = len(tracer.windows)
+        [said] = job.go()
+        tracer.tick()
+    waits = np.concatenate([window.waits for window in tracer.windows[first:]])
+    waits = waits[(waits["h"]["tid"] == said["tid"]) & (waits["gil"] == GilMark.GIL_YES)]
+    assert len(waits) > 10
+    holders = waits["holder_tid"][waits["holder_tid"] > 0]
+    assert len(holders) > 0.8 * len(waits)
+    assert (holders == said["other"]).mean() > 0.8  # the main thread has it now and then
+    assert set(holders.tolist()) <= {said["other"], said["tid"], job.pid}
+
+
+@pytest.mark.parametrize("python", with_a_lock())
 def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> None:
     waits, threads = works(tracer, python, "lock")
     others = waits[waits["gil"] == GilMark.GIL_NO]

@@ -25,6 +25,7 @@ from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.python_slot import Slot, find_slot
 from ingero.discover.python_states import State, find_interpreters
+from ingero.discover.python_tid import find_tid
 from ingero.discover.thread_numbers import own_numbers
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
@@ -119,6 +120,7 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
     record["bytes_type"] = code.bytes_type
     if not any(state.native_id in alive for state in found.states):
         record["state_native_id"] = 0
+        record["thread_tid"] = find_tid(memory, found.states, alive)
     record["collecting"] = find_collecting(found)
     if not free_threaded:
         _add_lock(record, find_lock(found, runtime.start), runtime)

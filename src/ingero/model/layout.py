@@ -638,7 +638,7 @@ THREAD_COST = _dtype(
 )
 
 PYTHON_LAYOUT = _dtype(
-    136,
+    144,
     [
         ("flags", "<u4", 0),
         ("thread_state", "<i4", 4),
@@ -671,14 +671,16 @@ PYTHON_LAYOUT = _dtype(
         ("frame_bytes", "<u2", 62),
         ("code_bytes", "<u2", 64),
         ("minor", "<u2", 66),
-        ("program", "<u4", 68),
-        ("code_type", "<u8", 72),
-        ("text_type", "<u8", 80),
-        ("bytes_type", "<u8", 88),
-        ("collecting", "<u8", 96),
-        ("lock", "<u8", 104),
-        ("lock_end", "<u8", 112),
-        ("lock_holder", "<u8", 120),
-        ("lock_held", "<u8", 128),
+        ("thread_tid", "<u2", 68),
+        ("pad", "<u2", 70),
+        ("program", "<u4", 72),
+        ("code_type", "<u8", 80),
+        ("text_type", "<u8", 88),
+        ("bytes_type", "<u8", 96),
+        ("collecting", "<u8", 104),
+        ("lock", "<u8", 112),
+        ("lock_end", "<u8", 120),
+        ("lock_holder", "<u8", 128),
+        ("lock_held", "<u8", 136),
     ],
 )

@@ -128,8 +128,9 @@ def test_threads_have_their_own_ids(python: str) -> None:
         found = read(pid)
         assert found.layout is not None
         assert bool(found.layout["state_native_id"]) == (minor_of(found) >= 11)
+        assert bool(found.layout["thread_tid"]) == (minor_of(found) < 11)  # then the C library knows
         with Walk(pid, found.layout) as walk:
-            for thread in said["threads"] if found.layout["state_native_id"] else ():
+            for thread in said["threads"]:
                 assert walk.native_id(thread["ident"]) == thread["native"]
 
 
