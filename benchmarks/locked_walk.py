@@ -47,10 +47,10 @@ def _costs(tracer: Tracer) -> np.void:
     assert kernel is not None
     key = np.dtype([("at", "<u4")])
     _, values = MapReader(kernel.maps["locked_walks"], key, layout.WALK_COST, kernel.cpus).read()
-    sums = np.zeros((), layout.WALK_COST)
+    sums: np.void = np.zeros(1, layout.WALK_COST)[0]
     sums["count"], sums["ns"] = values["count"].sum(), values["ns"].sum()
     sums["max_ns"] = values["max_ns"].max()
-    return sums[()]
+    return sums
 
 
 def _round(python: str, kind: str, naps: int) -> np.void:

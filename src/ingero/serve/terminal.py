@@ -170,10 +170,11 @@ def operation_cells(row: OperationRow) -> list[Text]:
 
 
 def narrow_operation_cells(row: OperationRow) -> list[Text]:
-    """Operation, Count, p50, p99, Wall, Flags, Line: what fits into 80 columns."""
+    """Operation, Count, p50, p99, Wall, flags and line together: what fits into 80 columns."""
     operation, calls, p50, _, p99, _, wall, flags, _ = operation_cells(row)
-    line = Text(_file_words(row.source), "cyan") if row.source else Text()
-    return [operation, calls, p50, p99, wall, flags, line]
+    if row.source:
+        flags.append(" " if flags else "").append(_file_words(row.source), "cyan")
+    return [operation, calls, p50, p99, wall, flags]
 
 
 def operation_line(row: OperationRow) -> Text:

@@ -29,7 +29,7 @@ KEYS = (
     ("q", "quit: the trace ends and the database is closed"),
 )
 OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
-NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Flags", "Line")
+NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Line")
 NARROW_BELOW = 110  # columns of the terminal
 
 

@@ -184,8 +184,8 @@ def test_an_operation_has_the_line_most_of_its_time_comes_from() -> None:
 
 def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        assert columns(app, "driver") == ["Operation", "Count", "p50", "p99", "Wall", "Flags", "Line"]
-        assert cells(app, "driver")[0][-1] == "train.py:142"
+        assert columns(app, "driver") == ["Operation", "Count", "p50", "p99", "Wall", "Line"]
+        assert [row[-1] for row in cells(app, "driver")] == ["2 errors train.py:142", "⚠ p99"]
         table: DataTable[Any] = app.query_one("#driver", DataTable)
         assert table.virtual_size.width <= 80
         await pilot.resize_terminal(120, 40)
@@ -193,7 +193,8 @@ def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
         assert columns(app, "driver")[-1] == "Most time from"
         assert len(cells(app, "driver")) == 2
 
-    run(check, replace(VIEW, operations=tuple(map(from_line, ROWS))), size=(80, 24))
+    failing, spread = from_line(replace(ROWS[1], errors=2)), replace(ROWS[0], flags=("p99",))
+    run(check, replace(VIEW, operations=(failing, spread)), size=(80, 24))
 
 
 def test_the_worst_findings_have_their_line() -> None:
