@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.discover.python_lock import Lock, find_collecting, find_lock
+from ingero.discover.python_lock import Lock, find_collecting, find_lock, is_enabled
 from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_objects import Code, MisfitError, Offsets, Reader
 from ingero.discover.python_offsets import OFFSETS, STATED
@@ -55,6 +55,7 @@ class PythonFrames:
     version: str = ""
     free_threaded: bool = False
     route: str = ""
+    has_lock: bool = True  # a free-threaded build may run with it
     why: str = ""
     later: bool = False
     misfit: bool = False  # nor, perhaps, in a moment: it may have been looked at while it starts
@@ -122,10 +123,12 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
         record["state_native_id"] = 0
         record["thread_tid"] = find_tid(memory, found.states, alive)
     record["collecting"] = find_collecting(found)
-    if not free_threaded:
-        _add_lock(record, find_lock(found, runtime.start), runtime)
+    lock = find_lock(found, runtime.start)
+    has_lock = not free_threaded or is_enabled(memory, lock)
+    if has_lock:
+        _add_lock(record, lock, runtime)
     route = f"{slot}, its interpreters searched for" if found.searched else str(slot)
-    return PythonFrames(record[0], runtime.version, free_threaded, route)
+    return PythonFrames(record[0], runtime.version, free_threaded, route, has_lock)
 
 
 def _offsets(memory: ProcessMemory, runtime: Runtime, minor: int) -> tuple[Offsets, bool]:
