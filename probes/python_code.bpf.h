@@ -78,8 +78,8 @@ struct texts {
 	bad_ |= bpf_probe_read_user((target) + name_ + file_, lines_, (const void *)(t)->lines);	\
 	bad_; })
 
-static __always_inline void fill_code(struct code_head *head, const struct code_key *key, const struct texts *t,
-				      __u16 type)
+static __always_inline void fill_code(struct code_head *head, const struct python_layout *l,
+				      const struct code_key *key, const struct texts *t, __u16 type)
 {
 	__builtin_memset(head, 0, sizeof(*head));
 	head->h.type = type;
@@ -91,6 +91,7 @@ static __always_inline void fill_code(struct code_head *head, const struct code_
 	head->name = t->name_text;
 	head->file = t->file_text;
 	head->lines_bytes = t->lines_bytes;
+	head->minor = l->minor;
 }
 
 /* Send what a code object is called, and its line table. Returns 0 when it was sent.
@@ -119,7 +120,7 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
 		if (!small)
 			goto full;
-		fill_code(&small->head, key, t, REC_CODE);
+		fill_code(&small->head, l, key, t, REC_CODE);
 		bad = COPY_TEXTS(small->data, CODE_ROOM, t);
 		if (bad) {
 			bpf_ringbuf_discard(small, BPF_RB_NO_WAKEUP);
@@ -133,7 +134,7 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
 		if (!small)
 			goto full;
-		fill_code(&small->head, key, t, REC_CODE);
+		fill_code(&small->head, l, key, t, REC_CODE);
 		small->head.missing = 1;
 		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
 		return 0;
@@ -141,7 +142,7 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 	large = bpf_ringbuf_reserve(&frames, sizeof(*large), 0);
 	if (!large)
 		goto full;
-	fill_code(&large->head, key, t, REC_CODE_LONG);
+	fill_code(&large->head, l, key, t, REC_CODE_LONG);
 	bad = COPY_TEXTS(large->data, CODE_LONG_ROOM, t);
 	if (bad) {
 		bpf_ringbuf_discard(large, BPF_RB_NO_WAKEUP);

@@ -65,12 +65,21 @@ static __always_inline void ask_for_line(struct thread *t, struct task_struct *t
 	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
 }
 
+struct {			/* how long switches took that walked: other cores may wait for the lock */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_cost);
+} locked_walks SEC(".maps");
+
 /* Older ones do not: there the innermost frames are walked when the thread begins to wait. It
  * is not known then whether the wait will be long, so only a system call is taken whose last
  * wait in this thread was. Not static: verified once. */
 __noinline int walk_early(struct thread *t, __u64 now)
 {
+	struct walk_cost *cost;
 	struct scratch *c;
+	__u32 zero = 0;
 	__u64 hash;
 
 	if (!t || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
@@ -78,6 +87,9 @@ __noinline int walk_early(struct thread *t, __u64 now)
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
 	if (c)
 		t->wait_stack = finish_stack(t, c, hash, 0, now);
+	cost = bpf_map_lookup_elem(&locked_walks, &zero);
+	if (cost)
+		add_cost(cost, bpf_ktime_get_ns() - now);
 	return 0;
 }
 
@@ -88,20 +100,34 @@ static __always_inline void note_length(struct thread *t, bool is_long)
 	t->long_syscalls = is_long ? t->long_syscalls | bit : t->long_syscalls & ~bit;
 }
 
+/* The thread a state belongs to. Before 3.11 only the C library keeps its number. */
+static __always_inline __u32 number_of(const struct python_layout *l, __u64 state)
+{
+	__u64 at = state + l->state_native_id, thread = 0;
+	__u32 tid = 0;
+
+	if (!l->state_native_id) {
+		if (!l->thread_tid || !read_word(&thread, state + l->state_thread_id) || !thread)
+			return 0;
+		at = thread + l->thread_tid;
+	}
+	bpf_probe_read_user(&tid, sizeof(tid), (const void *)at);
+	return tid;
+}
+
 /* Who has the interpreter's lock that this thread waits for; 0 if it waits for another, or
  * the interpreter does not say. */
 static __always_inline __u32 holder_of(const struct thread *t)
 {
-	__u32 pid = t->pid, tid = 0;
+	__u32 pid = t->pid;
 	const struct python_layout *l = bpf_map_lookup_elem(&pythons, &pid);
 	__u64 holder = 0;
 
-	if (!l || !l->lock_holder || !l->state_native_id || t->address - l->lock >= l->lock_end - l->lock)
+	if (!l || !l->lock_holder || t->address - l->lock >= l->lock_end - l->lock)
 		return 0;
 	if (!read_word(&holder, l->lock_holder) || !holder)
 		return 0;
-	bpf_probe_read_user(&tid, sizeof(tid), (const void *)(holder + l->state_native_id));
-	return tid;
+	return number_of(l, holder);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #define INGERO_WALK_H
 
 #include "python_code.bpf.h"
+#include "walk_cost.bpf.h"
 
 /* Frames; Python's own limit is 1000 unless raised. Fewer where interrupts wait for the walk
  * (0.7 us a frame before 3.12), and few with the run-queue lock held. */
@@ -49,13 +50,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct scratch);
 } scratches SEC(".maps");
-
-struct {			/* what walking costs the traced threads */
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct walk_cost);
-} walk_costs SEC(".maps");
 
 /* What a walk has read and how far it is. It lies where the native frames will be: what
  * the verifier knows about memory of a map is nothing, so every step looks alike to it. */
@@ -272,7 +266,8 @@ static int walk_frame(__u32 i, void *context)
 	if (l->flags & PYTHON_EACH_ENTERS || (l->flags & PYTHON_IS_ENTRY && IN_FRAME(p, __u8, l->frame_mark)))
 		at |= PYTHON_ENTRY;
 	sign = sign_of(p, l);
-	meet_code(w, p, code, sign);
+	if (w->most > LOCKED_WALK)	/* copying some took 100 us: the agent reads them out of the process */
+		meet_code(w, p, code, sign);
 	keep(w->s, code, at, sign);
 	p->state = PYTHON_READ;
 	return 0;
@@ -351,6 +346,7 @@ static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u6
 	s->python_depth = p->depth;
 	s->python_count = p->depth < PYTHON_FRAMES ? p->depth : PYTHON_FRAMES;
 	s->python_state = p->state;
+	s->uncopied = most <= LOCKED_WALK;
 	/* Given up after so many, or where memory was not there. */
 	s->cut = p->state == PYTHON_UNREADABLE || (p->state == PYTHON_READ && p->next);
 	return stir(p->hash, (__u64)p->state << 32 | p->depth);
@@ -381,23 +377,6 @@ static __always_inline struct scratch *begin_stack(struct thread *t, __u64 now, 
 	c->s.h.start_ns = t->process_start_ns;
 	*hash = python_part(&c->s, t, now, most);
 	return c;
-}
-
-static __always_inline void count_walk(const struct thread *t, __u64 since)
-{
-	__u64 ns = bpf_ktime_get_ns() - since;
-	struct thread_cost *own = cost_of(t);
-	__u32 zero = 0;
-	struct walk_cost *cost = bpf_map_lookup_elem(&walk_costs, &zero);
-
-	if (!cost)
-		return;
-	__sync_fetch_and_add(&cost->count, 1);
-	__sync_fetch_and_add(&cost->ns, ns);
-	if (own) {
-		__sync_fetch_and_add(&own->walks, 1);
-		__sync_fetch_and_add(&own->walk_ns, ns);
-	}
 }
 
 #define MAX_STRAY 8		/* frames behind the end of a chain that is none */

@@ -41,7 +41,8 @@ struct stack {
 	__u16 python_state;
 	__u16 native_count;
 	__u32 python_count;	/* entries of `python`, innermost first; the outer ones turn round in their place */
-	__u32 cut;		/* the walk was given up: what is outermost here is not the end */
+	__u16 cut;		/* the walk was given up: what is outermost here is not the end */
+	__u16 uncopied;		/* code objects met were not sent */
 	struct python_frame python[PYTHON_FRAMES];
 	__u64 native[NATIVE_FRAMES];	/* instruction addresses, innermost first */
 };
@@ -64,7 +65,8 @@ struct code_head {
 	struct code_text name;
 	struct code_text file;
 	__u32 lines_bytes;
-	__u32 missing;		/* too long for a record: the texts are not in data */
+	__u16 missing;		/* too long for a record: the texts are not in data */
+	__u16 minor;		/* of the version of Python, by which line tables are read */
 };
 
 struct code {
@@ -98,6 +100,7 @@ struct name {
 struct walk_cost {
 	__u64 count;
 	__u64 ns;
+	__u64 max_ns;
 };
 
 /* On a core, seen by the clock: how often, where, in which state. */
@@ -161,6 +164,8 @@ struct python_layout {
 	__u16 text_kind_shift;	/* within the state */
 	__u16 frame_bytes;	/* of a frame, as far as it is read */
 	__u16 code_bytes;	/* of a code object, as far as it is read */
+	__u16 minor;		/* of the version: 12 of 3.12 */
+	__u16 thread_tid;	/* in the thread's own data: tid; 0 where it is not needed, or not known */
 	__u16 pad;
 	__u32 program;		/* which program of the process this is: executing another one makes it a new number */
 	__u64 code_type;	/* address of PyCode_Type: a frame without one is none */

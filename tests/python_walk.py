@@ -58,7 +58,9 @@ class Walk:
         return state
 
     def native_id(self, thread_pointer: int) -> int:
-        return self.number(self.state(thread_pointer) + self.at("state_native_id"))
+        if self.at("state_native_id"):
+            return self.number(self.state(thread_pointer) + self.at("state_native_id"))
+        return self.number(thread_pointer + self.at("thread_tid"), 4)
 
     def frames(self, thread_pointer: int) -> list[Walked]:
         """Innermost first."""

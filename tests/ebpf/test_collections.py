@@ -13,6 +13,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.accounts import MS
 from tests.ebpf.test_gil import pythons
 from tests.ebpf.tracing import NAMES, WORKLOADS, Tracer, tracing, workload
+from tests.pythons import kind_of
 
 PROGRAM = str(WORKLOADS / "collecting.py")
 COLLECTORS = ("gc_collect_main", "_PyGC_Collect", "collect")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.shapes
 
 def watched(python: str) -> bool:
     """Whether its file tells where the collector is; those of distributions are stripped."""
-    return not python.startswith("/usr/")
+    return not kind_of(python).executable.startswith("/usr/")
 
 
 WATCHED = [each for each in pythons() if watched(each)]
@@ -51,13 +52,15 @@ def test_every_collection_is_counted_and_long_ones_are_recorded(tracer: Tracer, 
     said, pid = works(tracer, python)
     rows = tracer.gather("operations", pid)
     mine = rows[np.isin(rows["op"], NUMBERS)]
-    assert int(mine["count"].sum()) == said["collections"] > 10
+    assert int(mine["count"].sum()) == said["collections"] > len(said["took_ns"])
     assert int(mine["slots"].sum()) == said["collections"]
     records = tracer.gather("calls", pid)
     records = records[np.isin(records["op"], NUMBERS)]
     theirs = records[records["h"]["tid"] == said["tid"]]
     assert (records["duration_ns"] >= MS).all()
-    assert len(records) == mine["recorded"].sum() < said["collections"]
+    assert len(records) == mine["recorded"].sum() <= said["collections"]
+    if not kind_of(python).free_threaded:  # else every collection goes through everything
+        assert len(records) < said["collections"]
     # In the order they were made, each inside what the program measured around it.
     long = [took for took in said["took_ns"] if took >= 2 * MS]
     assert len(long) >= 3
@@ -95,7 +98,9 @@ def test_what_finalizers_call_is_not_nested_in_the_collection(tracer: Tracer, py
 def test_where_the_collector_has_no_symbol_the_reason_is_told(tracer: Tracer, python: str) -> None:
     _, pid = works(tracer, python)
     told = [each for window in tracer.windows for each in window.not_watched if each.pid == pid]
-    assert [(each.what, Path(python).resolve().name in each.why) for each in told] == [("gc", True)]
+    assert [(each.what, Path(kind_of(python).executable).resolve().name in each.why) for each in told] == [
+        ("gc", True)
+    ]
     assert any(
         "garbage collections are not counted" in each for each in tracer.agent._targets.warnings.values()
     )

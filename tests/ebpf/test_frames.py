@@ -14,9 +14,11 @@ from ingero.model.stack import ResolvedStack
 from ingero.scenarios import cuda
 from tests.ebpf.test_gil import pythons
 from tests.ebpf.tracing import WORKLOADS, Tracer, Workload, workload
+from tests.pythons import free_threaded
 
 pytestmark = pytest.mark.timeout(180)
 PROGRAM = str(WORKLOADS / "where_am_i.py")
+FIRST = 100_000  # bytes; each place takes one more
 SLOW = {**os.environ, "INGERO_STUB_ALLOC_US": "20000"}
 
 
@@ -48,7 +50,8 @@ def told_as_the_program_tells(tracer: Tracer, job: Workload) -> None:
     until_readable(tracer, job.pid)
     *said, total = job.go()
     calls = stacks_of(tracer, job.pid, "cudaMalloc")
-    assert len(calls) == total["places"]
+    missing = {FIRST + place for place in range(total["places"])} - {int(row["bytes"]) for row, _ in calls}
+    assert (len(calls), missing) == (total["places"], set()), tracer.losses()
     assert len(said) > 0.6 * total["places"]  # on a busy machine some are over before the other thread looks
     found = {int(row["bytes"]): python_part(stack) for row, stack in calls}
     wrong = {
@@ -118,6 +121,29 @@ def test_samples_name_the_line_that_computes(tracer: Tracer) -> None:
 def sites(calls: list[tuple[Any, ResolvedStack | None]]) -> set[tuple[int, int | None]]:
     """Bytes and innermost line."""
     return {(int(row["bytes"]), python_part(stack)[0][2] if stack else None) for row, stack in calls}
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_children_are_read_as_their_parents_were(tracer: Tracer, python: str) -> None:
+    """From their first call on, though nobody had time to look at them."""
+    with workload(python, str(WORKLOADS / "forking.py"), str(cuda.stub_dir())) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        [said] = job.go()
+        calls = [each for pid in set(said["pids"].values()) for each in stacks_of(tracer, pid, "cudaMalloc")]
+    found = {str(row["bytes"]): (int(row["h"]["pid"]), python_part(stack)) for row, stack in calls}
+    assert {size: pid for size, (pid, _) in found.items()} == said["pids"]
+    assert {size: stack[0][2] for size, (_, stack) in found.items()} == said["lines"]
+    assert all(stack[-1][0] in ("<module>", "Thread._bootstrap", "_bootstrap") for _, stack in found.values())
+
+
+@pytest.mark.parametrize("python", free_threaded())
+@pytest.mark.parametrize("setting", ["PYTHON_TLBC=0", "PYTHON_GIL=1"])
+def test_a_free_threaded_python_that_does_not_run_as_such(tracer: Tracer, python: str, setting: str) -> None:
+    """With one copy of the instructions for all threads, or with the lock."""
+    name, _, value = setting.partition("=")
+    with workload(python, PROGRAM, str(cuda.stub_dir()), env={**SLOW, name: value}) as job:
+        told_as_the_program_tells(tracer, job)
 
 
 @pytest.mark.parametrize("python", pythons())

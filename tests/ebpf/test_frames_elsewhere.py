@@ -19,25 +19,21 @@ from tests.ebpf.test_frames import (
 )
 from tests.ebpf.test_gil import pythons
 from tests.ebpf.tracing import WORKLOADS, Tracer, workload
+from tests.pythons import kind_of, with_a_lock
 
 pytestmark = pytest.mark.timeout(120)
 SUBINTERPRETERS = str(WORKLOADS / "subinterpreters.py")
 CONTAINER = WORKLOADS / "hardship" / "container.sh"
 
 
-def minor_of(python: str) -> int:
-    name = Path(python).resolve().name.removeprefix("python3.").removesuffix("t")
-    return int(name)
-
-
 # A lock each is for 3.12 already, but not yet for its ctypes.
 KINDS = [(each, "legacy") for each in pythons()]
-KINDS += [(each, "isolated") for each in pythons() if minor_of(each) >= 13]
+KINDS += [(each, "isolated") for each in pythons() if kind_of(each).minor >= 13]
 
 
 def follows_subinterpreters(python: str) -> bool:
     """Before, a thread's key keeps leading to the interpreter it began in."""
-    return minor_of(python) >= 12
+    return kind_of(python).minor >= 12
 
 
 @pytest.mark.parametrize(("python", "kind"), KINDS)
@@ -74,7 +70,7 @@ def host_pid_of(pid: int) -> int:
     return int(child)
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("python", [each for each in pythons() if kind_of(each).executable == each])
 @pytest.mark.parametrize("pids", ["same-pids", "own-pids"])
 def test_an_interpreter_in_a_container_is_read_through_its_own_root(
     tracer: Tracer, tmp_path: Path, python: str, pids: str
@@ -95,7 +91,7 @@ def test_an_interpreter_in_a_container_is_read_through_its_own_root(
 
 def test_who_has_the_lock_in_a_container_is_a_thread_of_the_host(tracer: Tracer) -> None:
     """The interpreter only knows the numbers of its own namespace."""
-    python, program = pythons()[-1], str(WORKLOADS / "two_threads.py")
+    python, program = with_a_lock()[-1], str(WORKLOADS / "two_threads.py")
     command = ("unshare", "--pid", "--fork", "--kill-child", python, program, str(cuda.stub_dir()), "gil")
     with workload(*command) as job:
         job.pid = host_pid_of(job.process.pid)

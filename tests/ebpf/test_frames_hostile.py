@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.test_frames import python_part, stacks_of, until_readable
 from tests.ebpf.test_gil import pythons
 from tests.ebpf.tracing import WORKLOADS, Tracer, workload
+from tests.pythons import kind_of
 
 pytestmark = pytest.mark.timeout(120)
 VERSIONS = {f"3.{minor}{'t' if free else ''}": (minor, free) for minor, free in OFFSETS}
@@ -205,9 +205,8 @@ def test_another_program_in_the_middle_of_a_walk(tracer: Tracer, pretender: Pret
 
 
 def offsets_of(python: str) -> dict[str, int]:
-    match = re.search(r"python3\.(\d+)(t?)", str(Path(python).resolve()))
-    assert match, python
-    return OFFSETS[int(match[1]), bool(match[2])]
+    kind = kind_of(python)
+    return OFFSETS[kind.minor, kind.free_threaded]
 
 
 @pytest.mark.parametrize("python", pythons())

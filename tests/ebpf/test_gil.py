@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from ingero.scenarios import cuda
 from tests.ebpf.accounts import MS
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import WORKLOADS, Tracer, workload
-from tests.pythons import SUPPORTED
+from tests.pythons import SUPPORTED, free_threaded, kind_of, with_a_lock
 
 PROGRAM = str(WORKLOADS / "two_threads.py")
 Rows = np.ndarray[Any, Any]
@@ -43,7 +46,7 @@ def blocked_ns(waits: Rows) -> int:
     return int(waits["duration_ns"].sum()) - int(waits["runqueue_ns"].sum())
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("python", with_a_lock())
 def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, python: str) -> None:
     waits, threads = works(tracer, python, "gil")
     assert len(waits) > 10
@@ -56,7 +59,34 @@ def test_a_thread_that_wants_the_interpreter_waits_for_the_gil(tracer: Tracer, p
     assert 0.5 * locked_ns < blocked_ns(gil) <= locked_ns + MS
 
 
-@pytest.mark.parametrize("python", pythons())
+def told_who_has_it(tracer: Tracer, python: str, **more: Any) -> None:
+    with workload(python, PROGRAM, str(cuda.stub_dir()), "gil", **more) as job:
+        tracer.until_target(job.pid)
+        tracer.until(lambda: tracer.agent._interpreters.version_of(job.pid) is not None)
+        first = len(tracer.windows)
+        [said] = job.go()
+        tracer.tick()
+    waits = np.concatenate([window.waits for window in tracer.windows[first:]])
+    waits = waits[(waits["h"]["tid"] == said["tid"]) & (waits["gil"] == GilMark.GIL_YES)]
+    assert len(waits) > 10
+    holders = waits["holder_tid"][waits["holder_tid"] > 0]
+    assert len(holders) > 0.8 * len(waits)
+    assert (holders == said["other"]).mean() > 0.8  # the main thread has it now and then
+    assert set(holders.tolist()) <= {said["other"], said["tid"], job.pid}
+
+
+@pytest.mark.parametrize("python", with_a_lock())
+def test_who_has_the_lock_is_told(tracer: Tracer, python: str) -> None:
+    told_who_has_it(tracer, python)
+
+
+@pytest.mark.parametrize("python", free_threaded())
+def test_a_free_threaded_python_that_uses_its_lock_is_like_others(tracer: Tracer, python: str) -> None:
+    """As it does once a module is imported that needs it."""
+    told_who_has_it(tracer, python, env={**os.environ, "PYTHON_GIL": "1"})
+
+
+@pytest.mark.parametrize("python", with_a_lock())
 def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> None:
     waits, threads = works(tracer, python, "lock")
     others = waits[waits["gil"] == GilMark.GIL_NO]
@@ -66,8 +96,9 @@ def test_a_lock_between_threads_is_not_the_gil(tracer: Tracer, python: str) -> N
 
 
 def test_a_recording_has_the_mark_and_the_sum(place: Place) -> None:
+    python = with_a_lock()[0]
     done = place.ingero(
-        "trace", "--no-tui", "--db", str(place.db), "--", pythons()[0], PROGRAM, str(cuda.stub_dir()), "gil",
+        "trace", "--no-tui", "--db", str(place.db), "--", python, PROGRAM, str(cuda.stub_dir()), "gil",
         input="go\n", stdin=None, capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -93,3 +124,26 @@ def test_a_process_without_python_has_no_gil_waits(tracer: Tracer, steady: str) 
 def feeding(tracer: Tracer, pid: int) -> Rows:
     threads = tracer.tick().threads
     return threads[(threads["pid"] == pid) & threads["feeder"]]
+
+
+@pytest.mark.parametrize("python", free_threaded())
+def test_a_free_threaded_python_has_no_lock_to_wait_for(tracer: Tracer, python: str) -> None:
+    no_lock_is_watched(tracer, *works(tracer, python, "gil"))
+
+
+@pytest.mark.parametrize("python", [each for each in free_threaded() if kind_of(each).executable == each])
+def test_a_free_threaded_python_is_known_whatever_it_is_called(
+    tracer: Tracer, python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installed, it is there without the t in its name, too."""
+    real, named = Path(python).resolve(), tmp_path / f"python3.{kind_of(python).minor}"
+    shutil.copy(real, named)
+    monkeypatch.setenv("PYTHONHOME", str(real.parent.parent))
+    no_lock_is_watched(tracer, *works(tracer, str(named), "gil"))
+
+
+def no_lock_is_watched(tracer: Tracer, waits: Rows, threads: Rows) -> None:
+    assert not np.isin(waits["gil"], [GilMark.GIL_YES]).any()
+    assert int(threads["gil_ns"][-1]) == -1
+    told = [each for window in tracer.windows for each in window.not_watched if each.what == "gil"]
+    assert any("free-threaded" in each.why for each in told)

@@ -23,12 +23,14 @@ HOLDS_S = 0.02
 LOCK = threading.Lock()
 
 
-def hog(until: float) -> None:
+def hog(until: float, said: dict[str, int]) -> None:
+    said["other"] = threading.get_native_id()
     while time.monotonic() < until:
         sum(range(1000))
 
 
-def hold(until: float) -> None:
+def hold(until: float, said: dict[str, int]) -> None:
+    said["other"] = threading.get_native_id()
     while time.monotonic() < until:
         with LOCK:
             time.sleep(HOLDS_S)
@@ -54,7 +56,7 @@ def main(folder: str, kind: str) -> None:
     other = hog if kind == "gil" else hold
     threads = [
         threading.Thread(target=feed, args=(runtime, kind, until, said)),
-        threading.Thread(target=other, args=(until,)),
+        threading.Thread(target=other, args=(until, said)),
     ]
     for thread in threads:
         thread.start()

@@ -10,6 +10,7 @@ import numpy as np
 
 from ingero.agent.interpreters import Interpreters
 from ingero.attach.kernel import KernelSide
+from ingero.capture.code_objects import Origin
 from ingero.capture.line_table import line_at
 from ingero.capture.maps import MapReader
 from ingero.capture.ring import RingReader
@@ -36,7 +37,7 @@ class Frames:
     ) -> None:
         self._ring = ring
         self._pythons = pythons
-        self._book = StackBook(symbols.frames_at, line_at, pythons.version_of)
+        self._book = StackBook(symbols.frames_at, line_at)
         self._samples = SampleBook(kernel.maps["samples"]) if "samples" in kernel.maps else None
         costs = np.dtype([("at", "<u4")])
         self._costs = MapReader(kernel.maps["walk_costs"], costs, layout.WALK_COST, kernel.cpus)
@@ -54,11 +55,11 @@ class Frames:
             self._read_long_ones()
 
     def _read_long_ones(self) -> None:
-        """Code objects the kernel had no room for, while they are likely still there."""
+        """Code objects the kernel had no room or no time for, while they are likely still there."""
         for key, start_ns in self._book.code.take_missing():
-            found = self._pythons.long_code(*key)
-            if found:
-                self._book.code.learn(key, start_ns, *found)
+            found, version = self._pythons.long_code(*key), self._pythons.version_of(key.pid)
+            if found and version:
+                self._book.code.learn(key, Origin(start_ns, version), *found)
                 self._book.retry()
 
     def fill(self, window: Window) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ingero.discover.gil import Gil, lock_of
 from ingero.discover.libraries import Library
 from ingero.discover.python_code import LongCode, read_code
 from ingero.discover.python_layout import PythonFrames, frames_of
-from ingero.discover.python_runtime import RuntimeFinder
+from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.thread_numbers import counts_its_own, own_numbers
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
@@ -133,8 +133,8 @@ class Interpreters:
         before = self._looks.get(pid)
         pause_ns = min(2 * before.pause_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
         runtime = self._finder.runtime_of(pid)
-        gil = lock_of(runtime) if runtime else None
         frames = frames_of(pid, runtime) if runtime and self._with_frames else None
+        gil = _lock(runtime, frames) if runtime else None
         starting = frames is not None and frames.misfit and pause_ns < STARTING_NS
         settled = runtime is not None and not (frames and frames.later) and not starting
         again_ns = 0 if settled else now_ns + pause_ns
@@ -185,6 +185,13 @@ class Interpreters:
     def take_news(self) -> list[NotWatched]:
         news, self._news = self._news, []
         return news
+
+
+def _lock(runtime: Runtime, frames: PythonFrames | None) -> Gil:
+    """The interpreter itself knows best whether it has one; until it was read, its file's name tells."""
+    if frames is not None and frames.layout is not None:
+        runtime = replace(runtime, free_threaded=not frames.has_lock)
+    return lock_of(runtime)
 
 
 def _with_spans(found: np.void) -> np.ndarray[tuple[()], np.dtype[np.void]]:

@@ -7,7 +7,7 @@ the kernel sends an object again after a while.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,12 +33,18 @@ class CodeKey(NamedTuple):
     sign: int
 
 
+class Origin(NamedTuple):
+    """The process a code object was met in."""
+
+    start_ns: int  # 0: not told
+    version: Version
+
+
 @dataclass(slots=True)
 class CodeObject:
     """What a frame needs to be shown."""
 
-    process_start_ns: int  # 0: not told
-    version: Version | None  # None: not known, and then no line is
+    origin: Origin
     name: str
     file: str
     first_line: int
@@ -53,7 +59,7 @@ class CodeObject:
         at &= ~PYTHON_ENTRY
         frame = self.frames.get(at)
         if frame is None:
-            line = line_at(self.version, self.table, self.first_line, at) if self.version else None
+            line = line_at(self.origin.version, self.table, self.first_line, at)
             frame = Frame("python", self.name, self.file, line)
             if len(self.frames) >= MAX_PLACES:
                 self.frames.clear()
@@ -64,17 +70,16 @@ class CodeObject:
 class CodeObjects:
     """Code objects of every process."""
 
-    def __init__(self, version_of: Callable[[int], Version | None], max_bytes: int = MAX_BYTES) -> None:
-        self._version_of = version_of
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._held: dict[CodeKey, CodeObject] = {}
         self._bytes = 0
-        self._missing: dict[CodeKey, int] = {}  # too long for a record: when its process began
+        self._missing: dict[CodeKey, int] = {}  # came without texts, or not at all: when its process began
 
     def get(self, key: CodeKey, process_start_ns: int) -> CodeObject | None:
         """The object, unless it is known to be another process's."""
         found = self._held.get(key)
-        if found and found.process_start_ns and process_start_ns != found.process_start_ns:
+        if found and found.origin.start_ns and process_start_ns != found.origin.start_ns:
             return None
         return found
 
@@ -82,18 +87,19 @@ class CodeObjects:
         """Records of either length; how many were news."""
         known = len(self._held)
         heads = records["head"]
-        columns = (heads["h"]["pid"], heads["code"], heads["sign"], heads["h"]["start_ns"], heads["missing"])
-        for row, (pid, code, sign, start_ns, missing) in enumerate(
+        keys = (heads["h"]["pid"], heads["code"], heads["sign"])
+        columns = (*keys, heads["h"]["start_ns"], heads["minor"], heads["missing"])
+        for row, (*numbers, start_ns, minor, missing) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
-            key = CodeKey(pid, code, sign)
+            key, origin = CodeKey(*numbers), Origin(start_ns, (3, minor))
             if missing:
                 self._missing.setdefault(key, start_ns)
             elif self.get(key, start_ns) is None:
-                self._decode(key, start_ns, records[row])
+                self._decode(key, origin, records[row])
         return len(self._held) - known
 
-    def _decode(self, key: CodeKey, start_ns: int, record: np.void) -> None:
+    def _decode(self, key: CodeKey, origin: Origin, record: np.void) -> None:
         head = record["head"]
         data = record["data"].tobytes()
         name_end = int(head["name"]["bytes"])
@@ -101,12 +107,13 @@ class CodeObjects:
         table_end = file_end + int(head["lines_bytes"])
         texts = _text(data[:name_end], head["name"]), _text(data[name_end:file_end], head["file"])
         if table_end <= len(data) and texts[0] is not None and texts[1] is not None:
-            self.learn(key, start_ns, texts[0], texts[1], int(head["first_line"]), data[file_end:table_end])
+            self.learn(key, origin, texts[0], texts[1], int(head["first_line"]), data[file_end:table_end])
 
-    def learn(self, key: CodeKey, start_ns: int, name: str, file: str, first_line: int, table: bytes) -> None:
+    def learn(
+        self, key: CodeKey, origin: Origin, name: str, file: str, first_line: int, table: bytes
+    ) -> None:
         """An object that came whole, or that was read out of the process because it is too long."""
-        version = self._version_of(key.pid)
-        made = CodeObject(start_ns, version, visible(name), visible(file), first_line, table)
+        made = CodeObject(origin, visible(name), visible(file), first_line, table)
         self._drop(key)
         self._held[key] = made
         self._bytes += made.bytes
@@ -117,8 +124,14 @@ class CodeObjects:
         gone = self._held.pop(key, None)
         self._bytes -= gone.bytes if gone else 0
 
+    def want(self, keys: Iterable[CodeKey], start_ns: int) -> None:
+        """A stack has them: those that did not come have to be read out of the process."""
+        for key in keys:
+            if self.get(key, start_ns) is None:
+                self._missing.setdefault(key, start_ns)
+
     def take_missing(self) -> Iterator[tuple[CodeKey, int]]:
-        """Objects too long for a record, and when their process began; each is told once."""
+        """Objects to be read, and when their process began; each is told once."""
         missing, self._missing = self._missing, {}
         yield from missing.items()
 

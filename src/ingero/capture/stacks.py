@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.capture.code_objects import PYTHON_ENTRY, CodeKey, CodeObjects, LineAt, Version
+from ingero.capture.code_objects import PYTHON_ENTRY, CodeKey, CodeObjects, LineAt
 from ingero.capture.interleave import interleave
 from ingero.model import layout
 from ingero.model.layout import PythonState
@@ -55,10 +55,8 @@ class _Waiting:
 class StackBook:
     """Every stack met; asked once a window."""
 
-    def __init__(
-        self, frames_at: FramesAt, line_at: LineAt, version_of: Callable[[int], Version | None]
-    ) -> None:
-        self.code = CodeObjects(version_of)
+    def __init__(self, frames_at: FramesAt, line_at: LineAt) -> None:
+        self.code = CodeObjects()
         self.counts: Counter[str] = Counter()  # unknown_frames, stacks_cut, stacks_lost, python_read, ...
         self._frames_at = frames_at
         self._line_at = line_at
@@ -99,6 +97,10 @@ class StackBook:
 
     def _wait(self, record: np.void, native: list[NativeFrame]) -> None:
         self._waiting[int(record["id"])] = _Waiting(record.copy(), native)
+        if record["uncopied"]:
+            pid, frames = int(record["h"]["pid"]), record["python"][: int(record["python_count"])]
+            keys = (CodeKey(pid, code, sign) for code, _, sign in frames.tolist())
+            self.code.want(keys, int(record["h"]["start_ns"]))
         if len(self._waiting) > MAX_WAITING:
             number = next(iter(self._waiting))
             del self._waiting[number]

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.discover.python_lock import Lock, find_collecting, find_lock
+from ingero.discover.python_lock import Lock, find_collecting, find_lock, is_enabled
 from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_objects import Code, MisfitError, Offsets, Reader
 from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.python_slot import Slot, find_slot
 from ingero.discover.python_states import State, find_interpreters
+from ingero.discover.python_tid import find_tid
 from ingero.discover.thread_numbers import own_numbers
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
@@ -54,6 +55,7 @@ class PythonFrames:
     version: str = ""
     free_threaded: bool = False
     route: str = ""
+    has_lock: bool = True  # a free-threaded build may run with it
     why: str = ""
     later: bool = False
     misfit: bool = False  # nor, perhaps, in a moment: it may have been looked at while it starts
@@ -119,11 +121,14 @@ def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
     record["bytes_type"] = code.bytes_type
     if not any(state.native_id in alive for state in found.states):
         record["state_native_id"] = 0
+        record["thread_tid"] = find_tid(memory, found.states, alive)
     record["collecting"] = find_collecting(found)
-    if not free_threaded:
-        _add_lock(record, find_lock(found, runtime.start), runtime)
+    lock = find_lock(found, runtime.start)
+    has_lock = not free_threaded or is_enabled(memory, lock)
+    if has_lock:
+        _add_lock(record, lock, runtime)
     route = f"{slot}, its interpreters searched for" if found.searched else str(slot)
-    return PythonFrames(record[0], runtime.version, free_threaded, route)
+    return PythonFrames(record[0], runtime.version, free_threaded, route, has_lock)
 
 
 def _offsets(memory: ProcessMemory, runtime: Runtime, minor: int) -> tuple[Offsets, bool]:
@@ -199,6 +204,7 @@ def _record(at: Offsets, minor: int, slot: Slot) -> NDArray[np.void]:
         flags |= PythonFlag.PYTHON_KEY_BLOCK
         record["key_block"] = slot.block
     record["flags"], record["thread_state"] = flags, slot.at
+    record["minor"] = minor
     return record
 
 

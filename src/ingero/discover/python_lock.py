@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingero.discover.python_memory import NotThereError, pointers
+from ingero.discover.python_memory import NotThereError, ProcessMemory, pointers
 from ingero.discover.python_objects import MisfitError, Reader
 from ingero.discover.python_states import Interpreters
 
 TRIES = 20  # who held it last may be gone already
 MAX_INTERVAL_US = 3_600_000_000
+ENABLED = (1 << 31) - 1  # less: for a moment, while a module is imported
 SEARCHED_BYTES = 32768
 GENERATIONS_BYTES = 192  # three and the permanent one, each a list that begins as one of itself
 
@@ -54,6 +55,13 @@ def _is_lock(found: Interpreters, start: int) -> bool:
 def _lock(reader: Reader, start: int) -> Lock:
     at = reader.at
     return Lock(start, start + at["lock_bytes"], start + at["lock_holder"], start + at["lock_held"])
+
+
+def is_enabled(memory: ProcessMemory, lock: Lock) -> bool:
+    """Whether a free-threaded build uses its lock for good, as it does once a module asks for it."""
+    with suppress(NotThereError):
+        return bool(lock.start) and memory.signed32(lock.start) == ENABLED
+    return False
 
 
 def find_collecting(found: Interpreters) -> int:

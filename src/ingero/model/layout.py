@@ -536,7 +536,8 @@ STACK = _dtype(
         ("python_state", "<u2", 60),
         ("native_count", "<u2", 62),
         ("python_count", "<u4", 64),
-        ("cut", "<u4", 68),
+        ("cut", "<u2", 68),
+        ("uncopied", "<u2", 70),
         ("python", (PYTHON_FRAME, (128,)), 72),
         ("native", ("<u8", (64,)), 2120),
     ],
@@ -560,7 +561,8 @@ CODE_HEAD = _dtype(
         ("name", CODE_TEXT, 64),
         ("file", CODE_TEXT, 72),
         ("lines_bytes", "<u4", 80),
-        ("missing", "<u4", 84),
+        ("missing", "<u2", 84),
+        ("minor", "<u2", 86),
     ],
 )
 
@@ -613,10 +615,11 @@ SAMPLE_KEY = _dtype(
 )
 
 WALK_COST = _dtype(
-    16,
+    24,
     [
         ("count", "<u8", 0),
         ("ns", "<u8", 8),
+        ("max_ns", "<u8", 16),
     ],
 )
 
@@ -635,7 +638,7 @@ THREAD_COST = _dtype(
 )
 
 PYTHON_LAYOUT = _dtype(
-    136,
+    144,
     [
         ("flags", "<u4", 0),
         ("thread_state", "<i4", 4),
@@ -667,15 +670,17 @@ PYTHON_LAYOUT = _dtype(
         ("text_kind_shift", "<u2", 60),
         ("frame_bytes", "<u2", 62),
         ("code_bytes", "<u2", 64),
-        ("pad", "<u2", 66),
-        ("program", "<u4", 68),
-        ("code_type", "<u8", 72),
-        ("text_type", "<u8", 80),
-        ("bytes_type", "<u8", 88),
-        ("collecting", "<u8", 96),
-        ("lock", "<u8", 104),
-        ("lock_end", "<u8", 112),
-        ("lock_holder", "<u8", 120),
-        ("lock_held", "<u8", 128),
+        ("minor", "<u2", 66),
+        ("thread_tid", "<u2", 68),
+        ("pad", "<u2", 70),
+        ("program", "<u4", 72),
+        ("code_type", "<u8", 80),
+        ("text_type", "<u8", 88),
+        ("bytes_type", "<u8", 96),
+        ("collecting", "<u8", 104),
+        ("lock", "<u8", 112),
+        ("lock_end", "<u8", 120),
+        ("lock_holder", "<u8", 128),
+        ("lock_held", "<u8", 136),
     ],
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ingero.model.finding import Finding
+from ingero.model.finding import Finding, SourceLine
 from ingero.model.metrics import Limits, Snapshot
 
 LAYERS = ("runtime", "driver", "graph", "nccl")
@@ -92,6 +92,8 @@ class OperationRow:
     bytes: int | None = None
     exact: bool = True
     flags: tuple[str, ...] = ()
+    source: SourceLine | None = None  # the line most of its time comes from, if one has much of it
+    source_share: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from rich.text import Text
 
 from ingero import units
-from ingero.model.finding import Finding
+from ingero.model.finding import Finding, SourceLine
 from ingero.model.live import CardLine, HostRow, LiveView, OperationRow
 
 FULL, EMPTY = "█", "░"
@@ -161,12 +161,44 @@ def _listed(label: str, names: Sequence[str], most: int) -> Text:
 
 
 def operation_cells(row: OperationRow) -> list[Text]:
-    """Operation, Count, p50, p95, p99, max, Wall, Flags."""
+    """Operation, Count, p50, p95, p99, max, Wall, Flags, Most time from."""
     style = "red" if row.errors else ""
     calls = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
     times = [units.format_ns(value) for value in (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)]
     cells = [Text(clean(row.op), style), *map(_number, (calls, *times, units.format_share(row.wall_share)))]
-    return [*cells, Text(" ".join(operation_flags(row)), "yellow")]
+    return [*cells, Text(" ".join(operation_flags(row)), "yellow"), operation_line(row)]
+
+
+def narrow_operation_cells(row: OperationRow) -> list[Text]:
+    """Operation, Count, p50, p99, Wall, flags and line together: what fits into 80 columns."""
+    operation, calls, p50, _, p99, _, wall, flags, _ = operation_cells(row)
+    if row.source:
+        flags.append(" " if flags else "").append(_file_words(row.source), "cyan")
+    return [operation, calls, p50, p99, wall, flags]
+
+
+def operation_line(row: OperationRow) -> Text:
+    """`forward() at train.py:142, 83 %`: where most of its time comes from."""
+    if row.source is None:
+        return Text()
+    words = Text(place_words(row.source), "cyan")
+    return words.append(f", {units.format_share(row.source_share)}", "default")
+
+
+def place_words(source: SourceLine) -> str:
+    """`forward() at train.py:142`: short, the file without its folder."""
+    function = clean(source.function, 400).rpartition(".<locals>.")[2]
+    return f"{_end_of(function, 28)}() at {_file_words(source)}"
+
+
+def _file_words(source: SourceLine) -> str:
+    file = clean(source.file, 4000).rpartition("/")[2]
+    return f"{_end_of(file, 28)}:{source.line}"
+
+
+def _end_of(text: str, most: int) -> str:
+    """Its end tells it from others."""
+    return text if len(text) <= most else f"…{text[1 - most :]}"
 
 
 def _number(text: str) -> Text:
@@ -191,6 +223,16 @@ def finding_line(finding: Finding) -> Text:
     """Severity, title, share of whose time, since when."""
     style = SEVERITY_STYLES.get(finding.severity, "")
     return Text(f"[{clean(finding.severity)}]", style).append(f" {finding_words(finding)}", "default")
+
+
+def finding_lines(findings: Sequence[Finding], most: int = 3) -> list[Text]:
+    """Each in a line, the worst with the line of code they are about below."""
+    lines = []
+    for number, finding in enumerate(findings):
+        lines.append(finding_line(finding))
+        if finding.source is not None and number < most:
+            lines.append(Text(f"    {place_words(finding.source)}", "cyan"))
+    return lines
 
 
 def finding_words(finding: Finding) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingero.capture import code_objects, stacks
+from ingero.capture.code_objects import Origin
 from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import PythonState
@@ -32,12 +33,12 @@ def frames_at(pid: int, addresses: NDArray[np.uint64], start_ns: int) -> list[Na
     ]
 
 
-def line_at(version: str, table: bytes, first_line: int, at: int) -> int | None:
+def line_at(version: tuple[int, int], table: bytes, first_line: int, at: int) -> int | None:
     return first_line + at
 
 
-def book(version: str | None = "3.12") -> StackBook:
-    return StackBook(frames_at, line_at, lambda pid: version)
+def book() -> StackBook:
+    return StackBook(frames_at, line_at)
 
 
 def stack(
@@ -83,7 +84,7 @@ def code(
     texts = [text.encode(ENCODINGS[unit], "surrogatepass") for text in (name, file)]
     head["name"]["unit"] = head["file"]["unit"] = unit
     head["name"]["bytes"], head["file"]["bytes"] = map(len, texts)
-    head["first_line"], head["lines_bytes"] = first_line, len(table)
+    head["first_line"], head["lines_bytes"], head["minor"] = first_line, len(table), 13
     data = b"".join(texts) + table
     record[0]["data"][: len(data)] = np.frombuffer(data, np.uint8)
     return record
@@ -124,16 +125,10 @@ def test_a_stack_shows_name_file_and_the_line_executing() -> None:
 
 def test_the_line_table_and_version_arrive_whole() -> None:
     asked = []
-    kept = StackBook(frames_at, lambda *each: asked.append(each), lambda pid: "3.13")
+    kept = StackBook(frames_at, lambda *each: asked.append(each))
     kept.add(stack(python=[(0xA, 4 | ENTRY)]), code(0xA, table=b"\x01\x00\xff"), NO_LONG_CODES)
     assert only(kept)[1] == Frame("python", "forward", "train.py", None)
-    assert asked == [("3.13", b"\x01\x00\xff", 10, 4)]
-
-
-def test_without_a_version_there_is_no_line() -> None:
-    kept = book(version=None)
-    kept.add(stack(python=[(0xA, 4)]), code(0xA), NO_LONG_CODES)
-    assert only(kept)[1].line is None
+    assert asked == [((3, 13), b"\x01\x00\xff", 10, 4)]
 
 
 def test_ids_of_many_calls_become_hashes_and_each_stack_is_handed_out_once() -> None:
@@ -211,9 +206,27 @@ def test_code_too_long_for_a_record_is_asked_for_once_and_can_be_told() -> None:
     ((key, start_ns),) = kept.code.take_missing()
     assert (key, start_ns) == ((100, 0xA, 5), 7)
     assert not list(kept.code.take_missing())
-    kept.code.learn(key, start_ns, "long" * 5000, "x.py", 1, b"")
+    kept.code.learn(key, Origin(start_ns, (3, 13)), "long" * 5000, "x.py", 1, b"")
     kept.retry()
     assert functions(only(kept))[1:] == ["long" * 5000]
+
+
+def test_code_that_was_not_copied_is_asked_for_unless_it_is_known() -> None:
+    kept = book()
+    walked = stack(python=[(0xA, 4), (0xB, 4)])
+    walked["uncopied"] = 1
+    kept.add(walked, code(0xB, "main"), NO_LONG_CODES)
+    ((key, start_ns),) = kept.code.take_missing()
+    assert (key, start_ns) == ((100, 0xA, 5), 7)
+    kept.code.learn(key, Origin(start_ns, (3, 9)), "forward", "x.py", 1, b"")
+    assert functions(only(kept))[1:] == ["forward", "main"]
+
+
+def test_code_whose_record_was_lost_is_not_asked_for() -> None:
+    """It comes again."""
+    kept = book()
+    kept.add(stack(python=[(0xA, 4)]), NO_CODES, NO_LONG_CODES)
+    assert not list(kept.code.take_missing())
 
 
 @pytest.mark.parametrize("unit, name", [(1, "café"), (2, "训练"), (4, "𝒇.𝒈"), (2, "a\udc80b")])
@@ -292,7 +305,7 @@ def test_each_process_is_asked_for_its_own_addresses_at_once() -> None:
         asked.append((pid, start_ns, addresses.tolist()))
         return frames_at(pid, addresses, start_ns)
 
-    kept = StackBook(note_asked, line_at, lambda pid: None)
+    kept = StackBook(note_asked, line_at)
     made = [stack(1, native=[10, 20]), stack(2, native=[10, 30]), stack(3, native=[40], pid=200, start_ns=9)]
     kept.add(np.concatenate(made), NO_CODES, NO_LONG_CODES)
     assert asked == [(100, 7, [10, 19, 29]), (200, 9, [40])]
@@ -312,7 +325,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(kept._waiting) <= 10
     assert len(kept._hashes) <= 20
     assert len(kept._shown) <= 20
-    objects = code_objects.CodeObjects(lambda pid: None, max_bytes=20_000)
+    objects = code_objects.CodeObjects(max_bytes=20_000)
     for number in range(200):
         objects.add(code(number, table=b"x" * 400))
     assert 0 < len(objects) <= 20

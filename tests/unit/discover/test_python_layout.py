@@ -19,8 +19,9 @@ from ingero.discover import python_layout
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_offsets import OFFSETS
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
+from tests.conftest import require
 from tests.python_walk import Walk, Walked
-from tests.pythons import HERE, SUPPORTED
+from tests.pythons import HERE, KINDS, SUPPORTED, kind_of
 
 from .conftest import WAIT, Build
 
@@ -85,6 +86,17 @@ def check(pid: int, said: Any) -> PythonFrames:
     return found
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_interpreter_that_can_be_read_is_here(kind: str) -> None:
+    here = {str(kind_of(python)) for python in SUPPORTED}
+    absent = f"no Python {kind} is here; INGERO_PYTHONS names commands that run one"
+    require("pythons", [] if kind in here else [absent])
+
+
+def test_the_kinds_tested_are_those_with_offsets() -> None:
+    assert {f"3.{minor}{'t' if free else ''}" for minor, free in OFFSETS} == set(KINDS)
+
+
 @pytest.mark.parametrize("python", SUPPORTED)
 def test_the_frames_read_are_those_the_interpreter_names(python: str) -> None:
     with staying(python, *STAYING) as (pid, said):
@@ -116,8 +128,9 @@ def test_threads_have_their_own_ids(python: str) -> None:
         found = read(pid)
         assert found.layout is not None
         assert bool(found.layout["state_native_id"]) == (minor_of(found) >= 11)
+        assert bool(found.layout["thread_tid"]) == (minor_of(found) < 11)  # then the C library knows
         with Walk(pid, found.layout) as walk:
-            for thread in said["threads"] if found.layout["state_native_id"] else ():
+            for thread in said["threads"]:
                 assert walk.native_id(thread["ident"]) == thread["native"]
 
 
@@ -291,6 +304,7 @@ def test_the_lock_says_who_holds_it(python: str) -> None:
         layout = found.layout
         assert layout is not None
         if found.free_threaded:
+            assert not found.has_lock
             assert not any(layout[name] for name in ("lock", "lock_end", "lock_holder", "lock_held"))
             return
         with Walk(pid, layout) as walk:

@@ -10,6 +10,7 @@ many addresses they were; and `done`, and waits for the end of its input.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import sys
@@ -44,6 +45,8 @@ def main(folder: str, rounds: int) -> None:
     places = set()
     for number in range(rounds):  # nothing of a round outlives it, so that the next one finds its place
         places.add(one_round(allocate, number))
+        if "t" in sys.abiflags:  # free-threaded: only a collection frees code
+            gc.collect()
     for number in range(rounds):
         name, file, line = called(number)
         print(json.dumps({"bytes": 2001 + number, "function": name, "file": file, "line": line}))

@@ -21,6 +21,7 @@ from ingero.model.live import HostRow, InFlight, LiveView, OperationRow, Process
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, SystemSample, Window
 from ingero.serve.answers.live_cards import LiveCards
+from ingero.serve.answers.live_lines import LineBook, Lines
 
 PROCESSES = 128
 THREADS = 512  # of one process; its totals keep those dropped
@@ -43,6 +44,7 @@ class _Calls:
     bytes: int = 0
     exact: bool = True
     slots: histogram.Counts = field(default_factory=lambda: np.zeros(histogram.SLOTS, np.uint64))
+    lines: Lines = field(default_factory=Lines)
 
     def add(self, row: np.void) -> None:
         self.count += int(row["count"])
@@ -101,6 +103,7 @@ class LiveTotals:
         self._last: Window | None = None
         self._system_now: SystemSample | None = None
         self._cards = LiveCards()
+        self._lines = LineBook()
 
     def add(self, window: Window) -> None:
         """Count one window in."""
@@ -114,6 +117,7 @@ class LiveTotals:
             self._meet(process.pid, process.comm, process.start_ns)
         self._add_threads(window)
         self._add_operations(window.operations)
+        self._add_lines(window)
         self._add_waits(window)
 
     def _meet(self, pid: int, comm: str, start_ns: int = 0) -> _Process:
@@ -132,6 +136,12 @@ class LiveTotals:
             process = self._meet(pid, "")
             self._calls.setdefault(op, _Calls()).add(row)
             process.calls.setdefault(op, _Calls()).add(row)
+
+    def _add_lines(self, window: Window) -> None:
+        self._lines.learn(window.stacks)
+        for pid, op, source, ns in self._lines.sums(window):
+            self._calls.setdefault(op, _Calls()).lines.add(source, ns)
+            self._meet(pid, "").calls.setdefault(op, _Calls()).lines.add(source, ns)
 
     def _add_threads(self, window: Window) -> None:
         for row in window.threads:
@@ -204,6 +214,7 @@ class LiveTotals:
     def _row(self, op: int, sums: _Calls, wall_ns: int) -> OperationRow:
         operation = self._operations.get(op)
         p50, p95, p99 = histogram.percentiles(sums.slots, SHARES, max_ns=sums.max_ns or None)
+        source, source_share = sums.lines.heaviest()
         return OperationRow(
             layer=operation.layer if operation else "driver",
             op=operation.name if operation else f"operation {op}",
@@ -217,6 +228,8 @@ class LiveTotals:
             bytes=sums.bytes if operation and operation.bytes_known else None,
             exact=sums.exact,
             flags=_flags(sums.count, p50, p99),
+            source=source,
+            source_share=source_share,
         )
 
     def _host(self) -> tuple[HostRow, ...]:

@@ -21,7 +21,7 @@ from ingero import units
 from ingero.model.live import LAYERS, LiveView
 from ingero.serve import terminal
 
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags")
+OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 PIPE_WIDTH = 120
 
@@ -67,7 +67,7 @@ def body(view: LiveView) -> list[Any]:
         if rows:
             parts.append(title(layer, sum(row.count for row in rows)))
             cells = (terminal.operation_cells(row) for row in rows)
-            parts += [boxed(OPERATION_COLUMNS, cells, (0, len(OPERATION_COLUMNS) - 1)), Text()]
+            parts += [boxed(OPERATION_COLUMNS, cells, (0, 7, 8)), Text()]
     parts += _host(view) + _processes(view) + _in_flight(view) + _findings(view)
     parts += terminal.footer_lines(view)
     return [indented(part) for part in parts]
@@ -118,7 +118,7 @@ def _in_flight(view: LiveView) -> list[Any]:
 def _findings(view: LiveView) -> list[Any]:
     if not view.findings:
         return []
-    return [Text("Findings", "bold"), *map(terminal.finding_line, view.findings), Text()]
+    return [Text("Findings", "bold"), *terminal.finding_lines(view.findings), Text()]
 
 
 def log_line(view: LiveView) -> Text:

@@ -19,10 +19,9 @@ from textual.widgets import DataTable, Footer, Input, Static
 from ingero import units
 from ingero.model.live import LAYERS, LiveView, OperationRow, ProcessRow
 from ingero.serve import terminal
-from ingero.serve.tui.screens import HelpScreen, ProcessScreen, headings
+from ingero.serve.tui.screens import HelpScreen, ProcessScreen, headings, show_operations
 
 POLL_S = 0.25
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 SORTS: dict[str, Callable[[OperationRow], tuple[float, str]]] = {
     "wall": lambda row: (-(row.wall_share or 0), row.op),
@@ -85,8 +84,6 @@ class LiveApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        for layer in LAYERS:
-            self._table(layer).add_columns(*headings(OPERATION_COLUMNS))
         self._table("host").add_columns(*headings(HOST_COLUMNS))
         self._table("processes").add_columns("process", "time")
         for layer in (*LAYERS, "host"):
@@ -112,17 +109,21 @@ class LiveApp(App[None]):
         # The base screen's widgets, even while another screen lies on top.
         self._static("header", terminal.header_lines(view))
         self._static("system", [terminal.system_line(view), *terminal.card_lines(view)])
-        self._static("findings", [terminal.finding_line(finding) for finding in view.findings])
+        self._static("findings", terminal.finding_lines(view.findings))
         self._static("in_flight", self._in_flight(view))
         self._static("status", [*self._mode_line(), *terminal.footer_lines(view)])
         self._draw_processes([process for process in view.processes if self._is_wanted(process.comm)])
         for layer in LAYERS:
             rows = sorted((row for row in view.layer(layer) if self._is_wanted(row.op)), key=SORTS[self.sort])
-            self._draw(layer, [terminal.operation_cells(row) for row in rows])
-        self._draw("host", [terminal.host_cells(row) for row in view.host if row.ns or row.waits])
+            self._title(layer, bool(rows))
+            show_operations(self._table(layer), rows, self.size.width)
+        self._draw_host([terminal.host_cells(row) for row in view.host if row.ns or row.waits])
         for screen in self.screen_stack[1:]:
             if isinstance(screen, ProcessScreen):
                 screen.show(view)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.redraw)  # by then the new size is known
 
     def _is_wanted(self, name: str) -> bool:
         return self.wanted.lower() in name.lower()
@@ -150,11 +151,14 @@ class LiveApp(App[None]):
     def _table(self, name: str) -> DataTable[Text]:
         return self.screen_stack[0].query_one(f"#{name}", DataTable)
 
-    def _draw(self, name: str, rows: Sequence[Sequence[Text]]) -> None:
-        title = Text(terminal.TITLES[name], "bold")
-        self._static(f"{name}_title", [title] if rows else [])
-        table = self._table(name)
-        table.display = bool(rows)
+    def _title(self, name: str, shown: bool) -> None:
+        """A table and its title, or neither."""
+        self._static(f"{name}_title", [Text(terminal.TITLES[name], "bold")] if shown else [])
+        self._table(name).display = shown
+
+    def _draw_host(self, rows: Sequence[Sequence[Text]]) -> None:
+        self._title("host", bool(rows))
+        table = self._table("host")
         table.clear()
         for row in rows:
             table.add_row(*row)

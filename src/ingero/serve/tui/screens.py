@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Static
 
 from ingero import units
-from ingero.model.live import LiveView, ProcessRow
+from ingero.model.live import LiveView, OperationRow, ProcessRow
 from ingero.serve import terminal
 
 KEYS = (
@@ -28,13 +28,28 @@ KEYS = (
     ("?", "this page"),
     ("q", "quit: the trace ends and the database is closed"),
 )
-COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags")
+OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
+NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Line")
+NARROW_BELOW = 110  # columns of the terminal
 
 
 def headings(names: Sequence[str]) -> list[Text]:
-    """Over the first and the last column to the left, over numbers to the right."""
-    inner = [Text(name, justify="right") for name in names[1:-1]]
-    return [Text(names[0]), *inner, Text(names[-1])]
+    """Over numbers, which are all but the first and those behind the wall share, to the right."""
+    words = names[names.index("Wall") + 1 :]
+    inner = [Text(name, justify="right") for name in names[1 : len(names) - len(words)]]
+    return [Text(names[0]), *inner, *map(Text, words)]
+
+
+def show_operations(table: DataTable[Text], rows: Sequence[OperationRow], width: int) -> None:
+    """As much of each as a terminal of this width has room for."""
+    narrow = width < NARROW_BELOW
+    columns = NARROW_COLUMNS if narrow else OPERATION_COLUMNS
+    cells = terminal.narrow_operation_cells if narrow else terminal.operation_cells
+    table.clear(columns=len(table.columns) != len(columns))
+    if not table.columns:
+        table.add_columns(*headings(columns))
+    for row in rows:
+        table.add_row(*cells(row))
 
 
 class Overlay(ModalScreen[None]):
@@ -81,7 +96,6 @@ class ProcessScreen(Overlay):
     def on_mount(self) -> None:
         table: DataTable[Text] = self.query_one("#operations", DataTable)
         table.can_focus = False
-        table.add_columns(*headings(COLUMNS))
         self._ready = True
         self.show(self._view)
 
@@ -94,9 +108,7 @@ class ProcessScreen(Overlay):
         self.query_one("#threads", Static).update(Text("\n").join(_threads(process)))
         self.query_one("#culprits", Static).update(Text("\n").join(_culprits(process)))
         table: DataTable[Text] = self.query_one("#operations", DataTable)
-        table.clear()
-        for row in process.operations:
-            table.add_row(*terminal.operation_cells(row))
+        show_operations(table, process.operations, self.app.size.width)
 
 
 def _about(process: ProcessRow) -> list[Text]:

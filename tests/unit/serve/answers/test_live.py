@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from ingero.model import histogram, layout
+from ingero.model.finding import SourceLine
 from ingero.model.gpus import GpuCard, GpuNews, GpuSample
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
+from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
 from ingero.scenarios import incident, synthetic
 from ingero.serve import terminal
-from ingero.serve.answers import live
+from ingero.serve.answers import live, live_lines
 from ingero.serve.answers.live import LiveTotals
 
 LAUNCH = Operation(1, "cuLaunchKernel", "driver", "launch")
@@ -117,6 +119,54 @@ def test_a_long_tail_is_flagged_and_a_wide_but_even_one_is_not() -> None:
         "cuLaunchKernel": (),
         "cudaMalloc": ("p99",),
     }
+
+
+def recorded(*calls_: tuple[int, int, int, int]) -> dict[str, object]:
+    """Calls as (pid, stack, weight, ns), of one operation."""
+    rows = np.zeros(len(calls_), layout.CALL)
+    rows["op"] = 1
+    for row, (pid, _, weight, ns) in zip(rows, calls_, strict=True):
+        row["h"]["pid"], row["weight"], row["duration_ns"] = pid, weight, ns
+    return {"calls": rows, "call_stacks": np.array([stack for _, stack, _, _ in calls_], np.int64)}
+
+
+def at_line(number: int, line: int) -> ResolvedStack:
+    library = Frame("python", "call", "/usr/lib/python3.12/site-packages/torch/x.py", 9)
+    return ResolvedStack(number, (library, Frame("python", "step", "/job/train.py", line)))
+
+
+def test_the_line_with_most_of_the_time_is_told_for_all_and_for_each_process() -> None:
+    totals = LiveTotals([LAUNCH])
+    operations = np.concatenate([calls(7, 5_000), calls(8, 5_000)])
+    stacks = [at_line(1, 10), at_line(2, 20)]
+    made = recorded((7, 1, 1, 90), (7, 2, 1, 10), (8, 2, 100, 1), (8, 2, 1, 100))
+    totals.add(window(0, operations=operations, stacks=stacks, **made))
+    totals.add(window(1, operations=operations, **recorded((8, 2, 1, 100))))
+    view = totals.view(0, 2 * SECOND)
+    assert view.operations[0].source == SourceLine("/job/train.py", 20, "step")
+    assert view.operations[0].source_share == pytest.approx(310 / 400)
+    by_pid = {row.pid: row.operations[0].source for row in view.processes}
+    assert {pid: source and source.line for pid, source in by_pid.items()} == {7: 10, 8: 20}
+
+
+def test_without_stacks_or_with_one_line_of_very_many_none_is_told() -> None:
+    totals = LiveTotals([LAUNCH])
+    totals.add(window(0, operations=calls(7, 5_000), calls=recorded((7, 0, 1, 5))["calls"]))
+    assert totals.view(0, SECOND).operations[0].source is None
+    many = recorded(*[(7, number, 1, 5) for number in range(1, 40)], (7, 99, 1, 50))
+    stacks = [at_line(number, number) for number in range(1, 40)]
+    totals.add(window(1, stacks=stacks, **many))
+    assert totals.view(0, SECOND).operations[0].source is None
+
+
+def test_what_is_kept_of_lines_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_lines, "STACKS", 10)
+    totals = LiveTotals([LAUNCH])
+    for number in range(1, 1001):
+        made = recorded((7, number, 1, 5))
+        totals.add(window(0, operations=calls(7, 5), stacks=[at_line(number, number)], **made))
+    assert len(totals._lines._sources) == 10
+    assert len(totals._calls[1].lines.ns) <= live_lines.LINES
 
 
 def test_the_made_up_incident_names_its_culprits() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from builders import finding
+from msgspec import structs
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from ingero.errors import PrivilegeError
+from ingero.model.finding import SourceLine
 from ingero.model.live import InFlight, LiveView, OperationRow, ProcessRow, QuietSurface
 from ingero.serve.tui.app import LiveApp
 from ingero.serve.tui.screens import HelpScreen, ProcessScreen
@@ -36,12 +38,16 @@ VIEW = LiveView(
 )
 
 
-def run(check: Callable[[LiveApp, Pilot[None]], Coroutine[Any, Any, None]], *views: LiveView) -> None:
+def run(
+    check: Callable[[LiveApp, Pilot[None]], Coroutine[Any, Any, None]],
+    *views: LiveView,
+    size: tuple[int, int] = (140, 60),
+) -> None:
     queue = list(views or (VIEW,))
 
     async def inside() -> None:
         app = LiveApp(lambda: queue.pop(0) if queue else None, poll_s=3600)
-        async with app.run_test(size=(140, 60)) as pilot:
+        async with app.run_test(size=size) as pilot:
             await pilot.pause()
             await check(app, pilot)
 
@@ -151,6 +157,55 @@ def test_findings_and_calls_in_flight_appear_when_there_are_some() -> None:
         check,
         replace(VIEW, findings=(found,), in_flight=(InFlight(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
     )
+
+
+def columns(app: LiveApp, table: str) -> list[str]:
+    widget: DataTable[Any] = app.screen_stack[0].query_one(f"#{table}", DataTable)
+    return [str(column.label) for column in widget.columns.values()]
+
+
+def from_line(row: OperationRow) -> OperationRow:
+    return replace(row, source=SourceLine("/job/code/train.py", 142, "Model.forward"), source_share=0.83)
+
+
+def test_an_operation_has_the_line_most_of_its_time_comes_from() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        found = {row[0]: row[-1] for row in cells(app, "driver")}
+        assert found == {"cuLaunchKernel": "Model.forward() at train.py:142, 83.0 %", "cuMemAlloc": ""}
+        await pilot.press("enter")
+        await pilot.pause()
+        table: DataTable[Any] = app.screen.query_one("#operations", DataTable)
+        assert str(table.get_row_at(0)[-1]) == "Model.forward() at train.py:142, 83.0 %"
+
+    rows = (from_line(ROWS[0]), ROWS[1])
+    process = replace(VIEW.processes[0], operations=rows)
+    run(check, replace(VIEW, operations=rows, processes=(process,)))
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert columns(app, "driver") == ["Operation", "Count", "p50", "p99", "Wall", "Line"]
+        assert [row[-1] for row in cells(app, "driver")] == ["2 errors train.py:142", "⚠ p99"]
+        table: DataTable[Any] = app.query_one("#driver", DataTable)
+        assert table.virtual_size.width <= 80
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert columns(app, "driver")[-1] == "Most time from"
+        assert len(cells(app, "driver")) == 2
+
+    failing, spread = from_line(replace(ROWS[1], errors=2)), replace(ROWS[0], flags=("p99",))
+    run(check, replace(VIEW, operations=(failing, spread)), size=(80, 24))
+
+
+def test_the_worst_findings_have_their_line() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        shown = text(app, "findings").splitlines()
+        assert [line.strip() for line in shown if "train.py" in line] == ["step() at train.py:7"] * 3
+        assert len(shown) == 4 + 3
+
+    found = finding("Another process takes the CPU", pid=7, comm="python3")
+    found = structs.replace(found, source=SourceLine("/x/train.py", 7, "main.<locals>.step"))
+    run(check, replace(VIEW, findings=(found,) * 4))
 
 
 def test_a_hostile_name_is_shown_as_text() -> None:
