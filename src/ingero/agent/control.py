@@ -35,6 +35,10 @@ class Load:
     calls: tuple[float, ...]  # by group
     detail_share: float = 0.0  # its time that records and stacks would take with all detail
     fixed_share: float = 0.0  # and what cannot be helped
+    floor_share: float = 0.0  # what records and stacks took however few were asked for
+
+    def detail_at(self, detail: int) -> float:
+        return max(self.detail_share / float(4**detail), self.floor_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def cost_share(load: Load, watch: Watch, cost: HitCost) -> float:
     ns = 0.0
     for group, calls in enumerate(load.calls):
         ns += calls * (watch.share * thinned if group in watch.groups else cost.ns)
-    return ns / 1e9 + load.detail_share / float(4**watch.detail) + load.fixed_share
+    return ns / 1e9 + load.detail_at(watch.detail) + load.fixed_share
 
 
 def fitting(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Watch:
@@ -77,7 +81,7 @@ def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Wa
     detail = 0
     for detail in range(DETAILS):
         yield Watch(detail)
-        if load.detail_share / 4**detail <= aim / 4:  # with less of it nothing is won
+        if load.detail_at(detail) <= max(aim / 4, load.floor_share):  # with less of it nothing is won
             break
     hottest = sorted((group for group in CLOSABLE if load.calls[group]), key=lambda group: -load.calls[group])
     sets = [frozenset(hottest[: count + 1]) for count in range(len(hottest))]

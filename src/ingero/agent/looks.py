@@ -48,8 +48,12 @@ class Looks:
         self._mark, self._mark_ns = costs.read(), now_ns
         self._look, self._look_ns = self._mark, now_ns
         self._seen_ns = now_ns
+        # Records and stacks count over all the time: each look begins with some, and so has more of them.
+        self._detail_mark, self._detail_mark_ns = self._mark, now_ns
         self._calls: dict[int, NDArray[np.float64]] = {}  # by thread
-        self._detail: dict[int, float] = {}
+        self._detail: dict[int, float] = {}  # what records and stacks take of it
+        self._whole_detail: dict[int, float] = {}  # the same when all of them were last asked for
+        self._level = 0  # of detail
         self._pids: dict[int, int] = {}
         self._looks: deque[Look] = deque(maxlen=LOOKS)
         self.switches: dict[int, float] = {}  # by thread, per second; told once a second
@@ -68,18 +72,40 @@ class Looks:
             return
         weight = 1 - math.exp(-(now_ns - self._seen_ns) / MEMORY_NS)
         calls = (change[:, :GROUPS] + change[:, GROUPS : 2 * GROUPS]) * (1e9 / ns)
-        detail_ns = change[:, RECORDS] * self._cost.record_ns + change[:, WALK_NS]
+        detail_shares = self._detail_shares(reading, now_ns)
+        changed = detail != self._level
+        if changed:  # what was seen at another level says nothing of this one
+            self._level, self._detail = detail, {}
         for at, tid in enumerate(reading.tids.tolist()):
             if change[at].any() or tid in self._calls:
-                share = float(detail_ns[at]) / ns * 4**detail
                 before = self._calls.get(tid, calls[at])  # a new thread is what it does
                 self._calls[tid] = before + weight * (calls[at] - before)
-                self._detail[tid] = self._detail.get(tid, share) * (1 - weight) + weight * share
+                if not changed:
+                    self._note_detail(tid, float(detail_shares[at]), weight)
                 self._pids[tid] = int(reading.pids[at])
         alive = set(reading.tids.tolist())
         for tid in [tid for tid, rates in self._calls.items() if tid not in alive or rates.sum() < IDLE]:
-            del self._calls[tid], self._detail[tid], self._pids[tid]
+            for known in (self._calls, self._detail, self._whole_detail, self._pids):
+                known.pop(tid, None)
         self._mark, self._mark_ns, self._seen_ns = reading, now_ns, now_ns
+
+    def _detail_shares(self, reading: Reading, now_ns: int) -> NDArray[np.float64]:
+        change = reading.since(self._detail_mark)
+        ns = change[:, RECORDS] * self._cost.record_ns + change[:, WALK_NS]
+        shares: NDArray[np.float64] = ns / max(now_ns - self._detail_mark_ns, 1)
+        self._detail_mark, self._detail_mark_ns = reading, now_ns
+        return shares
+
+    def _note_detail(self, tid: int, share: float, weight: float) -> None:
+        self._detail[tid] = self._detail.get(tid, share) * (1 - weight) + weight * share
+        if not self._level:
+            self._whole_detail[tid] = self._detail[tid]
+
+    def _whole(self, tid: int) -> float:
+        """With all detail; where it was never seen so, as if each level had a quarter of the one before."""
+        now = self._detail.get(tid, 0.0)
+        known = self._whole_detail.get(tid)
+        return now * float(4**self._level) if known is None else max(known, now)
 
     def close(self, groups: Collection[int], cpu_ns: dict[int, int]) -> None:
         """A look ends; `cpu_ns`: what each process had of a core meanwhile."""
@@ -126,7 +152,7 @@ class Looks:
         if not self._calls:
             return None
         share = {
-            tid: rates.sum() * self._cost.ns / 1e9 + self._detail[tid] for tid, rates in self._calls.items()
+            tid: rates.sum() * self._cost.ns / 1e9 + self._whole(tid) for tid, rates in self._calls.items()
         }
         slowed: dict[int, float] = defaultdict(float)
         for tid, part in share.items():
@@ -135,9 +161,11 @@ class Looks:
         mine = [tid for tid in share if self._pids[tid] == pid]
         at_once = self.at_once.get(pid, 1.0)
         calls = np.sum([self._calls[tid] for tid in mine], axis=0) / at_once
-        detail = sum(self._detail[tid] for tid in mine) / at_once
+        whole = sum(self._whole(tid) for tid in mine) / at_once
+        now = sum(self._detail.get(tid, 0.0) for tid in mine) / at_once
         switches = sum(self.switches.get(tid, 0.0) for tid in mine) * SWITCH_NS / 1e9 / at_once
-        return pid, max(mine, key=lambda tid: share[tid]), Load(tuple(calls.tolist()), detail, switches)
+        load = Load(tuple(calls.tolist()), whole, switches, now if self._level else 0.0)
+        return pid, max(mine, key=lambda tid: share[tid]), load
 
 
 def spent_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:

@@ -278,8 +278,10 @@ class Timeline:
     @staticmethod
     def _mark_rare(job: Job) -> None:
         """Waits that come once in many iterations are no matter of the loop's pace."""
+        pace = np.median([job.steps(each.number) / max(each.wall_ns, 1) for each in job.slices] or [0.0])
         for each in job.slices:
-            steps = job.steps(each.number)
+            # those it would have had: a slice may hold one such wait and little else
+            steps = max(job.steps(each.number), pace * each.wall_ns)
             each.lost = [
                 replace(lost, rare=True) if 0 < lost.waits < RARE_WAITS * steps else lost
                 for lost in each.lost

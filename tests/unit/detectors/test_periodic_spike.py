@@ -142,3 +142,17 @@ def test_spikes_of_which_waits_explain_a_part_are_left_to_who_waits(ms: float, s
     story = job(lost, lost, slices=12)
     story.facts.marks = spiking(500).facts.marks
     assert (KIND in story.kinds()) is said
+
+
+def test_a_wait_that_is_rare_stays_so_in_a_slice_that_it_fills() -> None:
+    """A program that is waited for every two seconds; the recording ends within the third time."""
+    waits, long = {"peer_wait": 500.0}, {"peer_wait": 1900.0}
+    story = job({}, {}, slices=5, when=range(2), steps=200)
+    job(waits, waits, story=story, when=range(2, 4), steps=150)
+    job(long, long, story=story, when=range(4, 5), steps=8)
+    story.waker(300, "sleep", "peer_wait", 500, when=range(2, 4), count=1)
+    story.waker(300, "sleep", "peer_wait", 1900, when=range(4, 5), count=1)
+    marks = steps([STEP_MS] * 400 + ([500] + [STEP_MS] * 150) * 2)
+    story.facts.to_ns = int(marks[-1].sum()) + 1900 * MS
+    story.facts.marks = lambda pid, op: marks
+    assert KIND in story.kinds()
