@@ -128,7 +128,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return -1;
-	if (set->stacks && !(set->outermost && f->flags & CALL_NESTED))
+	if (set->stacks && !(f->flags & FRAME_BARE) && !(set->outermost && f->flags & CALL_NESTED))
 		stack_id = walk_call(ctx, t, f->start_ns, now);
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)
@@ -289,6 +289,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		return 0;
 	}
 	why = deserves(s, set, info->flags, failed, ns, now, why);
+	if (!(why & (WHY_SAMPLE | WHY_ALL | WHY_ERROR)) && s->budget_used > set->walks_per_second)
+		f->flags |= FRAME_BARE;
 	count_call(s, t, f, ns, bucket, failed, now);
 	if (!why) {
 		__sync_fetch_and_add(&s->unsampled, 1);

@@ -10,6 +10,7 @@
 #include "wire.h"
 
 #define FRAME_PAIRED 0x10000	/* frame.flags beyond those of a call: host_function is known */
+#define FRAME_BARE 0x20000	/* its record is due, its stack is not walked */
 #define FRAMES 6	/* nested traced calls of a thread: graph > runtime > driver, NCCL > driver */
 
 /* One call in flight. */

@@ -463,7 +463,7 @@ struct settings {
 	__u32 stacks;		/* walk the stacks of calls with a record, of long waits and samples */
 	__u32 watch;		/* how often operations were closed or opened; odd: some are closed */
 	__u32 outermost;	/* of nested calls only the outermost is walked */
-	__u32 pad;
+	__u32 walks_per_second;	/* of those rare_per_second, so many have their stack walked */
 };
 
 #include "wire_frames.h"

@@ -23,7 +23,7 @@ BUDGET = 0.02
 LINKED = ("-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
 # Eight microseconds to a launch, and a device that is never behind.
 CALLS = {"INGERO_STUB_CALL_NS": "5000", "INGERO_STUB_KERNEL_US": "0.05"}
-LAUNCH = BY_NAME["cuLaunchKernel"][0]
+LAUNCH, SYNC = BY_NAME["cuLaunchKernel"][0], BY_NAME["cudaStreamSynchronize"][0]
 # On a machine that others use this may be true, whatever is watched.
 OTHERS_DOING = {"cpu-contention", "noisy-neighbour", "cpu-throttled"}
 PERF = os.environ.get("INGERO_ATTACH") == "perf"
@@ -126,6 +126,10 @@ def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(program: st
             fed = threads[threads["feeder"]]
             found.append(fed["gap"].sum() / fed["ns"].sum())
             assert bool(budget) == any(window.watched_share < 1 for window in run.tracer.windows)
+            calls = run.tracer.gather("calls", run.pid)
+            assert (calls["op"] == SYNC).sum() == run.said[
+                "syncs"
+            ]  # one for each step: long ones can be told
     whole, watched_less = found
     assert whole > 0.3
     assert watched_less == pytest.approx(whole, abs=0.1)

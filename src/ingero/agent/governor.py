@@ -33,6 +33,8 @@ CYCLE_NS = 400_000_000  # two or three looks in every window
 SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
 LONGEST_PAUSE_NS = 4_000_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
+# A record without its stack costs little, and one for each iteration of a loop tells a long one.
+STEPS_PER_SECOND = 250
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
 
@@ -125,9 +127,11 @@ class Governor:
         if self._number == 0 or self._number % 2 != (self._open_ns is None):
             self._number += 2 if self._number == 0 else 1
         detail = self.watch.detail
+        fewer = max(1, self._settings.rare_per_second >> 2 * detail)
         self._kernel.watch(
             self._number,
-            max(1, self._settings.rare_per_second >> 2 * detail),
+            max(fewer, min(STEPS_PER_SECOND, self._settings.rare_per_second)),
+            fewer,
             self._settings.sample_every_ns << detail,
             detail > 0,
         )

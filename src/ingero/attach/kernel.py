@@ -78,6 +78,7 @@ class Settings:
     record_all: bool = False
     ring_bytes: int = DEFAULT_RING_BYTES
     rare_per_second: int = 2000
+    walks_per_second: int = 2000
     sample_every_ns: int = 20_000_000
     wait_record_ns: int = 1_000_000
     stacks: bool = True
@@ -192,6 +193,7 @@ class KernelSide:
         settings["learning"] = self._learning
         settings["watch"] = self._watch
         settings["outermost"] = self._outermost
+        settings["walks_per_second"] = self.settings.walks_per_second
         self._fill("settings", settings)
 
     def look_for_names(self, number: int) -> None:
@@ -199,11 +201,16 @@ class KernelSide:
         self._learning = number
         self._write_settings()
 
-    def watch(self, number: int, rare_per_second: int, sample_every_ns: int, outermost: bool) -> None:
+    def watch(
+        self, number: int, rare_per_second: int, walks_per_second: int, sample_every_ns: int, outermost: bool
+    ) -> None:
         """How much detail is recorded; `number`: see settings.watch on the kernel side."""
         self._watch, self._outermost = number, outermost
         self.settings = replace(
-            self.settings, rare_per_second=rare_per_second, sample_every_ns=sample_every_ns
+            self.settings,
+            rare_per_second=rare_per_second,
+            walks_per_second=walks_per_second,
+            sample_every_ns=sample_every_ns,
         )
         self._write_settings()
 

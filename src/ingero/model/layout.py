@@ -514,7 +514,7 @@ SETTINGS = _dtype(
         ("stacks", "<u4", 40),
         ("watch", "<u4", 44),
         ("outermost", "<u4", 48),
-        ("pad", "<u4", 52),
+        ("walks_per_second", "<u4", 52),
     ],
 )
 
