@@ -33,12 +33,16 @@ class Load:
     """What a thread does in a second of its time."""
 
     calls: tuple[float, ...]  # by group
-    detail_share: float = 0.0  # its time that records and stacks would take with all detail
+    detail_share: float = 0.0  # its time that records and stacks take
     fixed_share: float = 0.0  # and what cannot be helped
-    floor_share: float = 0.0  # what records and stacks took however few were asked for
+    level: int = 0  # of detail, at which that was seen
+    whole_share: float = 0.0  # the same with all detail, when that was last seen
 
     def detail_at(self, detail: int) -> float:
-        return max(self.detail_share / float(4**detail), self.floor_share)
+        """Each step is to leave a quarter; what came of the steps taken is known."""
+        if detail >= self.level:
+            return self.detail_share / float(4 ** (detail - self.level))
+        return max(self.whole_share / float(4**detail), self.detail_share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Wa
     detail = 0
     for detail in range(DETAILS):
         yield Watch(detail)
-        if load.detail_at(detail) <= max(aim / 4, load.floor_share):  # with less of it nothing is won
+        if load.detail_at(detail) <= aim / 4:  # with less of it nothing is won
             break
     hottest = sorted((group for group in CLOSABLE if load.calls[group]), key=lambda group: -load.calls[group])
     sets = [frozenset(hottest[: count + 1]) for count in range(len(hottest))]

@@ -35,6 +35,7 @@ LONGEST_PAUSE_NS = 4_000_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
 STEPS_PER_SECOND = 250
+MOST_WALKS = 512  # of an operation in a second, of which each step of less detail leaves a quarter
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
 
@@ -127,11 +128,11 @@ class Governor:
         if self._number == 0 or self._number % 2 != (self._open_ns is None):
             self._number += 2 if self._number == 0 else 1
         detail = self.watch.detail
-        fewer = max(1, self._settings.rare_per_second >> 2 * detail)
+        rare = self._settings.rare_per_second
         self._kernel.watch(
             self._number,
-            max(fewer, min(STEPS_PER_SECOND, self._settings.rare_per_second)),
-            fewer,
+            min(STEPS_PER_SECOND, rare) if detail else rare,
+            min(MOST_WALKS >> 2 * detail, rare) if detail else rare,
             self._settings.sample_every_ns << detail,
             detail > 0,
         )
@@ -200,13 +201,15 @@ class Governor:
             tid, pid = int(row["h"]["tid"]), int(row["h"]["pid"])
             if tid not in counted_of or not row["h"]["flags"] & HeaderFlag.H_FEEDER:
                 continue
-            ns, gap = row["acc"].astype(np.int64), row["gap"].astype(np.int64)
+            ns, gap, tells = row["acc"].astype(np.int64), row["gap"].astype(np.int64), bool(row["known"])
             known = before.get(tid)
             if known is not None and known["h"]["start_ns"] == row["h"]["start_ns"]:
                 ns, gap = ns - known["acc"].astype(np.int64), gap - known["gap"].astype(np.int64)
                 inside = self._inside_look(int(known["now_ns"]), int(row["now_ns"]), closed_ns)
                 ns, gap = (ns * inside).astype(np.int64), (gap * inside).astype(np.int64)
-            seen = Seen(np.maximum(ns, 0), np.maximum(gap, 0), counted_of[tid])
+                tells = row["known"] != known["known"]
+            ns = np.maximum(ns, 0)
+            seen = Seen(ns, np.maximum(gap, 0) * tells, counted_of[tid], ns * tells)
             self._seen.setdefault(tid, Seen()).add(seen)
             self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.cpu_ns
         self._mark, self._mark_costs, self._mark_opened_ns = totals, costs, None

@@ -164,7 +164,7 @@ class Looks:
         whole = sum(self._whole(tid) for tid in mine) / at_once
         now = sum(self._detail.get(tid, 0.0) for tid in mine) / at_once
         switches = sum(self.switches.get(tid, 0.0) for tid in mine) * SWITCH_NS / 1e9 / at_once
-        load = Load(tuple(calls.tolist()), whole, switches, now if self._level else 0.0)
+        load = Load(tuple(calls.tolist()), now, switches, self._level, whole)
         return pid, max(mine, key=lambda tid: share[tid]), load
 
 

@@ -53,7 +53,7 @@ def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> Non
         total.add(each)
     ns = row["ns"].astype(np.int64)
     unseen = np.maximum(ns - now.ns, 0)
-    row["gap"] = _gap(row, total, now, unseen)
+    row["gap"] = _gap(row, total, now, np.maximum(ns - now.told, 0))
     seen_cpu = int(total.ns[list(CPU)].sum())
     if seen_cpu < LEAST_NS:
         return
@@ -67,8 +67,8 @@ def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> Non
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 
-def _gap(row: np.void, total: Seen, now: Seen, unseen: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _gap(row: np.void, total: Seen, now: Seen, untold: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Where a kind of wait was never seen, nothing is said of it."""
-    share = np.divide(total.gap, total.ns, out=np.zeros(BUCKETS), where=total.ns > 0)
-    gap = now.gap + (unseen * np.minimum(share, 1.0)).astype(np.int64)
+    share = np.divide(total.gap, total.told, out=np.zeros(BUCKETS), where=total.told > 0)
+    gap = now.gap + (untold * np.minimum(share, 1.0)).astype(np.int64)
     return np.clip(gap, 0, row["ns"].astype(np.int64)).astype(np.uint64)

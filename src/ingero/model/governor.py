@@ -22,6 +22,9 @@ class Seen:
     ns: NDArray[np.int64] = field(default_factory=_none)
     gap: NDArray[np.int64] = field(default_factory=_none)
     counted: int = 0  # calls counted and not timed
+    # Of ns: in looks in which it showed whether the GPU had something to do. One that begins and ends
+    # within a long stretch of other work shows nothing.
+    told: NDArray[np.int64] = field(default_factory=_none)
 
     @property
     def cpu_ns(self) -> int:
@@ -31,6 +34,7 @@ class Seen:
         self.ns += other.ns
         self.gap += other.gap
         self.counted += other.counted
+        self.told += other.told
 
 
 @dataclass(frozen=True, slots=True)

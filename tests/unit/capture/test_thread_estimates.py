@@ -12,8 +12,9 @@ from ingero.model.layout import Bucket
 MS = 1_000_000
 
 
-def seen(gap: dict[str, int] | None = None, counted: int = 0, **ns: int) -> Seen:
-    return Seen(np.array(split(**ns), np.int64), np.array(split(**(gap or {})), np.int64), counted)
+def seen(gap: dict[str, int] | None = None, counted: int = 0, told: bool = True, **ns: int) -> Seen:
+    spent = np.array(split(**ns), np.int64)
+    return Seen(spent, np.array(split(**(gap or {})), np.int64), counted, spent * told)
 
 
 def complete(row, *looks: Seen, hidden_ns: float = 0.0):
@@ -76,3 +77,10 @@ def test_a_window_between_two_looks_is_divided_as_the_last_ones() -> None:
     rows = records(thread(host_cpu=800 * MS))
     estimator.complete(rows, Watched(0.0, frozenset(), threads={}), 0, {})
     assert rows[0]["estimated_ns"] == 0  # of a thread that went nothing is kept
+
+
+def test_a_look_within_a_long_stretch_of_work_says_nothing_of_the_gpu() -> None:
+    usual = seen({"host_cpu": 40 * MS}, cuda_cpu=50 * MS, host_cpu=50 * MS)
+    amid = seen(told=False, host_cpu=200 * MS)
+    row = complete(thread(host_cpu=900 * MS, cuda_cpu=100 * MS), usual, amid)
+    assert row["gap"][Bucket.HOST_CPU] == 8 * row["ns"][Bucket.HOST_CPU] // 10
