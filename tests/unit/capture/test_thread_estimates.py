@@ -80,7 +80,10 @@ def test_a_window_between_two_looks_is_divided_as_the_last_ones() -> None:
 
 
 def test_a_look_within_a_long_stretch_of_work_says_nothing_of_the_gpu() -> None:
+    estimator = ThreadEstimator()
     usual = seen({"host_cpu": 40 * MS}, cuda_cpu=50 * MS, host_cpu=50 * MS)
     amid = seen(told=False, host_cpu=200 * MS)
-    row = complete(thread(host_cpu=900 * MS, cuda_cpu=100 * MS), usual, amid)
-    assert row["gap"][Bucket.HOST_CPU] == 8 * row["ns"][Bucket.HOST_CPU] // 10
+    rows = records(thread(host_cpu=900 * MS, cuda_cpu=100 * MS))
+    estimator.complete(records(thread()), Watched(0.1, frozenset(), threads={100: usual}), 0, {})
+    estimator.complete(rows, Watched(0.1, frozenset(), threads={100: amid}), 0, {})
+    assert rows[0]["gap"][Bucket.HOST_CPU] == 720 * MS
