@@ -153,9 +153,8 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
     lines = [line for process in report["processes"] for line in process["operations"]]
     exact = {line["op"]: line["exact"] for line in lines}
     assert exact["cudaStreamSynchronize"]
-    counted = (
-        set() if SESSION else {"call_unwound"}
-    )  # of a call that was under way when only one of them was on
+    # of a call that was under way when only one of its two links was on
+    counted = set() if SESSION else {"call_unwound"}
     assert {each["reason"] for each in report["losses"]} <= counted
     if budget == "off":
         assert all(exact.values())
