@@ -28,6 +28,14 @@ LONGEST_NS = 60_000_000_000
 SOON_NS = 10_000_000_000
 
 
+MOST_WALKS = 512  # stacks of an operation in a second, of which each step of less detail leaves a quarter
+
+
+def walks_per_second(detail: int) -> int:
+    """At a level of less detail, samples apart."""
+    return MOST_WALKS >> 2 * detail
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """What a thread does in a second of its time."""

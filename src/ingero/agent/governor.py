@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ingero.agent.control import ALL, Controller, Watch
+from ingero.agent.control import ALL, Controller, Watch, walks_per_second
 from ingero.agent.governor_words import actions_between, watched_less
 from ingero.agent.looks import SWITCH_NS, Looks, always_watched, hits, spent_ns
 from ingero.attach import probes
@@ -35,7 +35,6 @@ LONGEST_PAUSE_NS = 4_000_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
 STEPS_PER_SECOND = 250
-MOST_WALKS = 512  # of an operation in a second, of which each step of less detail leaves a quarter
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
 
@@ -132,7 +131,7 @@ class Governor:
         self._kernel.watch(
             self._number,
             min(STEPS_PER_SECOND, rare) if detail else rare,
-            min(MOST_WALKS >> 2 * detail, rare) if detail else rare,
+            min(walks_per_second(detail), rare) if detail else rare,
             self._settings.sample_every_ns << detail,
             detail > 0,
         )

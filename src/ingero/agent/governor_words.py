@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.agent.control import ALL, Controller, Load, Watch, cost_share
+from ingero.agent.control import ALL, Controller, Load, Watch, cost_share, walks_per_second
 from ingero.model.layout import Group
 from ingero.model.window import GovernorAction
 from ingero.units import format_share
@@ -30,7 +30,9 @@ def watching(watch: Watch) -> str:
 
 
 def detail(watch: Watch) -> str:
-    return "all that are due" if not watch.detail else f"1 in {4**watch.detail} of those"
+    if not watch.detail:
+        return "all that are due"
+    return f"{walks_per_second(watch.detail)} stacks a second of an operation, and samples"
 
 
 def _without(load: Load, controller: Controller, watch: Watch) -> str:

@@ -8,7 +8,8 @@ Proof      counts of both, and the bytes that stay; where the driver tells how m
 Not this   the growth of a start, or of a cache that rests or grows ever less; churn
            (alloc-churn); host memory, and addresses without memory behind them.
 Blind to   memory kept inside a caching allocator: the driver sees only its blocks; which of
-           several sizes is kept: the bytes are those of the mean allocation.
+           several sizes is kept: the bytes are those of the mean allocation; the line, where
+           the budget leaves stacks out.
 Severity   MEDIUM: it ends in an out-of-memory error, but nothing is slow yet.
 """
 

@@ -5,7 +5,8 @@ Proof      arrival times of all ranks of a communicator, collective by collectiv
            same rank is last in most of them.
 Not this   ranks that take turns at being last (collective-imbalance); a rank that never
            comes (nccl-hang); a late host whose GPU is busy as long as the others'.
-Blind to   ranks on other nodes, unless their recordings are merged; slow links.
+Blind to   ranks on other nodes, unless their recordings are merged; slow links; a rank whose own
+           work is told first, as data-starvation, when both are as bad.
 """
 
 from __future__ import annotations
