@@ -154,7 +154,7 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
     exact = {line["op"]: line["exact"] for line in lines}
     assert exact["cudaStreamSynchronize"]
     # of a call that was under way when only one of its two links was on
-    counted = set() if SESSION else {"call_unwound"}
+    counted = set() if SESSION else {"call_unwound", "return_unmatched"}
     assert {each["reason"] for each in report["losses"]} <= counted
     if budget == "off":
         assert all(exact.values())
@@ -162,6 +162,8 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
         return
     assert report["overhead"]["budget"] == BUDGET
     assert report["overhead"]["actions"]
+    if SESSION:  # a call is 8 us here: all of them timed, with the search for names, takes a third
+        assert report["overhead"]["share"] < 0.1
     if not PERF:
         assert not exact["cuLaunchKernel"]
         assert any("cuLaunchKernel" in each["what"] for each in report["not_watched"])

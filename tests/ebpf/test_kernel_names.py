@@ -143,7 +143,8 @@ def test_after_a_round_the_runtimes_launches_are_left_alone(kernels: str) -> Non
     with taught(kernels) as (tracer, job):
         assert any("libcuda.so" in path for path in probed_pages(job.pid))
         rounds = tracer.agent._kernels._rounds  # type: ignore[union-attr]
-        tracer.until(lambda: tracer.tick() and not rounds._leaving)
+        leaving = rounds._session._leaving
+        tracer.until(lambda: tracer.tick() and all(each.gone() for each in leaving))
         job.go()
         rows = tracer.calls(job.pid)
         assert not rows["host_function"][-60:].any()  # nobody notes them any more

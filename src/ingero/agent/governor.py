@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.agent.control import ALL, Controller, Watch, walks_per_second
 from ingero.agent.governor_words import actions_between, watched_less
-from ingero.agent.looks import SWITCH_NS, Looks, always_watched, hits, spent_ns
+from ingero.agent.looks import SWITCH_NS, Looks, always_watched, calls_by_group, hits, spent_ns
 from ingero.attach import probes
 from ingero.attach.cost import HitCost
 from ingero.attach.kernel import KernelSide
@@ -71,6 +72,7 @@ class Governor:
         self._window_costs = self._mark_costs
         self._seen: dict[int, Seen] = {}
         self._always: dict[int, int] = {}  # calls always watched, by process, while all were
+        self._inside: dict[int, NDArray[np.int64]] = {}  # calls by group meanwhile, by process
         self._read_ns = now_ns
         self._operations, self._threads = Estimator(), ThreadEstimator()
         self._news: list[GovernorAction] = []
@@ -194,6 +196,8 @@ class Governor:
         counted = change[:, GROUPS : 2 * GROUPS].sum(axis=1)
         for pid, calls in always_watched(costs, change).items():
             self._always[pid] = self._always.get(pid, 0) + calls
+        for pid, by_group in calls_by_group(costs, change).items():
+            self._inside[pid] = self._inside.get(pid, 0) + by_group
         counted_of = dict(zip(costs.tids.tolist(), counted.tolist(), strict=True))
         before = {int(row["h"]["tid"]): row for row in self._mark}
         for row in totals:
@@ -241,21 +245,30 @@ class Governor:
         opens_ns, self._opens_ns = self._opens_ns, 0
         seen, self._seen = self._seen, {}
         always, self._always = self._always, {}
+        inside, self._inside = self._inside, {}
         closed, self._governed = self._governed | self._cycled(), set()
         if not closed and not self.watch.groups:
             return None
         numbers = frozenset(number for group in closed for number in self._ops[group])
         share = min(opens_ns / max(read_ns - from_ns, 1), 1.0)
-        bases = self._bases(window, seen, always)
+        bases = self._bases(window, seen, always, inside, sorted(closed))
         return Watched(share, numbers, self._looks.processes(), bases, seen)
 
     def _cycled(self) -> set[Group]:
         return set(self.watch.groups) if self.watch.cycles else set()
 
-    def _bases(self, window: Window, seen: Mapping[int, Seen], always: Mapping[int, int]) -> dict[int, Base]:
+    def _bases(
+        self,
+        window: Window,
+        seen: Mapping[int, Seen],
+        always: Mapping[int, int],
+        inside: Mapping[int, NDArray[np.int64]],
+        closed: Sequence[Group],
+    ) -> dict[int, Base]:
         """Time on a core and calls that are always watched, of each process that feeds a GPU."""
         costs = self._costs.read()
-        made = always_watched(costs, costs.since(self._window_costs))
+        change = costs.since(self._window_costs)
+        made, counted = always_watched(costs, change), calls_by_group(costs, change)
         cpu_ns: dict[int, int] = {}
         seen_ns: dict[int, int] = {}
         for row in window.threads[window.threads["feeder"]]:
@@ -268,6 +281,7 @@ class Governor:
                 max(cpu_ns[pid] - seen_ns[pid], 0),
                 always.get(pid, 0),
                 max(made.get(pid, 0) - always.get(pid, 0), 0),
+                _part(inside.get(pid), counted.get(pid), closed),
             )
             for pid in cpu_ns
         }
@@ -310,6 +324,16 @@ class Governor:
 def _numbers(group: Group) -> list[int]:
     """Operations of a group."""
     return [number for number, row in enumerate(probes.ROWS, start=1) if probes.group_of(row) == group]
+
+
+def _part(
+    inside: NDArray[np.int64] | None, counted: NDArray[np.int64] | None, groups: Sequence[Group]
+) -> float:
+    """Of the calls counted, those made in the time known of, which lacks the edges of looks."""
+    if inside is None or counted is None or not groups:
+        return 1.0
+    chosen = [int(group) for group in groups]
+    return min(float(inside[chosen].sum()) / max(float(counted[chosen].sum()), 1.0), 1.0)
 
 
 def at_once(threads: Records) -> dict[int, float]:

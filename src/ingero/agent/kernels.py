@@ -49,7 +49,7 @@ class Kernels:
 
     def look(self, window: Window, gone: set[int]) -> None:
         """Look for names that are missing, or stop; forget processes that are gone."""
-        self._rounds.step(window.end_ns, self._book.wanting, self._book.taught)
+        self._rounds.step(window.end_ns, self._book.wanting, self._book.taught, window.watched_share)
         for exec_ in window.execs:
             pid = int(exec_["h"]["pid"])
             self._book.forget({pid}, before_ns=int(exec_["h"]["start_ns"]))

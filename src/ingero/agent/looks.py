@@ -71,7 +71,7 @@ class Looks:
         if ns < SHORTEST_NS:
             return
         weight = 1 - math.exp(-(now_ns - self._seen_ns) / MEMORY_NS)
-        calls = (change[:, :GROUPS] + change[:, GROUPS : 2 * GROUPS]) * (1e9 / ns)
+        calls = self._calls_in(change) * (1e9 / ns)
         detail_shares = self._detail_shares(reading, now_ns)
         changed = detail != self._level
         if changed:  # what was seen at another level says nothing of this one
@@ -88,6 +88,12 @@ class Looks:
             for known in (self._calls, self._detail, self._whole_detail, self._pids):
                 known.pop(tid, None)
         self._mark, self._mark_ns, self._seen_ns = reading, now_ns, now_ns
+
+    def _calls_in(self, change: NDArray[np.int64]) -> NDArray[np.float64]:
+        """By group; other programs on launches (Session.invite) as so many launches more."""
+        calls = (change[:, :GROUPS] + change[:, GROUPS : 2 * GROUPS]).astype(np.float64)
+        calls[:, Group.GROUP_LAUNCH] += change[:, PASSED] * (self._cost.passed_ns / self._cost.ns)
+        return calls
 
     def _detail_shares(self, reading: Reading, now_ns: int) -> NDArray[np.float64]:
         change = reading.since(self._detail_mark)
@@ -119,6 +125,7 @@ class Looks:
             pid = int(reading.pids[at])
             calls[pid] += int(timed[at] + counted[at])
             took[pid] += float(timed[at] * self._cost.ns + counted[at] * self._cost.counted_ns)
+            took[pid] += float(change[at, PASSED] * self._cost.passed_ns)
         self._looks.append(Look(dict(calls), always_watched(reading, change), cpu_ns, dict(took)))
 
     def forget_looks(self) -> None:
@@ -187,6 +194,16 @@ def always_watched(reading: Reading, change: NDArray[np.int64]) -> dict[int, int
     for at in np.flatnonzero(calls).tolist():
         pid = int(reading.pids[at])
         found[pid] = found.get(pid, 0) + int(calls[at])
+    return found
+
+
+def calls_by_group(reading: Reading, change: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """Calls counted, by process."""
+    found: dict[int, NDArray[np.int64]] = {}
+    calls = change[:, :GROUPS] + change[:, GROUPS : 2 * GROUPS]
+    for at in np.flatnonzero(calls.any(axis=1)).tolist():
+        pid = int(reading.pids[at])
+        found[pid] = found[pid] + calls[at] if pid in found else calls[at]
     return found
 
 

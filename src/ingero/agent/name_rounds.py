@@ -2,7 +2,8 @@
 
 Only where a runtime launches what has no name, which is so when a trace begins amid a
 job. A process gets its next round later and later, and one that learnt nothing in its
-last round much later.
+last round much later. Where launches are watched for a part of the time, these probes are
+on with them and a round lasts until it had its two seconds, or long enough.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from dataclasses import dataclass, field
 
 from ingero.agent.targets import Targets
 from ingero.attach.kernel import KernelSide
-from ingero.attach.links import Links
 from ingero.attach.probes import NO_ARG
-from ingero.attach.session import File, Session
+from ingero.attach.session import File, Guest, Session
 from ingero.attach.shapes import Point, Shape
+from ingero.model.layout import Group
 
 SECOND_NS = 1_000_000_000
-ROUND_NS = 2 * SECOND_NS
+ROUND_NS = 2 * SECOND_NS  # watched
+LONGEST_NS = 20 * SECOND_NS
 WAITS_NS = (10 * SECOND_NS, 30 * SECOND_NS, 60 * SECOND_NS)
 FUTILE_WAIT_NS = 600 * SECOND_NS
 
@@ -36,9 +38,11 @@ class Pupil:
 class Round:
     """One that is going on."""
 
-    until_ns: int
+    from_ns: int
     pids: set[int]
-    links: list[Links] = field(default_factory=list)
+    guests: list[Guest] = field(default_factory=list)
+    seen_ns: float = 0.0
+    until_ns: int = 0  # seen so far
 
 
 class NameRounds:
@@ -53,18 +57,21 @@ class NameRounds:
         self._refused = False
         self._pupils: dict[int, Pupil] = {}
         self._round: Round | None = None
-        self._leaving: list[Links] = []
         self.number = 0
 
     @property
     def on(self) -> bool:
         return self._round is not None
 
-    def step(self, now_ns: int, wanting: Iterable[int], taught: Mapping[int, int]) -> None:
-        """Begin a round or end one; taught: handles learnt so far, by process."""
-        self._leaving = [each for each in self._leaving if not each.gone()]
+    def step(
+        self, now_ns: int, wanting: Iterable[int], taught: Mapping[int, int], watched_share: float = 1.0
+    ) -> None:
+        """Begin a round or end one.
+
+        taught: handles learnt so far, by process; watched_share: of the time since the last step.
+        """
         if self._round:
-            if now_ns >= self._round.until_ns:
+            if self._is_over(self._round, now_ns, watched_share):
                 self._end(now_ns, taught)
             return
         pids = {pid for pid in wanting if self._is_due(pid, now_ns)}
@@ -80,6 +87,13 @@ class NameRounds:
             self._take_off(self._round)
             self._round = None
 
+    @staticmethod
+    def _is_over(now: Round, now_ns: int, watched_share: float) -> bool:
+        now.seen_ns += (now_ns - (now.until_ns or now.from_ns)) * watched_share
+        now.until_ns = now_ns
+        refused = any(guest.refused for guest in now.guests)
+        return refused or now.seen_ns >= ROUND_NS or now_ns - now.from_ns >= LONGEST_NS
+
     def _is_due(self, pid: int, now_ns: int) -> bool:
         pupil = self._pupils.get(pid)
         return pupil is None or now_ns >= pupil.next_ns
@@ -94,10 +108,12 @@ class NameRounds:
             return
         self.number += 1
         self._kernel.look_for_names(self.number)
-        self._round = Round(now_ns + ROUND_NS, pids)
+        self._round = Round(now_ns, pids)
         try:
             for file, path in files.items():
-                self._round.links.append(self._open().attach(path, self._launches(file)))
+                guest = Guest(self._open(), path, self._launches(file), Group.GROUP_LAUNCH)
+                self._session.invite(guest)
+                self._round.guests.append(guest)
         except OSError as error:
             self._refused = True
             why = (error.strerror or str(error)).splitlines()[0]
@@ -134,7 +150,6 @@ class NameRounds:
         self._round = None
 
     def _take_off(self, ended: Round) -> None:
-        for each in ended.links:
-            each.let_go()
-        self._leaving += [each for each in ended.links if not each.gone(wait=each.prompt)]
+        for each in ended.guests:
+            self._session.dismiss(each)
         self._kernel.look_for_names(0)

@@ -38,6 +38,18 @@ class Function:
     op: int
 
 
+@dataclass(slots=True, eq=False)
+class Guest:
+    """Another program on functions of a file, for a while: on and off with a group of ours."""
+
+    shape: Shape
+    path_for_kernel: str
+    points: list[Point]
+    group: Group
+    links: Links | None = None
+    refused: str = ""  # why it could not be put on again
+
+
 @dataclass(slots=True)
 class Attached:
     """One library file with probes on it."""
@@ -80,6 +92,7 @@ class Session:
         self.files: dict[File, Attached] = {}
         self._off: frozenset[Group] = frozenset()  # taken off for the moment
         self._leaving: list[Links] = []  # let go of, not yet off
+        self._guests: list[Guest] = []
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
         """Put probes on a file; done already is fine."""
@@ -121,6 +134,9 @@ class Session:
                     going = links.pop(group)
                     going.let_go()  # not waited for: the kernel is done in a moment, its keeper later
                     self._leaving.append(going)
+        for guest in self._guests:
+            if guest.group in groups:
+                self._ask_out(guest)
 
     def put_on(self, paths: Mapping[File, str]) -> None:
         """All groups that were taken off; `paths`: where files are found now."""
@@ -128,6 +144,31 @@ class Session:
         self._off = frozenset()
         for file, known in self.files.items():
             self._put_on(known, paths.get(file, known.path_for_kernel))
+        for guest in self._guests:
+            try:
+                self._ask_in(guest)
+            except OSError as error:
+                guest.refused = (error.strerror or str(error)).splitlines()[0]
+
+    def invite(self, guest: Guest) -> None:
+        """On now, unless its group is off; OSError where it is refused."""
+        self._ask_in(guest)
+        self._guests.append(guest)
+
+    def dismiss(self, guest: Guest) -> None:
+        self._ask_out(guest)
+        self._guests.remove(guest)
+        self._leaving = [each for each in self._leaving if not each.gone(wait=each.prompt)]
+
+    def _ask_in(self, guest: Guest) -> None:
+        if guest.links is None and guest.group not in self._off:
+            guest.links = guest.shape.attach(guest.path_for_kernel, guest.points)
+
+    def _ask_out(self, guest: Guest) -> None:
+        if guest.links is not None:
+            guest.links.let_go()
+            self._leaving.append(guest.links)
+            guest.links = None
 
     def release(self, file: File) -> None:
         """Nobody uses the file any more."""
@@ -211,5 +252,7 @@ class Session:
         return total
 
     def close(self) -> None:
+        for guest in list(self._guests):
+            self.dismiss(guest)
         self._detach(*(links for each in self.files.values() for links in each.held()))
         self.files.clear()

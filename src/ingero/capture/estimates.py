@@ -32,7 +32,7 @@ Key = tuple[int, int, int]
 class Look:
     """What one window showed of an operation."""
 
-    calls: int
+    calls: float
     cpu_ns: int  # the process was on a core meanwhile
     always: int  # and made calls that are always watched
     timed: np.void  # its row
@@ -50,7 +50,7 @@ class Pool:
         """For each call that is always watched."""
         return self.calls() / max(sum(each.always for each in self.looks), 1)
 
-    def calls(self) -> int:
+    def calls(self) -> float:
         return sum(each.calls for each in self.looks)
 
     def timed(self) -> int:
@@ -124,7 +124,7 @@ class Estimator:
         calls = int(now["count"]) + int(now["untimed"])
         base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
         pool = self._pools.setdefault(key, Pool())
-        pool.looks.append(Look(calls, base.cpu_ns, base.calls, now.copy()))
+        pool.looks.append(Look(calls * base.inside, base.cpu_ns, base.calls, now.copy()))
         if not pool.calls():
             del self._pools[key]
             return None
@@ -135,6 +135,7 @@ class Estimator:
         unseen, error = 0.0, 0.0
         if watched is not None and watched.share < 1:
             unseen, error = _unseen(pool, base, watched.processes.get(key[0], UNKNOWN_PACE))
+            unseen = max(unseen - calls * (1 - base.inside), 0.0)  # counted though not in the time of looks
         if unseen:
             self._owed[key] = self._owed.get(key, 0.0) + unseen
         return _whole(now, pool, calls, unseen, error)

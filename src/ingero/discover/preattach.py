@@ -91,6 +91,7 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[str]:
 
 def _folders(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
     yield from (Path(part) for part in re.split("[:;]", env.get("LD_LIBRARY_PATH", "")) if part)
+    yield from _told_by_the_program(command, env)
     interpreter = find_interpreter(command, env)
     if interpreter:
         for site in site_packages(interpreter, env):
@@ -100,6 +101,20 @@ def _folders(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
         if home:
             yield from (Path(home, "lib64"), Path(home, "lib"))
             yield from _globbed(Path(home), "targets/*/lib")
+
+
+def _told_by_the_program(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
+    """Folders written into a program, also behind a prefix (numactl, mpirun), for its libraries."""
+    for word in command[:8]:
+        path = _resolved(word, env)
+        if path is None:
+            continue
+        origin = str(Path(os.path.realpath(path)).parent)
+        with suppress(FileFormatError, OSError), ElfFile(path) as elf:
+            for folder in elf.run_paths:
+                full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
+                if full.startswith("/") and "\0" not in full:
+                    yield Path(full)
 
 
 def _globbed(folder: Path, pattern: str) -> list[Path]:

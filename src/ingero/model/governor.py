@@ -55,6 +55,7 @@ class Base:
     cpu_between_ns: int
     calls: int  # of operations that are always watched
     calls_between: int
+    inside: float = 1.0  # part of the calls that were counted; the others were at the edges of looks
 
 
 @dataclass(slots=True)

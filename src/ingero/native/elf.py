@@ -35,7 +35,7 @@ MAX_SYMBOL_TABLES = 4
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 7, 8, 11, 0x6FFFFFFF
-_DT_STRTAB, _DT_STRSZ, _DT_SONAME = 5, 10, 14
+_DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 5, 10, 14, 15, 29
 _STT_OBJECT, _STT_FUNC = 1, 2
 _VERSION_HIDDEN = 0x8000
 
@@ -263,17 +263,29 @@ class ElfFile:
 
     @cached_property
     def soname(self) -> str | None:
+        names = self._dynamic_strings(_DT_SONAME)
+        return names[0].decode("utf-8", "replace") if names else None
+
+    @cached_property
+    def run_paths(self) -> list[str]:
+        """Folders the loader looks for libraries in because the file says so, as written there."""
+        texts = self._dynamic_strings(_DT_RPATH) + self._dynamic_strings(_DT_RUNPATH)
+        return [os.fsdecode(part) for text in texts for part in text.split(b":") if part]
+
+    def _dynamic_strings(self, tag: int) -> list[bytes]:
+        """The last of its kind, for each segment."""
+        found = []
         for offset, size in self._program_headers[self._program_headers["type"] == _PT_DYNAMIC][
             ["offset", "filesz"]
         ].tolist():
             entries = self._table(offset, size // _DYNAMIC.itemsize, _DYNAMIC.itemsize, _DYNAMIC)
             tags = dict(zip(entries["tag"].tolist(), entries["value"].tolist(), strict=True))
             start = self.offset_of(tags.get(_DT_STRTAB, 0))
-            at, limit = tags.get(_DT_SONAME), tags.get(_DT_STRSZ, 0)
+            at, limit = tags.get(tag), tags.get(_DT_STRSZ, 0)
             if at is not None and start is not None and at < limit:
-                name = self.read(start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at))
-                return _string_at(name, 0).decode("utf-8", "replace")
-        return None
+                text = self.read(start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at))
+                found.append(_string_at(text, 0))
+        return found
 
     @property
     def symbol_bytes(self) -> int:

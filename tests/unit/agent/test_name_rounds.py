@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from ingero.agent.name_rounds import FUTILE_WAIT_NS, ROUND_NS, WAITS_NS, NameRounds
+from ingero.agent.name_rounds import FUTILE_WAIT_NS, LONGEST_NS, ROUND_NS, WAITS_NS, NameRounds
 from ingero.attach.probes import BY_NAME
+from ingero.attach.session import Attached, Session
 from ingero.attach.shapes import Point
+from ingero.model.layout import Group
 
 FILE = (1, 2)
 
@@ -30,6 +32,8 @@ class Links:
 
 class Kernel:
     """Remembers what it was told, and attaches by keeping a list."""
+
+    name = "session"
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -68,7 +72,8 @@ def targets() -> Any:
 @pytest.fixture
 def rounds(kernel: Kernel, targets: Any) -> NameRounds:
     hot = [point("cudaLaunchKernel"), point("cudaLaunchHostFunc"), point("cudaMemcpyAsync")]
-    session = SimpleNamespace(files={FILE: SimpleNamespace(hot_points=hot)})
+    session = Session(kernel)  # type: ignore[arg-type]
+    session.files[FILE] = Attached("libcudart.so.12", "runtime", [], hot)
     return NameRounds(kernel, session, targets, lambda: kernel)  # type: ignore[arg-type, return-value]
 
 
@@ -87,6 +92,41 @@ def test_a_round_probes_the_launches_of_each_runtime_once_and_ends(
     rounds.step(ROUND_NS, {7, 8}, {})
     assert not kernel.links[0].held
     assert (kernel.told, rounds.on) == ([1, 0], False)
+
+
+def test_a_round_in_looks_is_on_with_them_and_lasts_until_it_has_seen_enough(
+    rounds: NameRounds, kernel: Kernel
+) -> None:
+    """Or a job whose launches are watched for 3 % of the time paid for all of them for two seconds."""
+    launches = frozenset({Group.GROUP_LAUNCH})
+    rounds._session.take_off(launches)
+    rounds.step(0, {7}, {})
+    assert kernel.attached == []
+    rounds._session.put_on({})
+    assert [links.held for links in kernel.links] == [True]
+    rounds._session.take_off(launches)
+    assert [links.held for links in kernel.links] == [False]
+    rounds._session.put_on({})
+    rounds.step(ROUND_NS, {7}, {}, watched_share=0.25)
+    assert rounds.on
+    rounds.step(4 * ROUND_NS, {7}, {}, watched_share=0.25)
+    assert not rounds.on
+    assert not any(links.held for links in kernel.links)
+
+
+def test_a_round_ends_however_little_it_sees(rounds: NameRounds) -> None:
+    rounds.step(0, {7}, {})
+    rounds.step(LONGEST_NS, {7}, {}, watched_share=0.0)
+    assert not rounds.on
+
+
+def test_a_round_that_cannot_be_put_on_again_ends(rounds: NameRounds, kernel: Kernel) -> None:
+    rounds.step(0, {7}, {})
+    rounds._session.take_off(frozenset({Group.GROUP_LAUNCH}))
+    kernel.refuse = True
+    rounds._session.put_on({})
+    rounds.step(1, {7}, {})
+    assert not rounds.on
 
 
 def test_rounds_that_teach_come_again_ever_later(rounds: NameRounds, kernel: Kernel) -> None:

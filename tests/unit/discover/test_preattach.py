@@ -104,6 +104,20 @@ def test_a_command_with_the_runtime_inside_is_a_candidate_itself(tmp_path: Path,
     assert (found.kind, found.inode) == ("static", program.stat().st_ino)
 
 
+@pytest.mark.parametrize("written", ["{0}/lib", "$ORIGIN/../lib", "/nonexistent:${{ORIGIN}}/../lib"])
+@pytest.mark.parametrize("tags", ["--enable-new-dtags", "--disable-new-dtags"])
+@pytest.mark.parametrize("before", [[], ["env", "-i"]])
+def test_folders_written_into_a_program_are_looked_at(
+    tmp_path: Path, build: Build, written: str, tags: str, before: list[str]
+) -> None:
+    build(tmp_path / "lib" / "libcudart.so.12", RUNTIME)
+    program = tmp_path / "bin" / "train"
+    path = written.format(tmp_path)
+    build(program, "int main(void) { return 0; }", "-no-shared", f"-Wl,{tags},-rpath,{path}")
+    env = {"PATH": "/usr/bin:/bin"}
+    assert names([*before, str(program)], env) == ["libcudart.so.12"]
+
+
 def ld_cache(paths: list[str]) -> bytes:
     start = 48 + 24 * len(paths)
     strings, rows = b"", b""

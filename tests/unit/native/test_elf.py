@@ -265,6 +265,7 @@ def test_damage_never_does_more_than_a_format_error(tmp_path: Path, data: bytes)
             _ = (elf.build_id, elf.segments)
             for read in (
                 lambda: elf.soname,
+                lambda: elf.run_paths,
                 lambda: elf.sections,
                 lambda: elf.functions,
                 lambda: elf.objects,
