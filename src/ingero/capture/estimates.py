@@ -32,7 +32,8 @@ Key = tuple[int, int, int]
 class Look:
     """What one window showed of an operation."""
 
-    calls: float
+    calls: int
+    inside: float  # of those, in the time that is known of
     cpu_ns: int  # the process was on a core meanwhile
     always: int  # and made calls that are always watched
     timed: np.void  # its row
@@ -44,14 +45,17 @@ class Pool:
 
     def per_ns(self) -> float:
         """Of the process on a core."""
-        return self.calls() / max(sum(each.cpu_ns for each in self.looks), 1)
+        return self._inside() / max(sum(each.cpu_ns for each in self.looks), 1)
 
     def per_call(self) -> float:
         """For each call that is always watched."""
-        return self.calls() / max(sum(each.always for each in self.looks), 1)
+        return self._inside() / max(sum(each.always for each in self.looks), 1)
 
-    def calls(self) -> float:
+    def calls(self) -> int:
         return sum(each.calls for each in self.looks)
+
+    def _inside(self) -> float:
+        return sum(each.inside for each in self.looks)
 
     def timed(self) -> int:
         return sum(int(each.timed["count"]) for each in self.looks)
@@ -124,7 +128,7 @@ class Estimator:
         calls = int(now["count"]) + int(now["untimed"])
         base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
         pool = self._pools.setdefault(key, Pool())
-        pool.looks.append(Look(calls * base.inside, base.cpu_ns, base.calls, now.copy()))
+        pool.looks.append(Look(calls, calls * base.inside, base.cpu_ns, base.calls, now.copy()))
         if not pool.calls():
             del self._pools[key]
             return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import OPERATIONS, call, operation, records
@@ -65,6 +67,15 @@ def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
     """Ten launches to each wait; 10 waits seen in looks and 30 between: the time says nothing here."""
     pace = Pace(0.02, 12, by_calls=True)
     row = Estimator().complete(records(launches((5000,) * 100)), watched(0.01, pace, calls=(10, 30)))[0]
+    assert row["count"] == 400
+
+
+def test_calls_at_the_edges_of_looks_are_counted_once() -> None:
+    """110 launches were counted, ten of them before and after the time in which the waits were."""
+    pace = Pace(0.02, 12, by_calls=True)
+    seen = watched(0.01, pace, calls=(10, 30))
+    seen.bases[100] = replace(seen.bases[100], inside=100 / 110)
+    row = Estimator().complete(records(launches((5000,) * 110)), seen)[0]
     assert row["count"] == 400
 
 
