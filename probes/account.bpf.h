@@ -25,13 +25,39 @@ static __always_inline __u32 running_bucket(const struct thread *t)
 	return t->depth ? CUDA_CPU : HOST_CPU;
 }
 
+static __always_inline __u64 on_core(const struct thread *t)
+{
+	return t->acc[CUDA_CPU] + t->acc[HOST_CPU];
+}
+
+/* Part of an interval that ends with `used` on a core since the GPU had nothing to do. Where nobody sees
+ * what it is given, it got something once the thread was on a core for as long as it usually is before. */
+static __always_inline __u64 part_in_gap(const struct thread *t, __u32 bucket, __u64 ns, __u64 used)
+{
+	struct settings *set = get_settings();
+	__u64 usual;
+
+	if (!set || !(set->watch & 1) || (bucket != CUDA_CPU && bucket != HOST_CPU))
+		return ns;
+	usual = (__u64)t->round.sites[t->site & (SITES - 1)].on_core << 10;
+	if (used <= usual)
+		return ns;
+	return used - usual < ns ? ns - (used - usual) : 0;
+}
+
 static __always_inline void add_time(struct thread *t, __u32 bucket, __u64 ns)
 {
+	__u64 part;
+
 	if (bucket >= BUCKETS)
 		return;
 	__sync_fetch_and_add(&t->acc[bucket], ns);
-	if (t->idle)
-		__sync_fetch_and_add(&t->gap[bucket], ns);
+	if (!t->idle)
+		return;
+	part = part_in_gap(t, bucket, ns, on_core(t) - t->idle_on_core);
+	__sync_fetch_and_add(&t->gap[bucket], part);
+	if (part < ns)
+		t->idle = 0;
 }
 
 /* Close the open interval at `now` into `bucket`. */
@@ -98,6 +124,7 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 		return 0;
 	}
 	__builtin_memset(t, 0, __builtin_offsetof(struct thread, frames));
+	__builtin_memset(&t->round, 0, sizeof(t->round));
 	t->slot = slot;
 	t->pid = BPF_CORE_READ(task, tgid);
 	t->tid = BPF_CORE_READ(task, pid);

@@ -253,7 +253,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	if (t->watch != set->watch)
 		renew_watch(t, set->watch);
-	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1))
+	/* Whether an event is the last of its work shows only while launches are watched. */
+	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);

@@ -161,6 +161,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	}
 	if (info->flags & OP_WORK) {
 		if (t->idle) {
+			learn_first_work(t, set->watch);
 			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
 			t->busy_known = 1;
 			t->work_ns = now;
@@ -189,6 +190,8 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	f->sync_before = t->sync;
 	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
 	if (info->flags & OP_SYNC) {
+		if (set->watch & 1)	/* it has something to wait for, or begins again in a moment */
+			t->idle = 0;
 		t->copies = info->bytes_arg != NO_ARG;
 		t->woken = 0;
 		t->sync++;

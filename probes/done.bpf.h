@@ -7,7 +7,7 @@
 #ifndef INGERO_DONE_H
 #define INGERO_DONE_H
 
-#include "account.bpf.h"
+#include "unwatched.bpf.h"
 
 /* A spinning wait looks every microsecond, a woken one returns in tens: a thread that
  * returns this soon after it got its core found the GPU done already. */
@@ -227,14 +227,17 @@ static __always_inline bool drained(const struct thread *t, const struct frame *
  * that leads here. */
 __noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
 {
+	struct settings *set = get_settings();
 	struct frame *f;
 
-	if (!t || index >= FRAMES)
+	if (!t || !set || index >= FRAMES)
 		return 0;
 	f = &t->frames[index];
 	if (drained(t, f, flags)) {
 		note_done(t, f, flags & OP_SYNC, now);
-		t->idle = 1;
+		if (set->watch)
+			end_round(t, now, set->watch);
+		begin_idle(t, f->sp, f->op, set->watch);
 	} else if (flags & OP_EVENT_SYNC && flags & OP_SYNC && !t->sync) {
 		note_running(t, f, now - f->start_ns, now);
 	}

@@ -40,6 +40,25 @@ struct bounds {
 	__u64 before_ns;	/* 0: nothing known */
 };
 
+#define SITES 8
+
+/* What usually follows a wait after which the GPU has nothing to do, by where the thread waits
+ * (unwatched.bpf.h). In units of 1024 ns, like all of its kind there. */
+struct site {
+	__u32 on_core;		/* until the GPU gets something to do */
+	__u32 round;		/* until the next such wait is over */
+	__u32 host;		/* of that: not waiting for the GPU */
+	__u32 rounds;		/* seen so far */
+};
+
+/* Since the GPU last had done all; only with settings.watch. */
+struct round {
+	__u64 from_ns;		/* 0: not known */
+	__u64 acc[BUCKETS];	/* the thread's then */
+	__u64 gap[BUCKETS];
+	struct site sites[SITES];
+};
+
 /* A traced thread. `since` to now is the open interval; whoever moves `since`
  * owns the interval it closes (see settle()). */
 struct thread {
@@ -49,6 +68,7 @@ struct thread {
 	__u64 gap[BUCKETS];
 	__u64 busy_acc[BUCKETS];	/* acc when the GPU last got something to do after nothing */
 	__u64 given_acc[BUCKETS];	/* acc when it last got more */
+	__u64 idle_on_core;	/* the thread's time on a core when idle was set */
 	__u64 late_ns;
 	__u64 known;
 	__u64 on_ns;		/* when it last got a core */
@@ -98,6 +118,8 @@ struct thread {
 	__u32 woken;
 	__u32 polls;		/* it looked, and the GPU was not done: asleep, it waits for it */
 	__u32 idle;		/* the GPU has done what this thread gave it and got nothing since */
+	__u32 idle_watch;	/* settings.watch when that was set */
+	__u32 site;		/* and where it waited */
 	__u32 busy_known;	/* busy_acc holds something */
 	__u32 unrecorded;	/* it gave the GPU something after that event */
 	__u32 reclaim;		/* > 0: inside reclaim or compaction */
@@ -111,6 +133,7 @@ struct thread {
 	__u64 host_ns;
 	struct range range[CALLER_RANGES];
 	struct frame frames[FRAMES];
+	struct round round;
 };
 
 struct {

@@ -70,6 +70,7 @@ static __always_inline void drop_calls(struct thread *t)
 		lose(LOSS_CALL_UNWOUND, t->depth);
 	t->depth = 0;
 	t->idle = 0;
+	t->round.from_ns = 0;
 	t->sync = 0;
 	t->overflow = 0;
 }

@@ -75,7 +75,7 @@ static __always_inline void copy_accounting(struct thread_totals *r, struct thre
 		return;
 	r->acc[bucket] += r->open_ns;
 	if (t->idle)
-		r->gap[bucket] += r->open_ns;
+		r->gap[bucket] += part_in_gap(t, bucket, r->open_ns, on_core(t) + r->open_ns - t->idle_on_core);
 }
 
 SEC("iter/task")

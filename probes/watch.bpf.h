@@ -6,7 +6,7 @@
 #ifndef INGERO_WATCH_H
 #define INGERO_WATCH_H
 
-#include "account.bpf.h"
+#include "unwatched.bpf.h"
 
 #define OPS 512
 
@@ -163,8 +163,9 @@ static __always_inline int count_alone(const struct uregs *regs, struct thread *
 	return 1;
 }
 
-/* While operations are closed nobody knows what the GPU was given. And calls of theirs that were
- * under way when the probes went never return to us: they make no others that are always watched. */
+/* While operations are closed nobody sees what the GPU is given (whether it has nothing to do: unwatched.bpf.h).
+ * And calls of theirs that were under way when the probes went never return to us: they make no others
+ * that are always watched. */
 __noinline int renew_watch(struct thread *t, __u32 watch)
 {
 	if (!t)
@@ -183,7 +184,6 @@ __noinline int renew_watch(struct thread *t, __u32 watch)
 		t->depth = top;
 	}
 	t->watch = watch;
-	t->idle = 0;
 	t->busy_known = 0;
 	t->polls = 0;
 	t->last_event = 0;

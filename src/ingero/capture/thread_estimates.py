@@ -68,7 +68,11 @@ def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> Non
 
 
 def _gap(row: np.void, total: Seen, now: Seen, untold: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Where a kind of wait was never seen, nothing is said of it."""
+    """Where a kind of wait was never seen in looks, what the kernel side could tell without them.
+
+    It knows more of long waits (unwatched.bpf.h), looks of short ones amid launches.
+    """
     share = np.divide(total.gap, total.told, out=np.zeros(BUCKETS), where=total.told > 0)
-    gap = now.gap + (untold * np.minimum(share, 1.0)).astype(np.int64)
+    from_looks = now.gap + (untold * np.minimum(share, 1.0)).astype(np.int64)
+    gap = np.maximum(from_looks, row["gap"].astype(np.int64))
     return np.clip(gap, 0, row["ns"].astype(np.int64)).astype(np.uint64)
