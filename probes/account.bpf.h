@@ -16,6 +16,10 @@
  * that took longer waited for the GPU. */
 #define WAITED_NS 50000
 
+/* On a core: a thread that leaves it this soon after it waited for the GPU has given it nothing yet,
+ * unless it is known to be quicker. */
+#define AT_ONCE_NS 100000
+
 static __always_inline __u32 running_bucket(const struct thread *t)
 {
 	if (t->reclaim)
@@ -40,6 +44,8 @@ static __always_inline __u64 part_in_gap(const struct thread *t, __u32 bucket, _
 	if (!set || !(set->watch & 1) || (bucket != CUDA_CPU && bucket != HOST_CPU))
 		return ns;
 	usual = (__u64)t->round.sites[t->site & (SITES - 1)].on_core << 10;
+	if (!usual)
+		usual = AT_ONCE_NS;
 	if (used <= usual)
 		return ns;
 	return used - usual < ns ? ns - (used - usual) : 0;

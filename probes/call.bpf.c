@@ -252,10 +252,12 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->unrecorded = 0;
 	}
 	if (t->watch != set->watch)
-		renew_watch(t, set->watch);
+		renew_watch(t, now);
 	/* Whether an event is the last of its work shows only while launches are watched. */
 	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
+	if (set->watch && info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed)
+		end_round(t, f->sp, op, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);
 		if (t->polls && drains_at(t, f, info->flags))
@@ -290,7 +292,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		return 0;
 	}
 	why = deserves(s, set, info->flags, failed, ns, now, why);
-	if (!(why & (WHY_SAMPLE | WHY_ALL | WHY_ERROR)) && s->budget_used > set->walks_per_second)
+	if (!(why & (WHY_SAMPLE | WHY_ALL | WHY_ERROR)) && !walk_due(s, set))
 		f->flags |= FRAME_BARE;
 	count_call(s, t, f, ns, bucket, failed, now);
 	if (!why) {

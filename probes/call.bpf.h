@@ -149,7 +149,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		return 1;
 	}
 	if (t->watch != set->watch)
-		renew_watch(t, set->watch);
+		renew_watch(t, now);
 	settle(t, now, running_bucket(t));
 	if (t->depth)
 		drop_unwound(t, arch_sp(regs), op);
@@ -290,6 +290,15 @@ static __always_inline bool sample_due(struct op_stats *s, const struct settings
 	return true;
 }
 
+/* Whether a record also gets its stack, where not all can. Not the first of each second: of calls that
+ * come in turns, some would never have one. */
+static __always_inline bool walk_due(const struct op_stats *s, const struct settings *set)
+{
+	if (s->budget_last <= set->walks_per_second)
+		return s->budget_used <= set->walks_per_second;
+	return bpf_get_prandom_u32() % s->budget_last < set->walks_per_second;
+}
+
 /* Calls that deserve a record: failed, rare, or slow against their own recent norm,
  * within a budget per second; and one weighted sample per interval of the rest. */
 static __always_inline __u32 deserves(struct op_stats *s, const struct settings *set, __u32 flags,
@@ -310,6 +319,7 @@ static __always_inline __u32 deserves(struct op_stats *s, const struct settings 
 		why &= WHY_ERROR;
 	if (why) {
 		if (s->budget_window != window) {
+			s->budget_last = s->budget_window + 1 == window ? s->budget_used : 0;
 			s->budget_window = window;
 			s->budget_used = 0;
 		}

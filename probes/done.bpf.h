@@ -235,8 +235,6 @@ __noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
 	f = &t->frames[index];
 	if (drained(t, f, flags)) {
 		note_done(t, f, flags & OP_SYNC, now);
-		if (set->watch)
-			end_round(t, now, set->watch);
 		begin_idle(t, f->sp, f->op, set->watch);
 	} else if (flags & OP_EVENT_SYNC && flags & OP_SYNC && !t->sync) {
 		note_running(t, f, now - f->start_ns, now);

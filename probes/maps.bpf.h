@@ -42,20 +42,24 @@ struct bounds {
 
 #define SITES 8
 
-/* What usually follows a wait after which the GPU has nothing to do, by where the thread waits
- * (unwatched.bpf.h). In units of 1024 ns, like all of its kind there. */
+/* What usually follows a wait for the GPU, by where the thread waits (unwatched.bpf.h). In units
+ * of 1024 ns, like all of its kind there. */
 struct site {
-	__u32 on_core;		/* until the GPU gets something to do */
-	__u32 round;		/* until the next such wait is over */
-	__u32 host;		/* of that: not waiting for the GPU */
+	__u32 on_core;		/* after the GPU has done all, until it gets something to do */
+	__u32 round;		/* until the next wait for it is over */
+	__u32 host;		/* of that: not waiting for it */
 	__u32 rounds;		/* seen so far */
 };
 
-/* Since the GPU last had done all; only with settings.watch. */
+/* Since the last wait for the GPU was over; only with settings.watch. */
 struct round {
 	__u64 from_ns;		/* 0: not known */
 	__u64 acc[BUCKETS];	/* the thread's then */
 	__u64 gap[BUCKETS];
+	__u32 watch;		/* settings.watch then */
+	__u32 site;
+	__u32 quiet;		/* it was on a core for a while, watched, without a call */
+	__u32 pad;
 	struct site sites[SITES];
 };
 

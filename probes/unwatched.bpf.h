@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
  *
- * What is known of the GPU while launches are not watched: waits for it always are, so when it
+ * What is known of the GPU while launches are not watched. Waits for it always are, so when it
  * has done all is known; when it gets something again is told from what is usual.
  *
  * Two things are learnt of each place a thread waits at. How long it is on a core before the
  * first launch that follows: while launches are closed, a wait that begins before it has
  * been is one in which the GPU has nothing to do, however long it lasts (part_in_gap). And
- * how long a round is, from one such wait to the next: what a round takes longer than usual,
- * without a longer wait for the GPU, was lost in the thread's other waits.
+ * how long a round is, from one wait for the GPU to the next: what a round takes longer than
+ * usual, without a longer wait for the GPU, was lost in the thread's other waits; or on its core,
+ * if it was seen there without a call for a while.
  */
 #ifndef INGERO_UNWATCHED_H
 #define INGERO_UNWATCHED_H
@@ -15,8 +16,14 @@
 #include "account.bpf.h"
 
 #define ROUNDS_KNOWN 8		/* before a round can be longer than usual */
+#define QUIET_NS 5000000	/* on a core without a call: whoever launches makes hundreds meanwhile */
 
-/* Down at once, up slowly: one long round in ten changes nothing. */
+static __always_inline __u32 site_of(__u64 sp, __u32 op)
+{
+	return (sp >> 4 ^ sp >> 9 ^ op) & (SITES - 1);
+}
+
+/* Down soon, up slowly: one long round in ten changes little. */
 static __always_inline void learn_usual(__u32 *usual, __u64 ns)
 {
 	__u64 now = ns >> 10, most;
@@ -33,12 +40,17 @@ static __always_inline void learn_usual(__u32 *usual, __u64 ns)
 	}
 }
 
-/* The GPU has done all; `sp` tells the place that waited. */
+static __always_inline __u64 beyond(__u64 ns, __u32 usual)
+{
+	return ns > (__u64)usual << 10 ? ns - ((__u64)usual << 10) : 0;
+}
+
+/* The GPU has done all. */
 static __always_inline void begin_idle(struct thread *t, __u64 sp, __u32 op, __u32 watch)
 {
 	t->idle_on_core = on_core(t);
 	t->idle_watch = watch;
-	t->site = (sp >> 4 ^ sp >> 9 ^ op) & (SITES - 1);
+	t->site = site_of(sp, op);
 	t->idle = 1;
 }
 
@@ -49,6 +61,15 @@ static __always_inline void learn_first_work(struct thread *t, __u32 watch)
 		learn_usual(&t->round.sites[t->site & (SITES - 1)].on_core, on_core(t) - t->idle_on_core);
 }
 
+/* The first call since launches were closed or opened: a whole look may have passed without one. */
+static __always_inline void note_quiet(struct thread *t, const struct settings *set, __u64 now)
+{
+	__u64 from = t->on_ns > set->watch_ns ? t->on_ns : set->watch_ns;
+
+	if ((set->watch - 1) / 2 > t->watch / 2 || (!(set->watch & 1) && now > from + QUIET_NS))
+		t->round.quiet = 1;
+}
+
 static __always_inline __u64 outside_gap(const struct thread *t, __u32 bucket)
 {
 	__u64 all = t->acc[bucket] - t->round.acc[bucket], gap = t->gap[bucket] - t->round.gap[bucket];
@@ -56,41 +77,45 @@ static __always_inline __u64 outside_gap(const struct thread *t, __u32 bucket)
 	return all > gap ? all - gap : 0;
 }
 
-/* `longer` of the round, as far as there were other waits. */
+/* `longer` of the round, as far as there were other waits; then what it computed. */
 static __always_inline void add_lost(struct thread *t, __u64 longer)
 {
 	const __u32 waits[] = {RUNQUEUE, DISK_WAIT, MEMORY_WAIT, LOCK_WAIT, PEER_WAIT, NET_WAIT};
-	__u64 waited = 0;
+	__u64 waited = 0, lost, host;
 
 	for (int i = 0; i < 6; i++)
 		waited += outside_gap(t, waits[i]);
-	if (longer > waited)
-		longer = waited;
+	lost = longer < waited ? longer : waited;
 	for (int i = 0; i < 6; i++)	/* in microseconds, so that the product stays within 64 bits */
-		__sync_fetch_and_add(&t->gap[waits[i]], (outside_gap(t, waits[i]) >> 10) * (longer >> 10) /
+		__sync_fetch_and_add(&t->gap[waits[i]], (outside_gap(t, waits[i]) >> 10) * (lost >> 10) /
 							((waited >> 10) + 1) << 10);
+	host = outside_gap(t, HOST_CPU);
+	if (t->round.quiet)
+		__sync_fetch_and_add(&t->gap[HOST_CPU], host < longer - lost ? host : longer - lost);
 }
 
-/* The GPU has done all once more; called before begin_idle, so that `site` is where the round began.
- * Not static: verified once, not in every state that leads here. */
-__noinline int end_round(struct thread *t, __u64 now, __u32 watch)
+/* A wait for the GPU is over, and the round that began when the last one was. What was watched from its
+ * begin to its end is known already (done.bpf.h). Not static: verified once, not in every state
+ * that leads here. */
+__noinline int end_round(struct thread *t, __u64 sp, __u32 op, __u64 now)
 {
+	struct settings *set = get_settings();
 	struct site *s;
 	__u64 took, host, gpu, longer, more;
 
-	if (!t)
+	if (!t || !set)
 		return 0;
-	s = &t->round.sites[t->site & (SITES - 1)];
+	s = &t->round.sites[t->round.site & (SITES - 1)];
 	if (t->round.from_ns && now > t->round.from_ns) {
 		took = now - t->round.from_ns;
 		gpu = t->acc[GPU_WAIT] - t->round.acc[GPU_WAIT];
 		host = took > gpu ? took - gpu : 0;
-		longer = took > (__u64)s->round << 10 ? took - ((__u64)s->round << 10) : 0;
-		more = host > (__u64)s->host << 10 ? host - ((__u64)s->host << 10) : 0;
+		longer = beyond(took, s->round);
+		more = beyond(host, s->host);
 		if (more < longer)
 			longer = more;
-		/* what was watched from its begin to its end is known already (done.bpf.h) */
-		if (s->rounds >= ROUNDS_KNOWN && longer > WAITED_NS && (watch & 1 || t->idle_watch != watch))
+		if (s->rounds >= ROUNDS_KNOWN && longer > WAITED_NS &&
+		    (set->watch & 1 || t->round.watch != set->watch))
 			add_lost(t, longer);
 		learn_usual(&s->round, took);
 		learn_usual(&s->host, host);
@@ -99,6 +124,9 @@ __noinline int end_round(struct thread *t, __u64 now, __u32 watch)
 	__builtin_memcpy(t->round.acc, t->acc, sizeof(t->round.acc));
 	__builtin_memcpy(t->round.gap, t->gap, sizeof(t->round.gap));
 	t->round.from_ns = now;
+	t->round.watch = set->watch;
+	t->round.site = site_of(sp, op);
+	t->round.quiet = 0;
 	return 0;
 }
 

@@ -290,6 +290,7 @@ struct op_stats {
 	__u64 norm_ns;		/* moving mean, the operation's recent norm */
 	__u64 budget_window;
 	__u64 budget_used;
+	__u64 budget_last;	/* used in the window before that */
 	__u64 last_sample_ns;
 	__u64 sample_window;
 	__u64 sample_count;	/* count when that window began */
@@ -464,6 +465,7 @@ struct settings {
 	__u32 watch;		/* how often operations were closed or opened; odd: some are closed */
 	__u32 outermost;	/* of nested calls only the outermost is walked */
 	__u32 walks_per_second;	/* of those rare_per_second, so many have their stack walked */
+	__u64 watch_ns;		/* when watch became what it is */
 };
 
 #include "wire_frames.h"

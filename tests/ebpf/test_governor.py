@@ -15,6 +15,7 @@ import pytest
 
 from ingero.attach.probes import BY_NAME
 from ingero.model.histogram import percentiles
+from ingero.model.layout import Why
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import Tracer, tracing, workload
 
@@ -117,11 +118,14 @@ def test_lengths_and_time_are_as_without_a_budget(program: str) -> None:
 
 
 @pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
-def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(program: str) -> None:
-    """Steps of some milliseconds, and a pause of six after each."""
+@pytest.mark.parametrize(("launches", "pause_us"), [(400, 6000), (20_000, 300_000)])
+def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(
+    program: str, launches: int, pause_us: int
+) -> None:
+    """Steps of some milliseconds and a pause of six after each; and pauses no look is as long as."""
     found = []
     for budget in (None, BUDGET):
-        with traced(program, budget, pause_us=6000) as run:
+        with traced(program, budget, launches, pause_us) as run:
             threads = run.tracer.gather("threads", run.pid)
             fed = threads[threads["feeder"]]
             found.append(fed["gap"].sum() / fed["ns"].sum())
@@ -168,3 +172,27 @@ def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, bud
         assert not exact["cuLaunchKernel"]
         assert any("cuLaunchKernel" in each["what"] for each in report["not_watched"])
         assert report["overhead"]["watched_share"] < 1
+
+
+def test_stacks_that_are_left_out_are_left_out_at_random(program: str) -> None:
+    """The first eight of each second would say nothing of calls that come later in it."""
+    with (
+        workload(program, "4", "1", "2000", env={**os.environ, **CALLS}) as job,
+        tracing(pids=(job.pid,)) as tracer,
+    ):
+        tracer.until_target(job.pid)
+        tracer.agent._kernel.watch(0, 2000, 8, tracer.agent._kernel.settings.sample_every_ns, False)
+        job.start()
+        for _ in range(4):
+            time.sleep(1)
+            tracer.tick()
+        job.wait_done()
+        tracer.tick()
+        rows = tracer.gather("calls", job.pid)
+        rows = rows[(rows["op"] == SYNC) & ((rows["why"] & Why.WHY_RARE) > 0)]
+        rows = rows[(rows["why"] & Why.WHY_SAMPLE) == 0]
+        walked = rows["stack_id"] != 0
+        window = 1 << 30  # WINDOW_BITS
+        of_second = rows["h"]["start_ns"][walked] % window / window
+        assert 8 <= walked.sum() < len(rows) / 4
+        assert (of_second > 0.5).sum() >= 4

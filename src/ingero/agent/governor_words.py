@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.agent.control import ALL, Controller, Load, Watch, cost_share, walks_per_second
+from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.layout import Group
 from ingero.model.window import GovernorAction
 from ingero.units import format_share
@@ -22,16 +23,16 @@ def names_of(watch: Watch) -> str:
 
 
 def timing(watch: Watch) -> str:
-    return "every call timed" if watch.every == 1 else f"1 call in {watch.every} timed, all counted"
+    return ALL_TIMED if watch.every == 1 else f"1 call in {watch.every} timed, all counted"
 
 
 def watching(watch: Watch) -> str:
-    return f"{format_share(watch.share)} of the time" if watch.cycles else "all the time"
+    return f"{format_share(watch.share)} of the time" if watch.cycles else ALL_THE_TIME
 
 
 def detail(watch: Watch) -> str:
     if not watch.detail:
-        return "all that are due"
+        return ALL_DUE
     return f"{walks_per_second(watch.detail)} stacks a second of an operation, and samples"
 
 
@@ -49,7 +50,7 @@ def actions_between(
         f" budget {format_share(controller.budget)}"
     )
     named = names_of(after if after.groups else before)
-    for what, words in (("records and stacks", detail), (f"timing of {named}", timing), (named, watching)):
+    for what, words in ((RECORDS, detail), (TIMING + named, timing), (named, watching)):
         if words(before) != words(after):
             yield GovernorAction(now_ns, what, words(before), words(after), why, after.share)
 
@@ -57,7 +58,7 @@ def actions_between(
 def watched_less(watch: Watch) -> Iterator[str]:
     """What is not watched in full now."""
     if watch.detail:
-        yield f"records and stacks: {detail(watch)}"
+        yield f"{RECORDS}: {detail(watch)}"
     if watch.every > 1:
         yield f"{names_of(watch)}: {timing(watch)}"
     if watch.cycles:

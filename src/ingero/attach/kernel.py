@@ -11,6 +11,7 @@ import errno
 import os
 import platform
 import re
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -143,7 +144,7 @@ class KernelSide:
         self._tasks_link = -1
         self._generation = 1
         self._learning = 0
-        self._watch, self._outermost = 0, False
+        self._watch, self._watch_ns, self._outermost = 0, 0, False
         self._operations = probes.kernel_table(platform.machine())
         self.processes_refused = 0  # more targets than the kernel side has room for
 
@@ -192,6 +193,7 @@ class KernelSide:
         settings["generation"] = self._generation
         settings["learning"] = self._learning
         settings["watch"] = self._watch
+        settings["watch_ns"] = self._watch_ns
         settings["outermost"] = self._outermost
         settings["walks_per_second"] = self.settings.walks_per_second
         self._fill("settings", settings)
@@ -205,6 +207,8 @@ class KernelSide:
         self, number: int, rare_per_second: int, walks_per_second: int, sample_every_ns: int, outermost: bool
     ) -> None:
         """How much detail is recorded; `number`: see settings.watch on the kernel side."""
+        if number != self._watch:
+            self._watch_ns = time.monotonic_ns()
         self._watch, self._outermost = number, outermost
         self.settings = replace(
             self.settings,

@@ -4,12 +4,13 @@ Every iteration makes the same calls, so all counts of a job are multiples of it
 number of iterations: the least frequent call that still comes steadily marks them.
 A call that was watched a part of the time marks none while there is another: its count
 is an estimate, and what changes when it is watched less is not the job. Unless it is surely
-far rarer than every call that is always watched: then iterations are taken to be as many
-in one slice as in the next.
+far rarer than every call that is always watched: then, and where the estimate is rough,
+iterations are taken to be as many in one slice as in the next.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ STEADY = 0.6  # part of the slices in which it must come
 LEAST = 3  # times, to call it a loop
 WORK_PER_WAIT = 20  # launches
 RARER = 5  # times rarer than what is always watched, to mark iterations by an estimate
+NOISY = 0.2  # of an estimate, that it may be off by: what changes from slice to slice is not the job then
 RECORDED = 0.9  # of the calls that mark iterations: with fewer records one iteration looks like several
 
 
@@ -40,8 +42,8 @@ class Loop:
         return wall_ns / count if count else None
 
 
-def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop | None:
-    """None where nothing repeats."""
+def find_loop(facts: Facts, tables: Tables, pid: int, slices: Mapping[int, int]) -> Loop | None:
+    """None where nothing repeats; `slices`: how long each is."""
     counts: dict[int, dict[int, int]] = {}
     estimated: dict[int, int] = {}  # and how far their counts may be off
     for number in slices:
@@ -79,12 +81,17 @@ def find_loop(facts: Facts, tables: Tables, pid: int, slices: list[int]) -> Loop
     }
     if rarer:
         op = min(rarer, key=lambda each: rarer[each])
-        even = max(1, round(totals[op] / active))
-        return Loop(op, facts.ops[op].name, dict.fromkeys(slices, even), complete=False)
+    if rarer or estimated.get(op, 0) > NOISY * totals[op]:
+        return Loop(op, facts.ops[op].name, _evenly(totals[op], slices), complete=False)
     return Loop(op, facts.ops[op].name, steady[op], complete=_all_recorded(tables, pid, slices, op))
 
 
-def _all_recorded(tables: Tables, pid: int, slices: list[int], op: int) -> bool:
+def _evenly(total: int, slices: Mapping[int, int]) -> dict[int, int]:
+    whole = max(sum(slices.values()), 1)
+    return {number: max(1, round(total * ns / whole)) for number, ns in slices.items()}
+
+
+def _all_recorded(tables: Tables, pid: int, slices: Iterable[int], op: int) -> bool:
     """Also of a call that is rare: in a hurry not all are."""
     rows = [row for number in slices for row in tables.operations.get((number, pid), ()) if row["op"] == op]
     count, recorded = (sum(int(row[name]) for row in rows) for name in ("count", "recorded"))

@@ -174,7 +174,7 @@ class Timeline:
         with_calls = [number for number in calling if (number, pid) in self.tables.operations]
         job.capturing = capture_ns(self.facts, self.tables, pid, with_calls)
         self._mark(job)
-        settled = [each.number for each in slices if not each.cold]
+        settled = {each.number: each.wall_ns for each in slices if not each.cold}
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop and job.loop.complete:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)

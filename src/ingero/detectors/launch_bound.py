@@ -26,14 +26,24 @@ WAITS_SHARE = 0.10  # of wall time: more, and the GPU is behind often enough
 LAUNCHING_SHARE = 0.50  # of wall time: with less, something else takes most of it
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
 PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
+ROUGH = 0.5  # of a count, that it may be off by: it says nothing
 IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 IN_A_GRAPH_NS = 3_400  # a tiny kernel inside a graph, launch and all (NVIDIA: one of 2.9 us takes 3.4)
 
 
-def _launching_ns(job: Job, each: SliceLedger) -> int:
+def _surely_many(job: Job) -> bool:
+    """Where launches were watched in part, a slice's count is a rough one; all slices together say more."""
+    known = [(job.spent(each.number, "launch"), job.steps(each.number)) for each in job.slices]
+    known = [(spent, steps) for spent, steps in known if steps and spent.error <= ROUGH * spent.count]
+    surely = sum(spent.count - spent.error for spent, _ in known)
+    return bool(known) and surely >= PER_STEP * sum(steps for _, steps in known)
+
+
+def _launching_ns(job: Job, each: SliceLedger, surely_many: bool) -> int:
     launches = job.spent(each.number, "launch").count
+    enough = PER_STEP * max(job.steps(each.number), 1)
     surely = launches - job.spent(each.number, "launch").error
-    if not launches or surely < PER_STEP * max(job.steps(each.number), 1):
+    if not launches or (surely < enough and not (surely_many and launches >= enough)):
         return 0
     if job.spent(each.number, "launch").ns > IN_CALL_NS * launches:
         return 0
@@ -48,8 +58,9 @@ def _launching_ns(job: Job, each: SliceLedger) -> int:
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
+        surely_many = _surely_many(job)
         for each in job.slices:
-            ns = 0 if each.cold else _launching_ns(job, each)
+            ns = 0 if each.cold else _launching_ns(job, each, surely_many)
             if ns:
                 launches = job.spent(each.number, "launch").count
                 won = max(0, ns - launches * IN_A_GRAPH_NS)

@@ -168,6 +168,7 @@ class Arrival(NamedTuple):
     pid: int
     at_ns: int
     bytes: int | None
+    done_ns: int = 0  # when its next wait for the GPU was over; 0: not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS
 
+# What an action of the governor names besides groups of calls, and how it is called when all is watched.
+RECORDS, TIMING = "records and stacks", "timing of "
+ALL_DUE, ALL_TIMED, ALL_THE_TIME = "all that are due", "every call timed", "all the time"
+
 
 def _none() -> NDArray[np.int64]:
     return np.zeros(BUCKETS, np.int64)

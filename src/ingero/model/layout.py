@@ -381,7 +381,7 @@ EXTREME = _dtype(
 )
 
 OP_STATS = _dtype(
-    1288,
+    1296,
     [
         ("count", "<u8", 0),
         ("sum_ns", "<u8", 8),
@@ -395,13 +395,14 @@ OP_STATS = _dtype(
         ("norm_ns", "<u8", 192),
         ("budget_window", "<u8", 200),
         ("budget_used", "<u8", 208),
-        ("last_sample_ns", "<u8", 216),
-        ("sample_window", "<u8", 224),
-        ("sample_count", "<u8", 232),
-        ("sample_every", "<u8", 240),
-        ("sample_at", "<u8", 248),
-        ("unsampled", "<u8", 256),
-        ("slots", ("<u4", (256,)), 264),
+        ("budget_last", "<u8", 216),
+        ("last_sample_ns", "<u8", 224),
+        ("sample_window", "<u8", 232),
+        ("sample_count", "<u8", 240),
+        ("sample_every", "<u8", 248),
+        ("sample_at", "<u8", 256),
+        ("unsampled", "<u8", 264),
+        ("slots", ("<u4", (256,)), 272),
     ],
 )
 
@@ -501,7 +502,7 @@ PROC = _dtype(
 )
 
 SETTINGS = _dtype(
-    56,
+    64,
     [
         ("agent_pid", "<u4", 0),
         ("trace_all", "<u4", 4),
@@ -515,6 +516,7 @@ SETTINGS = _dtype(
         ("watch", "<u4", 44),
         ("outermost", "<u4", 48),
         ("walks_per_second", "<u4", 52),
+        ("watch_ns", "<u8", 56),
     ],
 )
 

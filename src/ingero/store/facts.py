@@ -260,9 +260,18 @@ class FactReader:
             f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
             (*self._ids, self._from, self._to),
         )
+        ends = {pid: self._wait_ends(found, pid) for pid in {row[4] for row in rows}}
         for group, op, rank, nranks, pid, at, size in rows:
             if op in found.ops and found.ops[op].kind == "collective":
-                yield model.Arrival(group, -1, found.ops[op].name, rank, nranks, pid, at, size)
+                following = int(np.searchsorted(ends[pid], at, "right"))
+                done = int(ends[pid][following]) if following < len(ends[pid]) else 0
+                yield model.Arrival(group, -1, found.ops[op].name, rank, nranks, pid, at, size, done)
+
+    def _wait_ends(self, found: Facts, pid: int) -> model.Marks:
+        """When a process's waits for the GPU were over, as far as they have records."""
+        syncs = [number for number, op in found.ops.items() if op.kind == "sync"]
+        ends = [self._marks(pid, number).sum(axis=1) for number in syncs]
+        return np.sort(np.concatenate(ends)) if ends else np.zeros(0, np.int64)
 
     def _gpus(self) -> dict[int, set[int]]:
         rows = self._all(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ingero.correlate.steps import Loop, durations, find_loop
+from ingero.model.facts import SLICE_NS
 from tests.facts import JOB, Story, job
 
 
 def loop(story: Story) -> Loop | None:
     timeline = story.timeline()
-    return find_loop(story.facts, timeline.tables, JOB, list(range(story.slices)))
+    return find_loop(story.facts, timeline.tables, JOB, dict.fromkeys(range(story.slices), SLICE_NS))
 
 
 def calls(**per_slice: int) -> Story:
@@ -97,4 +98,16 @@ def test_unless_it_is_surely_far_rarer_and_then_iterations_are_spread_evenly() -
     assert found is not None
     assert found.name == "cuMemcpyHtoDAsync_v2"
     assert found.counts == dict.fromkeys(range(6), 200)
+    assert not found.complete
+
+
+def test_where_all_are_rough_estimates_iterations_are_spread_by_time() -> None:
+    """The last slice is a fragment: as many in it as in the others would be a change of the job."""
+    story = calls()
+    for number, count in enumerate((500, 20, 300, 20, 300, 60)):
+        story.calls("cuLaunchKernel", count, 1, when=[number], error=count)
+    lengths = dict.fromkeys(range(5), SLICE_NS) | {5: SLICE_NS // 5}
+    found = find_loop(story.facts, story.timeline().tables, JOB, lengths)
+    assert found is not None
+    assert list(found.counts.values()) == [231, 231, 231, 231, 231, 46]
     assert not found.complete

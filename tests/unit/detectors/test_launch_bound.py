@@ -109,3 +109,27 @@ def test_launches_of_all_threads_are_not_the_work_of_one() -> None:
             JOB, "worker", {"cuda_cpu": 100.0, "gpu_wait": 100.0}, tid=tid, feeder=True, rest="host_cpu"
         )
     assert KIND not in story.calls("cuLaunchKernel", 8 * 8000, 800).kinds()
+
+
+def estimated(*slices: tuple[int, int]) -> Story:
+    """Launches of each slice and how far they may be off; 200 iterations in each."""
+    story = launching(launches=0, slices=len(slices))
+    for number, (count, error) in enumerate(slices):
+        story.calls("cuLaunchKernel", count, 500, caller=1, when=[number], error=error)
+    return story
+
+
+@pytest.mark.parametrize(
+    ("slices", "found"),
+    [
+        ([(92_000, 10_000), (96_000, 8_000), (86_000, 9_000), (94_000, 9_000)], True),
+        # the first second is known by one look: it says nothing, and takes nothing from the others
+        ([(92_000, 80_000), (96_000, 8_000), (86_000, 5_000), (94_000, 9_000)], True),
+        ([(84_000, 10_000), (82_000, 8_000), (83_000, 9_000), (84_000, 9_000)], False),  # may be below
+        ([(92_000, 80_000), (96_000, 80_000)], False),
+    ],
+)
+def test_launches_that_were_watched_in_part_are_judged_together(
+    slices: list[tuple[int, int]], found: bool
+) -> None:
+    assert (KIND in estimated(*slices).kinds()) is found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ingero import units
 from ingero.model.finding import Cause, Finding, Who
+from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GpuLine, ProcessReport, Report
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import bucket_words, percents
@@ -368,6 +369,11 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
         yield Field("Unwatched", f"{blind[0]}{more}", "warning")
 
 
+def _manner(what: str) -> str:
+    """Fewer records, fewer calls timed, or a part of the time."""
+    return next((each for each in (RECORDS, TIMING) if what.startswith(each)), "looks")
+
+
 def overhead_words(report: Report) -> str:
     overhead = report.overhead
     if overhead.share is not None:
@@ -379,6 +385,8 @@ def overhead_words(report: Report) -> str:
         words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
     else:
         words = "what tracing cost was not recorded"
-    last = {each.what: each for each in overhead.actions}  # of several, how it was at the end
-    actions = ", ".join(f"{tidy(each.what, 60)}: {tidy(each.after, 60)}" for each in last.values())
+    # of several how it was at the end: what they name may have changed on the way
+    last = {_manner(each.what): each for each in overhead.actions}
+    less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
+    actions = ", ".join(f"{tidy(each.what, 60)}: {tidy(each.after, 60)}" for each in less)
     return f"{words}; watched less for it: {actions}" if actions else words

@@ -85,6 +85,25 @@ def test_the_header_says_what_the_range_was_counted_from(anchor: str, words: str
     )
 
 
+def test_of_what_was_watched_less_the_end_is_said() -> None:
+    """Launches, then launches and copies, then all of the time again: not one after the other."""
+    acts = [
+        GovernorAct(0, what, "", after, "", 1.0)
+        for what, after in (
+            ("records and stacks", "128 stacks a second of an operation, and samples"),
+            ("timing of launches", "1 call in 4 timed, all counted"),
+            ("launches", "3.4 % of the time"),
+            ("timing of launches, copies", "1 call in 2 timed, all counted"),
+            ("launches, copies", "all the time"),
+            ("records and stacks", "all that are due"),
+        )
+    ]
+    answer = report()
+    overhead = msgspec.structs.replace(answer.overhead, actions=acts)
+    text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
+    assert "watched less for it: timing of launches, copies: 1 call in 2 timed, all counted\n" in text
+
+
 def test_three_findings_fit_a_screen_of_80_by_40() -> None:
     for findings in (
         [finding(pid=pid) for pid in (100, 200, 300)],
