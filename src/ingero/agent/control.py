@@ -23,6 +23,7 @@ WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 AIM, HIGH, LOW = 0.7, 0.9, 0.4  # of the budget: where to, and when to move
 TIGHTEN_NS = 300_000_000
+FIRST_NS = 1_500_000_000  # the first time: a job just met is no measure, its stacks are all new
 LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
 LONGEST_NS = 60_000_000_000
 SOON_NS = 10_000_000_000
@@ -119,7 +120,7 @@ class Controller:
     watch: Watch = field(default_factory=Watch)
     _changed_ns: int = -LONGEST_NS
     _loosened_ns: int = -LONGEST_NS
-    _patience_ns: int = LOOSEN_NS
+    _patience_ns: int = FIRST_NS
 
     def step(self, load: Load, now_ns: int) -> bool:
         """Whether the watch changed."""
@@ -127,7 +128,7 @@ class Controller:
         since = now_ns - self._changed_ns
         if share > HIGH * self.budget and since >= TIGHTEN_NS:
             if now_ns - self._loosened_ns < SOON_NS:
-                self._patience_ns = min(2 * self._patience_ns, LONGEST_NS)
+                self._patience_ns = min(max(2 * self._patience_ns, LOOSEN_NS), LONGEST_NS)
             return self._move(fitting(load, self.cost, AIM * self.budget, self.can_cycle), now_ns)
         if share < LOW * self.budget and self.watch != ALL and since >= self._patience_ns:
             if now_ns - self._loosened_ns > 2 * self._patience_ns:

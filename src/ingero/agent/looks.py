@@ -54,6 +54,7 @@ class Looks:
         self._detail: dict[int, float] = {}  # what records and stacks take of it
         self._whole_detail: dict[int, float] = {}  # the same when all of them were last asked for
         self._level = 0  # of detail
+        self._level_ns = 0  # watched at it
         self._pids: dict[int, int] = {}
         self._looks: deque[Look] = deque(maxlen=LOOKS)
         self.switches: dict[int, float] = {}  # by thread, per second; told once a second
@@ -70,18 +71,23 @@ class Looks:
         change, ns = reading.since(self._mark), now_ns - self._mark_ns
         if ns < SHORTEST_NS:
             return
-        weight = 1 - math.exp(-(now_ns - self._seen_ns) / MEMORY_NS)
+        passed_ns = now_ns - self._seen_ns
+        weight = 1 - math.exp(-passed_ns / MEMORY_NS)
         calls = self._calls_in(change) * (1e9 / ns)
         detail_shares = self._detail_shares(reading, now_ns)
         changed = detail != self._level
         if changed:  # what was seen at another level says nothing of this one
-            self._level, self._detail = detail, {}
+            self._level, self._detail, self._level_ns = detail, {}, 0
+        else:
+            self._level_ns += passed_ns
+        # A single stack may take a fiftieth of so short a time: at first all there is counts alike.
+        detail_weight = max(weight, passed_ns / max(self._level_ns, 1))
         for at, tid in enumerate(reading.tids.tolist()):
             if change[at].any() or tid in self._calls:
                 before = self._calls.get(tid, calls[at])  # a new thread is what it does
                 self._calls[tid] = before + weight * (calls[at] - before)
                 if not changed:
-                    self._note_detail(tid, float(detail_shares[at]), weight)
+                    self._note_detail(tid, float(detail_shares[at]), min(detail_weight, 1.0))
                 self._pids[tid] = int(reading.pids[at])
         alive = set(reading.tids.tolist())
         for tid in [tid for tid, rates in self._calls.items() if tid not in alive or rates.sum() < IDLE]:

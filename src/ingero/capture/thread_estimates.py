@@ -74,5 +74,6 @@ def _gap(row: np.void, total: Seen, now: Seen, untold: NDArray[np.int64]) -> NDA
     """
     share = np.divide(total.gap, total.told, out=np.zeros(BUCKETS), where=total.told > 0)
     from_looks = now.gap + (untold * np.minimum(share, 1.0)).astype(np.int64)
-    gap = np.maximum(from_looks, row["gap"].astype(np.int64))
-    return np.clip(gap, 0, row["ns"].astype(np.int64)).astype(np.uint64)
+    gap = np.clip(np.maximum(from_looks, row["gap"].astype(np.int64)), 0, row["ns"].astype(np.int64))
+    found: NDArray[np.uint64] = gap.astype(np.uint64)
+    return found

@@ -16,6 +16,7 @@ LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
 RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
 REGULAR = 0.15  # spread of the distances, of their mean
 EXACT = 0.05  # the same where three spikes are all there is
+ALIKE = 1 / 3  # of the longest spike's excess
 FED = 0.5  # of the spikes
 LEAST_STEPS = 20  # to know what is usual
 
@@ -41,10 +42,19 @@ def spikes_in(marks: Marks, from_ns: int, to_ns: int, work: Callable[[], Marks])
     last_ns = int(steps[-1].sum())
     still = np.array([(last_ns, to_ns - last_ns)], np.int64)
     goes_on = still[0, 1] > LONGER * usual and still[0, 1] - usual > LEAST_NS
-    for spikes in (np.concatenate([long, still]), long) if goes_on else (long,):
+    found = [np.concatenate([long, still]), long] if goes_on else [long]
+    found += [_alike(spikes, usual) for spikes in found]
+    for spikes in found:
         if _is_regular(spikes, len(steps)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
             return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
     return no_spikes()
+
+
+def _alike(spikes: NDArray[np.int64], usual: int) -> NDArray[np.int64]:
+    """Without those that are far shorter than the longest: a hiccup among them is none of them."""
+    excess = spikes[:, 1] - usual
+    alike: NDArray[np.int64] = spikes[excess >= ALIKE * excess.max(initial=0)]
+    return alike
 
 
 def _is_regular(spikes: NDArray[np.int64], steps: int) -> bool:

@@ -8,9 +8,9 @@ import pytest
 
 from ingero.agent.control import (
     ALL,
+    FIRST_NS,
     GROUPS,
     LEAST_SHARE,
-    LOOSEN_NS,
     TIGHTEN_NS,
     Controller,
     Load,
@@ -89,7 +89,7 @@ def test_it_lets_go_when_the_load_falls_but_not_at_once() -> None:
     controller = Controller(BUDGET, SESSION, can_cycle=True)
     changes = run(controller, [load(100_000)] * 50 + [load(1000)] * 100)
     assert [watch for _, watch in changes][1:] == [ALL]
-    assert (changes[1][0] - changes[0][0]) * TENTH >= LOOSEN_NS
+    assert (changes[1][0] - changes[0][0]) * TENTH >= FIRST_NS
 
 
 def test_a_load_that_comes_and_goes_is_not_followed_up_and_down() -> None:

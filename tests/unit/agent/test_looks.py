@@ -94,3 +94,15 @@ def test_what_all_detail_takes_is_remembered_from_when_it_was_asked_for() -> Non
     load = load_of(made)
     assert load.detail_at(0) == whole
     assert load.detail_at(1) < 0.3 * whole
+
+
+def test_one_long_stack_just_after_a_change_does_not_count_for_all_the_time() -> None:
+    """A millisecond is a fiftieth of the first look, and nothing of the next five."""
+    counters = Counters()
+    made = looks(counters)
+    for at in range(1, 8):
+        counters.pass_by(50, 1000, 0)
+        if at == 2:
+            counters.row["walk_ns"] += MS
+        made.take(at * 50 * MS, 1)
+    assert load_of(made).detail_share < 0.005

@@ -12,7 +12,7 @@ STEP, ROUNDS = 30 * MS, 50
 
 
 def job(late_ms: float, missed: int = 0, done: bool = True) -> list[Arrival]:
-    """Three ranks, the second of them late in every round; the others' records begin `missed` rounds later."""
+    """Three ranks, the second of them late in every round; the others' begin `missed` rounds later."""
     found = []
     for number in range(ROUNDS):
         begin = number * STEP

@@ -78,6 +78,15 @@ def test_a_job_that_rests_at_the_end_still_has_its_spikes() -> None:
     assert story.kinds() == [KIND]
 
 
+def test_a_hiccup_among_regular_spikes_is_none_of_them() -> None:
+    """As when the trace began: a long iteration, far shorter than the spikes."""
+    story = spiking(500)
+    marks = story.facts.marks(0, 0)
+    marks[30:, 0] += 40 * MS
+    story.facts.marks = lambda pid, op: marks
+    assert story.kinds() == [KIND]
+
+
 def test_irregular_spikes_are_something_else() -> None:
     story = job(slices=12)
     lengths = [STEP_MS] * 2000
