@@ -256,7 +256,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	/* Whether an event is the last of its work shows only while launches are watched. */
 	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
-	if (set->watch && info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed)
+	if (info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed)
 		end_round(t, f->sp, op, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);

@@ -160,6 +160,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		return 1;
 	}
 	if (info->flags & OP_WORK) {
+		t->round.works++;
 		if (t->idle) {
 			learn_first_work(t, set->watch);
 			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));

@@ -49,9 +49,11 @@ struct site {
 	__u32 round;		/* until the next wait for it is over */
 	__u32 host;		/* of that: not waiting for it */
 	__u32 rounds;		/* seen so far */
+	__u32 works;		/* times it gives the GPU something in a round that is watched throughout */
+	__u32 pad;
 };
 
-/* Since the last wait for the GPU was over; only with settings.watch. */
+/* Since the last wait for the GPU was over. */
 struct round {
 	__u64 from_ns;		/* 0: not known */
 	__u64 acc[BUCKETS];	/* the thread's then */
@@ -59,7 +61,8 @@ struct round {
 	__u32 watch;		/* settings.watch then */
 	__u32 site;
 	__u32 quiet;		/* it was on a core for a while, watched, without a call */
-	__u32 pad;
+	__u32 works;		/* times it was seen to give the GPU something */
+	__u64 long_ns;		/* in single waits as long as a usual round */
 	struct site sites[SITES];
 };
 

@@ -9,6 +9,7 @@
 #include "wait_kind.bpf.h"
 #include "wait_line.bpf.h"
 #include "culprits.bpf.h"
+#include "unwatched.bpf.h"
 
 /* Made in full beforehand, like the culprits. */
 struct {
@@ -108,6 +109,7 @@ static __always_inline void take_core(struct task_struct *task, __u64 now, bool 
 	}
 	t->state = RUNNING;
 	t->on_ns = now;
+	note_long_wait(t, now - t->off_ns);
 	if (t->blocked_ns > WAITED_NS && t->bucket == GPU_WAIT)
 		t->woken = 1;
 	if (!later && set && set->stacks && t->blocked_ns)

@@ -7,8 +7,9 @@
  * first launch that follows: while launches are closed, a wait that begins before it has
  * been is one in which the GPU has nothing to do, however long it lasts (part_in_gap). And
  * how long a round is, from one wait for the GPU to the next: what a round takes longer than
- * usual, without a longer wait for the GPU, was lost in the thread's other waits; or on its core,
- * if it was seen there without a call for a while.
+ * usual, without a longer wait for the GPU, was lost in a wait that is as long as a round, since the GPU
+ * has no more to do than that; or on a core, if the thread was seen there without a call for a
+ * while. A round in which the GPU is given far more than usual is another kind of work.
  */
 #ifndef INGERO_UNWATCHED_H
 #define INGERO_UNWATCHED_H
@@ -16,6 +17,7 @@
 #include "account.bpf.h"
 
 #define ROUNDS_KNOWN 8		/* before a round can be longer than usual */
+#define FAR_MORE 2		/* times the usual work */
 #define QUIET_NS 5000000	/* on a core without a call: whoever launches makes hundreds meanwhile */
 
 static __always_inline __u32 site_of(__u64 sp, __u32 op)
@@ -70,6 +72,13 @@ static __always_inline void note_quiet(struct thread *t, const struct settings *
 		t->round.quiet = 1;
 }
 
+/* A wait of any kind but for the GPU is over. */
+static __always_inline void note_long_wait(struct thread *t, __u64 ns)
+{
+	if (t->round.from_ns && !t->sync && beyond(ns, t->round.sites[t->round.site & (SITES - 1)].round))
+		t->round.long_ns += ns;
+}
+
 static __always_inline __u64 outside_gap(const struct thread *t, __u32 bucket)
 {
 	__u64 all = t->acc[bucket] - t->round.acc[bucket], gap = t->gap[bucket] - t->round.gap[bucket];
@@ -86,6 +95,8 @@ static __always_inline void add_lost(struct thread *t, __u64 longer)
 	for (int i = 0; i < 6; i++)
 		waited += outside_gap(t, waits[i]);
 	lost = longer < waited ? longer : waited;
+	if (lost > t->round.long_ns)
+		lost = t->round.long_ns;
 	for (int i = 0; i < 6; i++)	/* in microseconds, so that the product stays within 64 bits */
 		__sync_fetch_and_add(&t->gap[waits[i]], (outside_gap(t, waits[i]) >> 10) * (lost >> 10) /
 							((waited >> 10) + 1) << 10);
@@ -102,6 +113,7 @@ __noinline int end_round(struct thread *t, __u64 sp, __u32 op, __u64 now)
 	struct settings *set = get_settings();
 	struct site *s;
 	__u64 took, host, gpu, longer, more;
+	bool throughout;
 
 	if (!t || !set)
 		return 0;
@@ -114,9 +126,12 @@ __noinline int end_round(struct thread *t, __u64 sp, __u32 op, __u64 now)
 		more = beyond(host, s->host);
 		if (more < longer)
 			longer = more;
-		if (s->rounds >= ROUNDS_KNOWN && longer > WAITED_NS &&
-		    (set->watch & 1 || t->round.watch != set->watch))
+		throughout = !(set->watch & 1) && t->round.watch == set->watch;
+		if (s->rounds >= ROUNDS_KNOWN && longer > WAITED_NS && !throughout &&
+		    (!s->works || t->round.works <= FAR_MORE * s->works))
 			add_lost(t, longer);
+		if (throughout)
+			learn_usual(&s->works, (__u64)t->round.works << 10);
 		learn_usual(&s->round, took);
 		learn_usual(&s->host, host);
 		s->rounds++;
@@ -127,6 +142,8 @@ __noinline int end_round(struct thread *t, __u64 sp, __u32 op, __u64 now)
 	t->round.watch = set->watch;
 	t->round.site = site_of(sp, op);
 	t->round.quiet = 0;
+	t->round.works = 0;
+	t->round.long_ns = 0;
 	return 0;
 }
 

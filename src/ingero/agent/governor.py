@@ -75,6 +75,8 @@ class Governor:
         self._inside: dict[int, NDArray[np.int64]] = {}  # calls by group meanwhile, by process
         self._read_ns = now_ns
         self._operations, self._threads = Estimator(), ThreadEstimator()
+        self._calls = 0.0  # a second, of the worst process, at the last change
+        self._changed = False  # what it does, in this window
         self._news: list[GovernorAction] = []
         self._ops: dict[Group, list[int]] = {group: _numbers(group) for group in Group}
 
@@ -106,8 +108,16 @@ class Governor:
         pid, tid, load = worst
         before = self._controller.watch
         if self._controller.step(load, now_ns):
+            self._notice(sum(load.calls))
             self._news += actions_between(before, self._controller, load, pid, tid, now_ns)
             self._apply(before, self._controller.watch)
+
+    def _notice(self, calls: float) -> None:
+        """A job that calls twice as often does something else: what was seen says nothing of it."""
+        before, self._calls = self._calls, calls
+        if before and not 0.5 < calls / before < 2:
+            self._looks.forget_looks()
+            self._changed = True
 
     def _apply(self, before: Watch, after: Watch) -> None:
         """Begins with everything open, unless only the time it is open changes."""
@@ -232,6 +242,10 @@ class Governor:
         window.operations = self._operations.complete(window.operations, watched)
         self._operations.weigh(window.calls)
         self._threads.complete(window.threads, watched, window.start_ns, self._operations.hidden_ns())
+        if self._changed:
+            self._operations.forget_pools()
+            self._threads.forget_pools()
+            self._changed = False
         self._operations.forget(each.pid for each in window.processes if each.end_ns is not None)
         window.actions, self._news = self._news, []
         if watched is not None:

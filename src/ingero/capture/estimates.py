@@ -111,6 +111,10 @@ class Estimator:
                 after = np.rint(np.cumsum(before) * (1 + owed / before.sum()))
                 calls["weight"][mine] = np.minimum(np.diff(after, prepend=0.0), 2**32 - 1)
 
+    def forget_pools(self) -> None:
+        """What was seen so far says nothing of what comes."""
+        self._pools.clear()
+
     def forget(self, pids: Iterable[int]) -> None:
         gone = set(pids)
         self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}

@@ -46,6 +46,10 @@ class ThreadEstimator:
                 now = watched.threads.get(tid, Seen())  # a whole window may pass between two looks
                 _divide(row, self._pools[tid], now, hidden_ns.get(int(row["pid"]), 0.0))
 
+    def forget_pools(self) -> None:
+        """What was seen so far says nothing of what comes."""
+        self._pools.clear()
+
 
 def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> None:
     total = Seen()

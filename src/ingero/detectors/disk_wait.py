@@ -4,8 +4,7 @@ Shows as   steps longer by the time of reads, or of writes that must reach the d
 Proof      time blocked in I/O wait, in fsync and its like, in the journal, or in a fault
            on a file, of the feeding thread or of the thread at the end of its waits.
 Not this   reads that the page cache answers; writes nobody waits for.
-Blind to   storage reached over the network by a user-space client (slow-peer); waits
-           that begin or end while launches are not watched (docs/governor.md).
+Blind to   storage reached over the network by a user-space client (slow-peer).
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Shows as   the feeding thread, or the one it waits for, waiting for the network.
 Proof      that waiting, and retransmitted packets on sockets of the same processes, at
            either end, in the same seconds.
 Not this   a peer that is slow without losing packets (slow-peer).
-Blind to   RDMA; retransmits at the far end of a connection; waits that begin or end
-           while launches are not watched (docs/governor.md).
+Blind to   RDMA; retransmits at the far end of a connection.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Shows as   single long iterations at equal distances in time.
 Proof      the iterations themselves; the period and its regularity.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
            irregular ones; frequent ones (gradient accumulation, logging).
-Blind to   what happens in a spike, unless another finding tells; spikes that begin or end while
-           launches are not watched (docs/governor.md).
+Blind to   what happens in a spike, unless another finding tells; computing that falls between
+           two looks, where launches are watched for little of the time (docs/governor.md).
 """
 
 from __future__ import annotations

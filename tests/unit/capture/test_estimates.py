@@ -147,3 +147,12 @@ def test_rounding_loses_nothing() -> None:
     slots = np.array([3.0, 0.0, 1.0, 5.0, 0.3])
     for count in (1, 7, 1000, 99_999):
         assert spread_out(slots, count).sum() == count
+
+
+def test_a_job_that_does_something_else_is_not_told_from_what_it_did_before() -> None:
+    estimator = Estimator()
+    for _ in range(4):
+        estimator.complete(records(launches((5000,) * 10)), watched(0.1))
+    estimator.forget_pools()
+    row = estimator.complete(records(launches((5000,) * 1000)), watched(0.1))[0]
+    assert row["count"] == pytest.approx(10_000, abs=1)
