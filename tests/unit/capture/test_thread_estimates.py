@@ -44,11 +44,20 @@ def test_calls_that_were_only_counted_count_as_inside() -> None:
 
 def test_waits_stay_as_they_are_and_gaps_follow_waits_of_the_same_kind() -> None:
     row = thread(cuda_cpu=10 * MS, host_cpu=90 * MS, peer_wait=800 * MS, disk_wait=100 * MS)
-    row["gap"][0][Bucket.PEER_WAIT] = 800 * MS  # what was counted while nobody knew
     found = complete(row, seen({"peer_wait": 60 * MS}, cuda_cpu=10 * MS, host_cpu=10 * MS, peer_wait=80 * MS))
     assert found["ns"][Bucket.PEER_WAIT] == 800 * MS
     assert found["gap"][Bucket.PEER_WAIT] == 600 * MS
     assert found["gap"][Bucket.DISK_WAIT] == 0  # never seen: nothing is said
+
+
+def test_what_is_known_of_a_wait_without_looks_stays() -> None:
+    """Longer than any look: they show nothing of it, the kernel side does."""
+    row = thread(host_cpu=90 * MS, disk_wait=800 * MS, peer_wait=100 * MS)
+    row["gap"][0][Bucket.DISK_WAIT] = 700 * MS
+    row["gap"][0][Bucket.PEER_WAIT] = 20 * MS
+    found = complete(row, seen({"peer_wait": 5 * MS}, host_cpu=10 * MS, peer_wait=10 * MS))
+    assert found["gap"][Bucket.DISK_WAIT] == 700 * MS
+    assert found["gap"][Bucket.PEER_WAIT] == 50 * MS  # and of short ones looks know more
 
 
 def test_a_thread_that_was_not_seen_on_a_core_is_left_alone() -> None:
