@@ -113,8 +113,9 @@ class Targets:
             for child in processes.descendants(pid):
                 if child not in self.live:
                     self._adopt(child)
-        if target is not None:
-            self._attach(target, libraries)
+        if target is not None and not self._attach(target, libraries):
+            # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
+            self._attach(target, self._finder.libraries_of(pid))
 
     def _adopt(self, pid: int, files: dict[File, Library] | None = None) -> Target | None:
         found = processes.read_process_and_container(pid, self._mounts)
@@ -145,23 +146,27 @@ class Targets:
 
     # --- attaching ------------------------------------------------------------
 
-    def _attach(self, target: Target, libraries: list[Library]) -> None:
+    def _attach(self, target: Target, libraries: list[Library]) -> bool:
+        """Whether all of them are on."""
         before = dict(target.files)
         target.files = {library.file: library for library in libraries}
         if target.files != before:
             self._write_proc(target)  # first, so that its callers are known from the first call
         reaches_driver = target.has_driver or self._driver_ahead(target)
-        for library in libraries:
-            self._attach_file(library, hot=not reaches_driver)
+        done = [self._attach_file(library, hot=not reaches_driver) for library in libraries]
         if target.has_driver:
             self._drop_redundant(target)
+        return all(done)
 
-    def _attach_file(self, library: Library, hot: bool) -> None:
+    def _attach_file(self, library: Library, hot: bool) -> bool:
         hot = hot and library.kind in ("runtime", "static")
         try:
             self._session.attach(library.file, library.path_for_kernel, library.path, library.kind, hot)
         except AttachError as error:
             self.warnings[library.path] = error.message
+            return False
+        self.warnings.pop(library.path, None)
+        return True
 
     def attach_ahead(self, libraries: list[Library]) -> None:
         """Files a command about to start is likely to load."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ingero.attach.links import Links
@@ -99,7 +100,11 @@ class Session:
         known = self.files.get(file)
         if known is None:
             known = self._plan(path_for_kernel, path, kind)
-            self._put_on(known, path_for_kernel)
+            try:
+                self._put_on(known, path_for_kernel)
+            except AttachError:  # some groups may be on: tried again, their calls would count twice
+                self._detach(*known.held())
+                raise
             self.files[file] = known
         known.path_for_kernel = path_for_kernel
         if hot_runtime:
@@ -143,7 +148,10 @@ class Session:
         self._leaving = [each for each in self._leaving if not each.gone()]
         self._off = frozenset()
         for file, known in self.files.items():
-            self._put_on(known, paths.get(file, known.path_for_kernel))
+            with suppress(
+                AttachError
+            ):  # whose process has just ended: with the others it is tried the next time
+                self._put_on(known, paths.get(file, known.path_for_kernel))
         for guest in self._guests:
             try:
                 self._ask_in(guest)
