@@ -1,48 +1,48 @@
-// Numbers as people read them.
+// Numbers as people read them, to the digit as the terminal shows them (ingero/units.py): a number that is said in
+// two places is the same in both.
 
-const STEPS = [
-  [1e9 * 86400, "d"],
-  [1e9 * 3600, "h"],
-  [1e9 * 60, "min"],
-  [1e9, "s"],
-  [1e6, "ms"],
-  [1e3, "µs"],
-  [1, "ns"],
-];
+const [US, MS, SECOND] = [1e3, 1e6, 1e9];
+const [MINUTE, HOUR, DAY] = [60 * SECOND, 3600 * SECOND, 86400 * SECOND];
+const LONG = [[DAY, "d"], [HOUR, "h"], [MINUTE, "min"]];
+const SHORT = [[SECOND, "s"], [MS, "ms"], [US, "µs"], [1, "ns"]];
+const SIZES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
+
+// toFixed rounds a half up, Python to the even digit: only a quarter, or a half, is one exactly.
+function fixed(value, digits) {
+  const whole = Math.floor(value);
+  if (digits === 0 && value - whole === 0.5) return String(whole % 2 ? whole + 1 : whole);
+  if (digits === 1 && value - whole === 0.25) return `${whole}.2`;
+  return value.toFixed(digits);
+}
+
+function threeDigits(value) {
+  return value >= 100 ? fixed(value, 0) : fixed(value, 1).replace(/\.0$/, "");
+}
+
+function scaled(value, scales) {
+  const size = Math.abs(value);
+  const [scale, unit] = scales.find(([least]) => size >= least * 0.9995) ?? scales.at(-1);
+  return `${value < 0 ? "-" : ""}${threeDigits(size / scale)} ${unit}`;
+}
 
 export function duration(ns) {
   if (ns === null || ns === undefined) return "unknown";
-  if (ns === 0) return "0";
-  const size = Math.abs(ns);
-  const [unit, name] = STEPS.find(([least]) => size >= least) ?? [1, "ns"];
-  return `${significant(ns / unit)} ${name}`;
-}
-
-function significant(value) {
-  const size = Math.abs(value);
-  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2).replace(/\.0+$|(\.\d*[1-9])0+$/, "$1");
+  return scaled(ns, Math.abs(ns) >= 2 * MINUTE ? LONG : SHORT);
 }
 
 export function bytes(value) {
-  if (value === null || value === undefined) return "unknown";
-  const names = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-  let at = 0;
-  let left = value;
-  while (Math.abs(left) >= 1024 && at < names.length - 1) {
-    left /= 1024;
-    at += 1;
-  }
-  return `${significant(left)} ${names[at]}`;
+  return value === null || value === undefined ? "unknown" : scaled(value, SIZES);
 }
 
 export function count(value) {
-  return value === null || value === undefined ? "unknown" : Math.round(value).toLocaleString("en");
+  return value === null || value === undefined ? "unknown" : Number(fixed(value, 0)).toLocaleString("en");
 }
 
 export function share(value) {
   if (value === null || value === undefined) return "unknown";
   const percent = value * 100;
-  return `${percent >= 10 || percent === 0 ? percent.toFixed(0) : percent.toFixed(1)} %`;
+  if (percent > 0 && percent < 0.1) return "<0.1 %";
+  return `${fixed(percent, percent >= 99.95 ? 0 : 1)} %`;
 }
 
 export function measure(value, unit) {
@@ -51,7 +51,7 @@ export function measure(value, unit) {
   if (unit === "bytes") return bytes(value);
   if (unit === "bytes/s") return `${bytes(value)}/s`;
   if (unit === "ns") return duration(value);
-  return `${significant(value)} ${unit}`.trim();
+  return `${threeDigits(value)} ${unit}`.trim();
 }
 
 const two = (value) => String(value).padStart(2, "0");
