@@ -34,6 +34,12 @@ static __always_inline __u64 on_core(const struct thread *t)
 	return t->acc[CUDA_CPU] + t->acc[HOST_CPU];
 }
 
+/* Whether launches were closed at some time since the GPU had nothing to do. */
+static __always_inline bool not_all_seen(const struct thread *t, const struct settings *set)
+{
+	return set->watch & 1 || t->idle_watch != set->watch;
+}
+
 /* Part of an interval that ends with `used` on a core since the GPU had nothing to do. Where nobody sees
  * what it is given, it got something once the thread was on a core for as long as it usually is before. */
 static __always_inline __u64 part_in_gap(const struct thread *t, __u32 bucket, __u64 ns, __u64 used)
@@ -41,7 +47,7 @@ static __always_inline __u64 part_in_gap(const struct thread *t, __u32 bucket, _
 	struct settings *set = get_settings();
 	__u64 usual;
 
-	if (!set || !(set->watch & 1) || (bucket != CUDA_CPU && bucket != HOST_CPU))
+	if (!set || !not_all_seen(t, set) || (bucket != CUDA_CPU && bucket != HOST_CPU))
 		return ns;
 	usual = (__u64)t->round.sites[t->site & (SITES - 1)].on_core << 10;
 	if (!usual)

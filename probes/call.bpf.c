@@ -252,14 +252,17 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		t->unrecorded = 0;
 	}
 	if (t->watch != set->watch)
-		renew_watch(t, now);
+		renew_watch(t);
 	/* Whether an event is the last of its work shows only while launches are watched. */
 	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
-	if (info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed)
-		end_round(t, f->sp, op, now);
+	if (info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed &&
+	    (!(info->flags & OP_MAY_WAIT) || t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS))
+		end_round(t, f->sp, (__u64)op << 32 | info->flags, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);
+		if (t->polls)	/* so it was given something, seen or not */
+			t->idle = 0;
 		if (t->polls && drains_at(t, f, info->flags))
 			note_not_yet(t, now);
 	}

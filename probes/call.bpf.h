@@ -148,8 +148,10 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		cost->passed++;
 		return 1;
 	}
-	if (t->watch != set->watch)
-		renew_watch(t, now);
+	if (t->watch != set->watch) {
+		note_quiet(t, set, now);
+		renew_watch(t);
+	}
 	settle(t, now, running_bucket(t));
 	if (t->depth)
 		drop_unwound(t, arch_sp(regs), op);
@@ -191,7 +193,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	f->sync_before = t->sync;
 	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
 	if (info->flags & OP_SYNC) {
-		if (set->watch & 1)	/* it has something to wait for, or begins again in a moment */
+		if (not_all_seen(t, set))	/* it has something to wait for, or begins again in a moment */
 			t->idle = 0;
 		t->copies = info->bytes_arg != NO_ARG;
 		t->woken = 0;
@@ -297,6 +299,8 @@ static __always_inline bool walk_due(const struct op_stats *s, const struct sett
 {
 	if (s->budget_last <= set->walks_per_second)
 		return s->budget_used <= set->walks_per_second;
+	if (s->budget_last > set->rare_per_second)	/* those have no record */
+		return bpf_get_prandom_u32() % (set->rare_per_second + 1) < set->walks_per_second;
 	return bpf_get_prandom_u32() % s->budget_last < set->walks_per_second;
 }
 

@@ -60,8 +60,9 @@ struct round {
 	__u64 gap[BUCKETS];
 	__u32 watch;		/* settings.watch then */
 	__u32 site;
-	__u32 quiet;		/* it was on a core for a while, watched, without a call */
 	__u32 works;		/* times it was seen to give the GPU something */
+	__u32 pad;
+	__u64 quiet_ns;		/* seen on a core without a call */
 	__u64 long_ns;		/* in single waits as long as a usual round */
 	struct site sites[SITES];
 };

@@ -166,13 +166,12 @@ static __always_inline int count_alone(const struct uregs *regs, struct thread *
 /* While operations are closed nobody sees what the GPU is given (whether it has nothing to do: unwatched.bpf.h).
  * And calls of theirs that were under way when the probes went never return to us: they make no others
  * that are always watched. */
-__noinline int renew_watch(struct thread *t, __u64 now)
+__noinline int renew_watch(struct thread *t)
 {
 	struct settings *set = get_settings();
 
 	if (!t || !set)
 		return 0;
-	note_quiet(t, set, now);
 	for (int i = 0; i < FRAMES; i++) {
 		__u32 top = t->depth - 1, op;
 		struct op_info *info;

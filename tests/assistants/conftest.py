@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -50,6 +51,8 @@ def home(tmp_path: Path) -> Path:
 def inspector() -> list[str]:
     """The command line of the MCP Inspector."""
     named = Path(os.environ.get("INGERO_INSPECTOR", INSPECTOR))
-    missing = [] if shutil.which("node") else ["no node"]
+    node = shutil.which("node")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout if node else "none"
+    missing = [] if version >= "v20" else [f"node {version.strip()}, it needs 20"]
     require("inspector", missing + ([] if named.exists() else [f"no {named}: make inspector"]))
     return ["node", str(named), "--cli"]

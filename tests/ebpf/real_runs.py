@@ -20,12 +20,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ingero.discover.libraries import kind_of, read_maps
 from ingero.scenarios import cuda
 from tests.ebpf.tracing import PATIENCE, Workload
 
 INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
+
+
+def need_others() -> None:
+    """Skipped where other users cannot run our Python: a checkout in the home of root, say."""
+    able = subprocess.run([*NOBODY, sys.executable, "-c", "import ingero"], check=False, capture_output=True)
+    if able.returncode:
+        pytest.skip("other users cannot reach the installed ingero")
+
+
 TRACEBACK = "Traceback (most recent call last)"
 PROG_GET_FD_BY_ID, LINK_GET_FD_BY_ID = 13, 30
 UPROBE_LINKS = ("uprobe", "perf")

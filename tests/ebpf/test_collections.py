@@ -27,6 +27,14 @@ def watched(python: str) -> bool:
 
 
 WATCHED = [each for each in pythons() if watched(each)]
+
+
+def a_watched_one() -> str:
+    if not WATCHED:
+        pytest.skip("every Python here is a distribution's: its file does not tell where the collector is")
+    return WATCHED[0]
+
+
 STRANGER = """
 import gc, os, sys
 print("ready", os.getpid(), flush=True)
@@ -107,7 +115,7 @@ def test_where_the_collector_has_no_symbol_the_reason_is_told(tracer: Tracer, py
 
 
 def test_it_can_be_left_out_and_others_are_not_looked_at() -> None:
-    python = WATCHED[0]
+    python = a_watched_one()
     with tracing(without=frozenset({"python"})) as tracer:
         _, pid = works(tracer, python)
         assert not np.isin(tracer.gather("operations", pid)["op"], NUMBERS).any()
@@ -115,7 +123,7 @@ def test_it_can_be_left_out_and_others_are_not_looked_at() -> None:
 
 
 def test_a_process_that_is_not_traced_is_not_counted_though_it_shares_the_interpreter(tracer: Tracer) -> None:
-    python = WATCHED[0]
+    python = a_watched_one()
     works(tracer, python)
     with workload(python, "-c", STRANGER) as job:
         job.go()

@@ -20,6 +20,7 @@ from tests.ebpf.real_runs import (
     finished,
     json_lines,
     left_alone,
+    need_others,
     none_in_kernel,
     probed_pages,
     until,
@@ -239,6 +240,7 @@ def test_a_second_trace_is_refused_with_the_pid_of_the_first(place: Place) -> No
 @contextmanager
 def job_of_nobody(steady: str) -> Iterator[Workload]:
     """Started by root from a file it may read, then another user's."""
+    need_others()
     with workload(*NOBODY, steady) as job:
         yield job
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingero.scenarios import cuda
-from tests.ebpf.real_runs import NOBODY, Place, json_lines
+from tests.ebpf.real_runs import NOBODY, Place, json_lines, need_others
 from tests.ebpf.tracing import WORKLOADS
 
 pytestmark = pytest.mark.timeout(120)
@@ -45,6 +45,7 @@ def test_a_command_without_cuda_has_nothing_to_explain(place: Place) -> None:
 
 
 def test_explaining_needs_no_privileges(place: Place) -> None:
+    need_others()
     assert place.ingero("trace", "--db", str(place.db), "--", "sleep", "1").returncode == 0
     with tempfile.TemporaryDirectory() as open_to_all:  # pytest's own folders are private
         Path(open_to_all).chmod(0o755)

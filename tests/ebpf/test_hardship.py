@@ -35,6 +35,7 @@ from tests.ebpf.real_runs import (
     finished,
     json_lines,
     left_alone,
+    need_others,
     none_in_kernel,
     until,
 )
@@ -273,9 +274,7 @@ def _recording_into(path: Path) -> tuple[str, ...]:
 @pytest.fixture
 def nobodys(place: Place) -> Place:
     """A home that another user can use; skipped where they cannot even run our Python."""
-    able = subprocess.run([*NOBODY, sys.executable, "-c", "import ingero"], check=False, capture_output=True)
-    if able.returncode:
-        pytest.skip("other users cannot reach the installed ingero")
+    need_others()
     for folder in (place.folder, *place.folder.parents[:2]):
         folder.chmod(0o755)
     home = place.folder / "home"

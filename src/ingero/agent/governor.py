@@ -32,10 +32,11 @@ from ingero.model.window import GovernorAction, Records, Window
 LOOK_NS = 50_000_000
 CYCLE_NS = 400_000_000  # two or three looks in every window
 SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
-LONGEST_PAUSE_NS = 4_000_000_000
+LONGEST_PAUSE_NS = 1_200_000_000  # or windows go by without a look
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
 STEPS_PER_SECOND = 250
+ANOTHER_JOB = 5  # times the calls; what a short look shows may be off by two
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
 
@@ -113,9 +114,9 @@ class Governor:
             self._apply(before, self._controller.watch)
 
     def _notice(self, calls: float) -> None:
-        """A job that calls twice as often does something else: what was seen says nothing of it."""
+        """A job that calls far more often, or less, does something else: what was seen says nothing of it."""
         before, self._calls = self._calls, calls
-        if before and not 0.5 < calls / before < 2:
+        if before and not 1 / ANOTHER_JOB < calls / before < ANOTHER_JOB:
             self._looks.forget_looks()
             self._changed = True
 
@@ -222,7 +223,8 @@ class Governor:
                 ns, gap = (ns * inside).astype(np.int64), (gap * inside).astype(np.int64)
                 tells = row["known"] != known["known"]
             ns = np.maximum(ns, 0)
-            seen = Seen(ns, np.maximum(gap, 0) * tells, counted_of[tid], ns * tells)
+            gap = np.clip(gap, 0, ns)  # a wait before the look may become known in it
+            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells)
             self._seen.setdefault(tid, Seen()).add(seen)
             self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.cpu_ns
         self._mark, self._mark_costs, self._mark_opened_ns = totals, costs, None

@@ -111,7 +111,7 @@ class NameRounds:
         self._round = Round(now_ns, pids)
         try:
             for file, path in files.items():
-                guest = Guest(self._open(), path, self._launches(file), Group.GROUP_LAUNCH)
+                guest = Guest(self._open(), file, path, self._launches(file), Group.GROUP_LAUNCH)
                 self._session.invite(guest)
                 self._round.guests.append(guest)
         except OSError as error:

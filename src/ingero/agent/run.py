@@ -302,6 +302,8 @@ class Agent:
             self._mappings_lost = self._watch.lost()
             self._targets.look_again()
         self._targets.put_on_again()
+        assert self._session is not None
+        self._session.mend(self._targets.paths())
         window = self._reader.read()
         self._targets.check_reach(window.operations, self._layers)
         self._enrich(window)

@@ -115,7 +115,9 @@ class Targets:
                     self._adopt(child)
         if target is not None and not self._attach(target, libraries):
             # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
-            self._attach(target, self._finder.libraries_of(pid))
+            again = self._finder.libraries_of(pid)
+            if again != libraries:
+                self._attach(target, again)
 
     def _adopt(self, pid: int, files: dict[File, Library] | None = None) -> Target | None:
         found = processes.read_process_and_container(pid, self._mounts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ingero.attach.links import Links
@@ -44,6 +43,7 @@ class Guest:
     """Another program on functions of a file, for a while: on and off with a group of ours."""
 
     shape: Shape
+    file: File
     path_for_kernel: str
     points: list[Point]
     group: Group
@@ -94,6 +94,7 @@ class Session:
         self._off: frozenset[Group] = frozenset()  # taken off for the moment
         self._leaving: list[Links] = []  # let go of, not yet off
         self._guests: list[Guest] = []
+        self._incomplete = False
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
         """Put probes on a file; done already is fine."""
@@ -147,16 +148,23 @@ class Session:
         """All groups that were taken off; `paths`: where files are found now."""
         self._leaving = [each for each in self._leaving if not each.gone()]
         self._off = frozenset()
+        self._incomplete = False
         for file, known in self.files.items():
-            with suppress(
-                AttachError
-            ):  # whose process has just ended: with the others it is tried the next time
+            try:
                 self._put_on(known, paths.get(file, known.path_for_kernel))
+            except AttachError:  # the process it was found by has just ended
+                self._incomplete = True
         for guest in self._guests:
+            guest.path_for_kernel = paths.get(guest.file, guest.path_for_kernel)
             try:
                 self._ask_in(guest)
             except OSError as error:
                 guest.refused = (error.strerror or str(error)).splitlines()[0]
+
+    def mend(self, paths: Mapping[File, str]) -> None:
+        """What could not be put on again is tried once more."""
+        if self._incomplete and not self._off:
+            self.put_on(paths)
 
     def invite(self, guest: Guest) -> None:
         """On now, unless its group is off; OSError where it is refused."""

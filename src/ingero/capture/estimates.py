@@ -112,8 +112,9 @@ class Estimator:
                 calls["weight"][mine] = np.minimum(np.diff(after, prepend=0.0), 2**32 - 1)
 
     def forget_pools(self) -> None:
-        """What was seen so far says nothing of what comes."""
-        self._pools.clear()
+        """What was seen so far says nothing of what comes, but for the last of it."""
+        for pool in self._pools.values():
+            pool.looks = deque(list(pool.looks)[-1:], maxlen=POOLED)
 
     def forget(self, pids: Iterable[int]) -> None:
         gone = set(pids)

@@ -47,8 +47,8 @@ class ThreadEstimator:
                 _divide(row, self._pools[tid], now, hidden_ns.get(int(row["pid"]), 0.0))
 
     def forget_pools(self) -> None:
-        """What was seen so far says nothing of what comes."""
-        self._pools.clear()
+        """What was seen so far says nothing of what comes, but for the last of it."""
+        self._pools = {tid: deque(list(pool)[-1:], maxlen=POOLED) for tid, pool in self._pools.items()}
 
 
 def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.model import facts as model
 from ingero.model.facts import SLICE_NS, Facts
@@ -260,18 +261,24 @@ class FactReader:
             f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
             (*self._ids, self._from, self._to),
         )
-        ends = {pid: self._wait_ends(found, pid) for pid in {row[4] for row in rows}}
+        ends = self._wait_ends(found, {row[4] for row in rows})
         for group, op, rank, nranks, pid, at, size in rows:
             if op in found.ops and found.ops[op].kind == "collective":
                 following = int(np.searchsorted(ends[pid], at, "right"))
                 done = int(ends[pid][following]) if following < len(ends[pid]) else 0
                 yield model.Arrival(group, -1, found.ops[op].name, rank, nranks, pid, at, size, done)
 
-    def _wait_ends(self, found: Facts, pid: int) -> model.Marks:
-        """When a process's waits for the GPU were over, as far as they have records."""
+    def _wait_ends(self, found: Facts, pids: Collection[int]) -> dict[int, NDArray[np.int64]]:
+        """When processes' waits for the GPU were over, as far as they have records."""
         syncs = [number for number, op in found.ops.items() if op.kind == "sync"]
-        ends = [self._marks(pid, number).sum(axis=1) for number in syncs]
-        return np.sort(np.concatenate(ends)) if ends else np.zeros(0, np.int64)
+        rows = self._all(
+            "SELECT pid, ts_ns + duration_ns FROM event WHERE id BETWEEN ? AND ?"
+            f" AND op_id IN ({_marks_for(syncs)}) AND pid IN ({_marks_for(pids)})"
+            f" ORDER BY id DESC LIMIT {MAX_ARRIVALS}",
+            (*self._ids, *syncs, *pids),
+        )
+        table = np.array(rows, np.int64).reshape(-1, 2)
+        return {pid: np.sort(table[table[:, 0] == pid, 1]) for pid in pids}
 
     def _gpus(self) -> dict[int, set[int]]:
         rows = self._all(
@@ -318,6 +325,11 @@ class FactReader:
         )
         found = np.array(rows, np.int64).reshape(-1, 2)
         return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def _marks_for(values: Collection[int]) -> str:
+    """Places for so many values in a statement."""
+    return ", ".join("?" * len(values))
 
 
 def _records(

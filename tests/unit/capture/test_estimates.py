@@ -153,6 +153,9 @@ def test_a_job_that_does_something_else_is_not_told_from_what_it_did_before() ->
     estimator = Estimator()
     for _ in range(4):
         estimator.complete(records(launches((5000,) * 10)), watched(0.1))
+    estimator.complete(records(launches((5000,) * 1000)), watched(0.1))
     estimator.forget_pools()
     row = estimator.complete(records(launches((5000,) * 1000)), watched(0.1))[0]
+    assert row["count"] == pytest.approx(10_000, abs=1)
+    row = estimator.complete(np.zeros(0, OPERATION), watched(0.0))[0]  # no look in it: as the last one
     assert row["count"] == pytest.approx(10_000, abs=1)
