@@ -195,4 +195,4 @@ def test_stacks_that_are_left_out_are_left_out_at_random(program: str) -> None:
         window = 1 << 30  # WINDOW_BITS
         of_second = rows["h"]["start_ns"][walked] % window / window
         assert 8 <= walked.sum() < len(rows) / 4
-        assert (of_second > 0.5).sum() >= 4
+        assert (of_second > 0.5).any()
