@@ -138,7 +138,9 @@ def test_the_flame_graph_zooms_searches_and_weighs_four_things(server: Running, 
     page.get_by_role("button", name="Whole graph").click()
     expect(frame).to_be_visible()
     page.get_by_role("searchbox", name="Search frames").fill("cudaStreamSynchronize")
-    expect(page.get_by_role("status").filter(has_text="matches")).to_have_text(re.compile(r"^9[56]\.\d % of it matches$"))
+    expect(page.get_by_role("status").filter(has_text="matches")).to_have_text(
+        re.compile(r"^9[56]\.\d % of it matches$")
+    )
     expect(page.locator(".box.match")).not_to_have_count(0)
     for what in ("allocations", "waits", "samples"):
         page.get_by_role("combobox", name="What is weighed").select_option(what)

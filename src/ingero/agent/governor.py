@@ -37,6 +37,7 @@ RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are stil
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
 STEPS_PER_SECOND = 250
 ANOTHER_JOB = 5  # times the calls; what a short look shows may be off by two
+FEW_LOOKS = 4
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 
 
@@ -116,7 +117,8 @@ class Governor:
     def _notice(self, calls: float) -> None:
         """A job that calls far more often, or less, does something else: what was seen says nothing of it."""
         before, self._calls = self._calls, calls
-        if before and not 1 / ANOTHER_JOB < calls / before < ANOTHER_JOB:
+        begun = len(self._looks) < FEW_LOOKS  # with those few it only begins to show what it does
+        if before and not begun and not 1 / ANOTHER_JOB < calls / before < ANOTHER_JOB:
             self._looks.forget_looks()
             self._changed = True
 

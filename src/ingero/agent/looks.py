@@ -134,6 +134,9 @@ class Looks:
             took[pid] += float(change[at, PASSED] * self._cost.passed_ns)
         self._looks.append(Look(dict(calls), always_watched(reading, change), cpu_ns, dict(took)))
 
+    def __len__(self) -> int:
+        return len(self._looks)
+
     def forget_looks(self) -> None:
         """They were made in another way."""
         self._looks.clear()
