@@ -24,6 +24,19 @@ def few_functions() -> Iterator[Path]:
         yield copy_stub(cuda.stub_dir(), Path(folder) / "lib")
 
 
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder on a disk: that of temporary files may be in memory."""
+    folder = tmp_path_factory.mktemp("disk")
+    if os.major(folder.stat().st_dev):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as elsewhere:
+        if not os.major(Path(elsewhere).stat().st_dev):
+            pytest.skip("neither /tmp nor /var/tmp is on a disk")
+        yield Path(elsewhere)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def stub_of_the_shape(request: pytest.FixtureRequest) -> Iterator[None]:
     """Under the perf shape little is probed, save where the functions themselves are tested."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -29,19 +28,6 @@ LEAST_MS = (BLOCKS - 4) * 1000 // READS_PER_SECOND  # the first few come at once
 def acting(tracer: Tracer) -> Iterator[Stage]:
     with stage(tracer) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder on a disk: that of temporary files may be in memory."""
-    folder = tmp_path_factory.mktemp("disk")
-    if os.major(folder.stat().st_dev):
-        yield folder
-        return
-    with TemporaryDirectory(dir="/var/tmp") as elsewhere:
-        if not os.major(Path(elsewhere).stat().st_dev):
-            pytest.skip("neither /tmp nor /var/tmp is on a disk")
-        yield Path(elsewhere)
 
 
 @pytest.fixture(scope="module")

@@ -40,8 +40,8 @@ def acting(tracer: Tracer) -> Iterator[Stage]:
         yield running
 
 
-def test_reclaim_in_a_full_group_is_memory_wait(tracer: Tracer, tmp_path: Path) -> None:
-    big = tmp_path / "big"
+def test_reclaim_in_a_full_group_is_memory_wait(tracer: Tracer, disk: Path) -> None:
+    big = disk / "big"
     with big.open("wb") as opened:
         for _ in range(192):
             opened.write(os.urandom(1 << 20))
