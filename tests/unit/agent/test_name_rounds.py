@@ -14,20 +14,9 @@ from ingero.attach.session import Attached, Session
 from ingero.attach.shapes import Point
 from ingero.model.layout import Group
 
+from .fakes import Links
+
 FILE = (1, 2)
-
-
-class Links:
-    prompt = True
-
-    def __init__(self) -> None:
-        self.held = True
-
-    def let_go(self) -> None:
-        self.held = False
-
-    def gone(self, wait: bool = False) -> bool:
-        return not self.held
 
 
 class Kernel:
