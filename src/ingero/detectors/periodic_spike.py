@@ -5,7 +5,9 @@ Proof      the iterations themselves; the period and its regularity.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
            irregular ones; frequent ones (gradient accumulation, logging).
 Blind to   what happens in a spike, unless another finding tells; computing that falls between
-           two looks, where launches are watched for little of the time (docs/governor.md).
+           two looks, where launches are watched for little of the time, and jobs that only poll
+           the GPU then: no call marks their iterations (docs/governor.md). An evaluation that
+           computes for long without a launch is a stall by all that can be seen.
 """
 
 from __future__ import annotations
