@@ -22,6 +22,7 @@ struct wire {
 	enum python_state python_state;
 	enum sample_flag sample_flag;
 	enum python_flag python_flag;
+	enum missing missing;
 	enum group group;
 	struct call call;
 	struct wait wait;

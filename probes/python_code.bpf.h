@@ -65,6 +65,7 @@ struct texts {
 	__u32 lines_bytes;
 	__s32 first_line;
 	__u64 process_start_ns;
+	__u16 missing;
 };
 
 /* Three reads, one after the other. Together they are shorter than `room`; each alone is
@@ -91,6 +92,7 @@ static __always_inline void fill_code(struct code_head *head, const struct pytho
 	head->name = t->name_text;
 	head->file = t->file_text;
 	head->lines_bytes = t->lines_bytes;
+	head->missing = t->missing;
 	head->minor = l->minor;
 }
 
@@ -115,7 +117,17 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 	}
 	t->lines_bytes = length > 1 << 24 ? 1 << 24 : length;
 	t->lines += l->bytes_data;
+	t->missing = MISSING_NOTHING;
 	total = t->name_text.bytes + t->file_text.bytes + t->lines_bytes;
+	if (total >= CODE_LONG_ROOM) {
+		t->missing = MISSING_LINES;
+		t->lines_bytes = 0;
+		total = t->name_text.bytes + t->file_text.bytes;
+	}
+	if (total >= CODE_LONG_ROOM) {
+		t->missing = MISSING_TEXTS;
+		t->name_text.bytes = t->file_text.bytes = total = 0;
+	}
 	if (total < CODE_ROOM) {
 		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
 		if (!small)
@@ -127,15 +139,6 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 			lose(LOSS_STACK_UNREADABLE, 1);
 			return -1;
 		}
-		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
-		return 0;
-	}
-	if (total >= CODE_LONG_ROOM) {
-		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
-		if (!small)
-			goto full;
-		fill_code(&small->head, l, key, t, REC_CODE);
-		small->head.missing = 1;
 		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
 		return 0;
 	}

@@ -52,6 +52,12 @@ struct stack {
 #define CODE_ROOM 512		/* the three together are shorter than this */
 #define CODE_LONG_ROOM 8192
 
+enum missing {
+	MISSING_NOTHING = 0,
+	MISSING_LINES,		/* the line table: a module's can be longer than any record */
+	MISSING_TEXTS,		/* all three */
+};
+
 struct code_text {
 	__u32 bytes;		/* in data */
 	__u32 unit;		/* bytes a character: 1 (Latin-1, ASCII), 2, 4 */
@@ -65,7 +71,7 @@ struct code_head {
 	struct code_text name;
 	struct code_text file;
 	__u32 lines_bytes;
-	__u16 missing;		/* too long for a record: the texts are not in data */
+	__u16 missing;		/* enum missing: what was too long for a record is not in data */
 	__u16 minor;		/* of the version of Python, by which line tables are read */
 };
 

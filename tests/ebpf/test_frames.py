@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,25 @@ def test_samples_name_the_line_that_computes(tracer: Tracer) -> None:
     assert mine["count"].sum() > 5
     named = [known[int(row["stack_hash"])] for row in mine if int(row["stack_hash"]) in known]
     assert any(frame.file and frame.file.endswith("busy.py") for stack in named for frame in stack.frames)
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_code_too_long_to_copy_has_its_name_and_file_though_it_is_freed(
+    tracer: Tracer, python: str, tmp_path: Path
+) -> None:
+    """Top-level code of large modules is gone before it can be read: only the line may be unknown."""
+    program = str(WORKLOADS / "large_modules.py")
+    with workload(python, program, str(cuda.stub_dir()), str(tmp_path), "20") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        [said] = job.go()
+        calls = stacks_of(tracer, job.pid, "cudaMalloc")
+    inner = [python_part(stack)[1] for _, stack in calls]
+    assert [file for _, file, _ in inner] == said["files"]
+    assert {function for function, *_ in inner} == {"<module>"}
+    last = len((tmp_path / "large_0.py").read_text().splitlines())
+    assert {line for *_, line in inner} <= {last, None}  # never a wrong one
+    assert "stack_unknown_frame" not in tracer.losses()
 
 
 def sites(calls: list[tuple[Any, ResolvedStack | None]]) -> set[tuple[int, int | None]]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ingero.model.layout import Missing
 from ingero.model.stack import Frame
 from ingero.model.window import Records
 from ingero.units import visible
@@ -48,18 +49,19 @@ class CodeObject:
     name: str
     file: str
     first_line: int
-    table: bytes
+    table: bytes | None  # None: too long for the kernel to copy, and gone before it could be read
     frames: dict[int, Frame] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
-        return _OBJECT_BYTES + 2 * len(self.name) + 2 * len(self.file) + len(self.table)
+        return _OBJECT_BYTES + 2 * len(self.name) + 2 * len(self.file) + len(self.table or b"")
 
     def frame_at(self, at: int, line_at: LineAt) -> Frame:
         at &= ~PYTHON_ENTRY
         frame = self.frames.get(at)
         if frame is None:
-            line = line_at(self.origin.version, self.table, self.first_line, at)
+            table = self.table
+            line = None if table is None else line_at(self.origin.version, table, self.first_line, at)
             frame = Frame("python", self.name, self.file, line)
             if len(self.frames) >= MAX_PLACES:
                 self.frames.clear()
@@ -93,9 +95,11 @@ class CodeObjects:
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             key, origin = CodeKey(*numbers), Origin(start_ns, (3, minor))
+            if self.get(key, start_ns) is not None:
+                continue
             if missing:
                 self._missing.setdefault(key, start_ns)
-            elif self.get(key, start_ns) is None:
+            if missing != Missing.MISSING_TEXTS:
                 self._decode(key, origin, records[row])
         return len(self._held) - known
 
@@ -107,10 +111,11 @@ class CodeObjects:
         table_end = file_end + int(head["lines_bytes"])
         texts = _text(data[:name_end], head["name"]), _text(data[name_end:file_end], head["file"])
         if table_end <= len(data) and texts[0] is not None and texts[1] is not None:
-            self.learn(key, origin, texts[0], texts[1], int(head["first_line"]), data[file_end:table_end])
+            table = None if head["missing"] else data[file_end:table_end]
+            self.learn(key, origin, texts[0], texts[1], int(head["first_line"]), table)
 
     def learn(
-        self, key: CodeKey, origin: Origin, name: str, file: str, first_line: int, table: bytes
+        self, key: CodeKey, origin: Origin, name: str, file: str, first_line: int, table: bytes | None
     ) -> None:
         """An object that came whole, or that was read out of the process because it is too long."""
         made = CodeObject(origin, visible(name), visible(file), first_line, table)

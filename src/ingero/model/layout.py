@@ -185,6 +185,12 @@ class PythonFlag(IntFlag):
     PYTHON_KEY_BLOCK = 256
 
 
+class Missing(IntEnum):
+    MISSING_NOTHING = 0
+    MISSING_LINES = 1
+    MISSING_TEXTS = 2
+
+
 class Group(IntEnum):
     GROUP_OTHER = 0
     GROUP_LAUNCH = 1

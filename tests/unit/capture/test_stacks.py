@@ -107,6 +107,22 @@ def test_numbers_are_those_of_the_kernels_side() -> None:
     assert said["PYTHON_INNER"] + said["PYTHON_OUTER"] == stacks.PYTHON_FRAMES
 
 
+def too_long(address: int, missing: layout.Missing) -> NDArray[np.void]:
+    record = code(address)
+    record[0]["head"]["missing"] = missing
+    return record
+
+
+def test_code_without_its_lines_is_shown_without_one_until_it_is_read() -> None:
+    kept = book()
+    kept.add(stack(python=[(0xA, 4)]), too_long(0xA, layout.Missing.MISSING_LINES), NO_LONG_CODES)
+    assert only(kept)[1] == Frame("python", "forward", "train.py", None)
+    [(key, start_ns)] = kept.code.take_missing()
+    kept.code.learn(key, Origin(start_ns, (3, 13)), "forward", "train.py", 10, b"")
+    kept.add(stack(2, python=[(0xA, 4)]), NO_CODES, NO_LONG_CODES)
+    assert only(kept, 2)[1] == Frame("python", "forward", "train.py", 14)
+
+
 def test_a_stack_shows_name_file_and_the_line_executing() -> None:
     kept = book()
     kept.add(
@@ -199,9 +215,7 @@ def test_code_that_comes_later_heals_the_stack() -> None:
 
 def test_code_too_long_for_a_record_is_asked_for_once_and_can_be_told() -> None:
     kept = book()
-    missing = code(0xA, "", "")
-    missing["head"]["missing"] = 1
-    kept.add(stack(python=[(0xA, 4)]), missing, NO_LONG_CODES)
+    kept.add(stack(python=[(0xA, 4)]), too_long(0xA, layout.Missing.MISSING_TEXTS), NO_LONG_CODES)
     assert functions(only(kept))[1:] == ["[unknown]"]
     ((key, start_ns),) = kept.code.take_missing()
     assert (key, start_ns) == ((100, 0xA, 5), 7)
