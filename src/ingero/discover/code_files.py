@@ -18,7 +18,7 @@ from ingero.native.function_table import FunctionTable, functions_of
 
 FileKey = tuple[int, int, int, int]
 
-MAX_TABLE_BYTES = 192 << 20
+MAX_TABLE_BYTES = 64 << 20  # two million functions: all libraries of torch have fewer
 MAX_FILES = 8192
 
 Value = TypeVar("Value")

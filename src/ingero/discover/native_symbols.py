@@ -162,8 +162,8 @@ def _is_unnamed(place: _Place) -> bool:
 
 
 def _function(place: _Place) -> str:
-    if place.table and place.row >= 0:
-        return place.table.names[place.row]
+    if place.table and place.row >= 0 and (name := place.table.names[place.row]):
+        return name
     if place.module == TRAMPOLINE:
         return "[caller hidden by a probe]"
     if place.module.startswith("["):  # code made at run time is elsewhere in every run

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,14 @@ class Section:
     entry_bytes: int
 
 
+class Place(NamedTuple):
+    """Part of a text that was put together from a file."""
+
+    start: int
+    bytes: int
+    offset: int  # in the file
+
+
 @dataclass(frozen=True, slots=True)
 class Symbols:
     """Defined symbols sorted by address: parallel arrays, names decoded only when asked for."""
@@ -104,12 +112,13 @@ class Symbols:
     names: Integers  # where each name starts in `strings`
     hidden: NDArray[np.bool_]  # not the default version of its name
     strings: bytes
+    places: tuple[Place, ...] = ()  # where the parts of `strings` are in the file
 
     def __len__(self) -> int:
         return len(self.values)
 
     def raw_name(self, index: int) -> bytes:
-        return _string_at(self.strings, int(self.names[index])).partition(b"@")[0]
+        return string_at(self.strings, int(self.names[index])).partition(b"@")[0]
 
     def name(self, index: int) -> str:
         return self.raw_name(index).decode("utf-8", "replace")
@@ -230,7 +239,7 @@ class ElfFile:
             index = int(headers["link"][0])
         names = self._section_bytes(index) if 0 < index < len(headers) else b""
         rows = headers[["name", "type", "addr", "offset", "size", "link", "entsize"]].tolist()
-        return [Section(_string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
+        return [Section(string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
 
     def _section_bytes(self, index: int) -> bytes:
         if index >= len(self._section_headers):
@@ -284,7 +293,7 @@ class ElfFile:
             at, limit = tags.get(tag), tags.get(_DT_STRSZ, 0)
             if at is not None and start is not None and at < limit:
                 text = self.read(start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at))
-                found.append(_string_at(text, 0))
+                found.append(string_at(text, 0))
         return found
 
     @property
@@ -345,7 +354,8 @@ class ElfFile:
         keep &= inside | (not in_file)
         kept = symbols[keep]
         names = kept["name"].astype(np.int64)
-        return Symbols(kept["value"], kept["size"], offsets[keep], names, hidden[keep], strings)
+        place = Place(0, len(strings), int(self._section_headers[int(header["link"])]["offset"]))
+        return Symbols(kept["value"], kept["size"], offsets[keep], names, hidden[keep], strings, (place,))
 
     def _hidden_versions(self, table: int, count: int) -> NDArray[np.bool_]:
         headers = self._section_headers
@@ -384,7 +394,7 @@ def find_in(symbols: Symbols, names: Iterable[str]) -> dict[str, Symbol]:
     found: dict[str, Symbol] = {}
     default: set[str] = set()
     for index in _candidates(symbols, wanted).tolist():
-        raw = _string_at(symbols.strings, int(symbols.names[index]))
+        raw = string_at(symbols.strings, int(symbols.names[index]))
         base, at, version = raw.partition(b"@")
         name = wanted.get(base)
         if name is None or name in default:
@@ -429,10 +439,15 @@ def _merged(parts: list[Symbols]) -> Symbols:
     # names of a large library are a hundred megabytes: not copied without need
     strings = parts[0].strings if len(parts) == 1 else b"".join(part.strings + b"\0" for part in parts)
     values, sizes, offsets = (joined[field][order] for field in ("values", "sizes", "offsets"))
-    return Symbols(values, sizes, offsets, names[order], hidden[order], strings)
+    places = tuple(
+        place._replace(start=place.start + int(at))
+        for part, at in zip(parts, shifts, strict=False)
+        for place in part.places
+    )
+    return Symbols(values, sizes, offsets, names[order], hidden[order], strings, places)
 
 
-def _string_at(strings: bytes, start: int) -> bytes:
+def string_at(strings: bytes, start: int) -> bytes:
     end = strings.find(b"\0", start, start + MAX_NAME_BYTES)
     return strings[start : end if end >= 0 else start + MAX_NAME_BYTES]
 

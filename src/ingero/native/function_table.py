@@ -3,40 +3,89 @@
 A function is named only for addresses within its size; one without a size (assembler)
 reaches to the next symbol or the end of its section. Of several names for one place the
 one that people know is taken: with a size, few underscores in front, the default version.
+The names of large libraries (torch's have a hundred megabytes) stay in the file, which is
+kept open, and are read one by one when asked for.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+import os
+import weakref
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
-from ingero.native.elf import ElfFile, Integers, Symbols
+from ingero.native.elf import MAX_NAME_BYTES, ElfFile, Integers, Place, Symbols, string_at
 
 MAX_SYMBOL_BYTES = 160 << 20  # the largest libraries of torch have some 100 MiB
 _MAX_FUNCTION_BYTES = 1 << 40
 _STEPS_BACK = 32  # symbols that begin within a longer one, between it and an address
+MOST_NAMES_HELD = 1 << 20  # bytes of names; more than these stay in the file
+_ROW_BYTES = 32
+
+
+class Names(Protocol):
+    """Texts by where they start."""
+
+    held_bytes: int
+
+    def at(self, start: int) -> bytes: ...
+
+
+class _HeldNames:
+    def __init__(self, strings: bytes) -> None:
+        self._strings, self.held_bytes = strings, len(strings)
+
+    def at(self, start: int) -> bytes:
+        return string_at(self._strings, start)
+
+
+class _NamesInFile:
+    """Read when asked for; empty where the file no longer has them."""
+
+    def __init__(self, fd: int, places: tuple[Place, ...]) -> None:
+        self._fd, self._places, self.held_bytes = os.dup(fd), places, 0
+        weakref.finalize(self, os.close, self._fd)
+
+    def at(self, start: int) -> bytes:
+        for place in self._places:
+            before = start - place.start
+            if 0 <= before < place.bytes:
+                size = min(place.bytes - before, MAX_NAME_BYTES)
+                try:
+                    return os.pread(self._fd, size, place.offset + before).partition(b"\0")[0]
+                except OSError:
+                    break
+        return b""
 
 
 class FunctionTable:
     """Arrays sorted by address; names stay bytes until asked for."""
 
     def __init__(
-        self, symbols: Symbols, section_ends: Integers, segments: list[tuple[int, int, int]]
+        self,
+        symbols: Symbols,
+        section_ends: Integers,
+        segments: list[tuple[int, int, int]],
+        fd: int,
     ) -> None:
         self._segments = segments  # executable: offset in the file, end there, address minus offset
-        ends = _ends(symbols, section_ends)
         order = _order(symbols)
-        self._symbols = replace(symbols, **{field: getattr(symbols, field)[order] for field in _FIELDS})
-        self._ends = ends[order]
+        self._values = symbols.values[order]
+        self._ends = _ends(symbols, section_ends)[order]
         self._reach = np.maximum.accumulate(self._ends) if len(order) else self._ends
-        self.bytes = len(symbols.strings) + len(order) * 64
+        self._starts = symbols.names[order]
+        self._digest = hashlib.blake2b(symbols.strings).digest()
+        large = len(symbols.strings) > MOST_NAMES_HELD
+        self._text: Names = _NamesInFile(fd, symbols.places) if large else _HeldNames(symbols.strings)
+        self.bytes = self._text.held_bytes + len(order) * _ROW_BYTES
         self.names: dict[int, str] = {}  # by row, as shown; filled by whoever asks
 
     def __len__(self) -> int:
-        return len(self._symbols)
+        return len(self._values)
 
     def addresses(self, offsets: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Virtual addresses of places in the file; the same number where no segment holds it."""
@@ -50,7 +99,7 @@ class FunctionTable:
         """The row of the function that holds each address, -1 where none does."""
         if not len(self):
             return np.full(len(addresses), -1, np.int64)
-        rows = np.searchsorted(self._symbols.values, addresses, side="right") - 1
+        rows = np.searchsorted(self._values, addresses, side="right") - 1
         found = np.where((rows >= 0) & (addresses < self._ends[rows]), rows, -1)
         for at in np.flatnonzero((found < 0) & (rows >= 0) & (addresses < self._reach[rows])).tolist():
             found[at] = self._enclosing(int(rows[at]), int(addresses[at]))
@@ -63,22 +112,17 @@ class FunctionTable:
         return -1
 
     def raw_name(self, row: int) -> bytes:
-        return self._symbols.raw_name(row)
+        return self._text.at(int(self._starts[row])).partition(b"@")[0]
 
     def same_as(self, other: FunctionTable) -> bool:
         """Whether the two name every address alike; a build id would not prove it, any file can claim one."""
-        mine, theirs = self._symbols, other._symbols
         return (
             self._segments == other._segments
-            and mine.strings == theirs.strings
-            and all(
-                np.array_equal(getattr(mine, field), getattr(theirs, field)) for field in ("values", "names")
-            )
+            and self._digest == other._digest
+            and np.array_equal(self._values, other._values)
+            and np.array_equal(self._starts, other._starts)
             and np.array_equal(self._ends, other._ends)
         )
-
-
-_FIELDS = ("values", "sizes", "offsets", "names", "hidden")
 
 
 def functions_of(elf: ElfFile) -> FunctionTable:
@@ -92,7 +136,7 @@ def functions_of(elf: ElfFile) -> FunctionTable:
         for each in elf.segments[:64]
         if each.executable and each.offset < 1 << 62
     ]
-    return FunctionTable(symbols, elf.section_ends(symbols.values), segments)
+    return FunctionTable(symbols, elf.section_ends(symbols.values), segments, elf.fd)
 
 
 def _ends(symbols: Symbols, section_ends: Integers) -> Integers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,45 @@ def test_first_and_last_byte_of_every_function_are_its_own_as_nm_has_it(compile_
         expected = symbols_by_nm(path, *flags)
         for address, name in zip(expected, named(table_of(path), *expected), strict=True):
             assert name in expected[address]
+
+
+def test_names_of_large_files_stay_in_them_and_are_the_same(
+    compile_library: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = compile_library("".join(f"int f{at}(int x) {{ return x * {at}; }}" for at in range(200)))
+    held, places = table_of(path), np.arange(0, 1 << 14, 3, dtype=np.uint64)
+    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    left = table_of(path)
+    assert left.bytes < held.bytes
+    assert held.same_as(left)
+    assert named(left, *places.tolist()) == named(held, *places.tolist())
+    assert any(named(left, *places.tolist()))
+    path.unlink()
+    assert named(left, *places.tolist()) == named(held, *places.tolist())
+
+
+def test_a_file_cut_short_has_no_names_and_breaks_nothing(
+    compile_library: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = compile_library("int f(int x) { return x; }")
+    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    table = table_of(path)
+    os.truncate(path, 0)
+    assert {table.raw_name(row) for row in range(len(table))} == {b""}
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_table_that_goes_closes_its_file(compile_library: Compile, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = compile_library("int f(int x) { return x; }")
+    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    before = open_files()
+    table = table_of(path)
+    assert open_files() == before + 1
+    del table
+    assert open_files() == before
 
 
 def test_bytes_between_functions_are_nobodys(compile_library: Compile) -> None:
