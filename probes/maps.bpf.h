@@ -97,6 +97,7 @@ struct thread {
 	__u64 sector;
 	__u64 wait_stack;	/* where it waits, if that was walked when it began to; 0: not */
 	__u64 long_syscalls;	/* system calls whose last wait was long, a bit each */
+	__u64 line_due_ns;	/* when the line of a wait may be walked again */
 	__u64 walked_ns;	/* its last walk at the return of a call: when, */
 	__u64 walked_frame;	/* of which innermost Python frame, */
 	__u64 walked_at;	/* at which instruction, */

@@ -54,6 +54,20 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
+/* Whether a wait gets its line where not all stacks are walked: not too soon after the last, and at no
+ * fixed distance, or of waits that take turns some would never have one. */
+static __always_inline bool line_due(struct thread *t, const struct settings *set, __u64 now)
+{
+	__u64 pause = 1000000000ULL / (set->walks_per_second + 1);
+
+	if (!set->outermost)
+		return true;
+	if (now < t->line_due_ns)
+		return false;
+	t->line_due_ns = now + pause / 2 + bpf_get_prandom_u32() % pause;
+	return true;
+}
+
 static __always_inline void ask_for_line(struct thread *t, struct task_struct *task)
 {
 	__u32 slot = t->slot;
@@ -77,12 +91,15 @@ struct {			/* how long switches took that walked: other cores may wait for the l
  * wait in this thread was. Not static: verified once. */
 __noinline int walk_early(struct thread *t, __u64 now)
 {
+	struct settings *set = get_settings();
 	struct walk_cost *cost;
 	struct scratch *c;
 	__u32 zero = 0;
 	__u64 hash;
 
-	if (!t || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
+	if (!t || !set || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
+		return 0;
+	if (!line_due(t, set, now))
 		return 0;
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
 	if (c)

@@ -56,3 +56,26 @@ def test_long_waits_have_their_line(waits_tracer: tuple[Tracer, bool], python: s
         depths = {len(stack) for stack in lined}
         whole = 3 if function == "nap" else 24
         assert depths == {min(whole, LOCKED_WALK) if early else whole}
+
+
+def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tracer, bool]) -> None:
+    tracer, _ = waits_tracer
+    usual = tracer.agent._kernel.settings
+    with workload(str(WORKLOADS / "two_threads.py"), str(cuda.stub_dir()), "lock") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        tracer.agent._kernel.watch(0, usual.rare_per_second, 8, usual.sample_every_ns, True)
+        first = len(tracer.windows)
+        [said] = job.go()
+        tracer.tick()
+        tracer.agent._kernel.watch(
+            0, usual.rare_per_second, usual.walks_per_second, usual.sample_every_ns, False
+        )
+    lined = [
+        bool(number)
+        for window in tracer.windows[first:]
+        for row, number in zip(window.waits, window.wait_stacks.tolist(), strict=True)
+        if row["h"]["tid"] == said["tid"] and row["bucket"] == Bucket.LOCK_WAIT
+    ]
+    assert len(lined) > 25  # of some 47 in its second
+    assert 2 <= sum(lined) <= 18

@@ -21,7 +21,8 @@ DETAILS = 4  # steps of fewer records and stacks, each a quarter of the one befo
 EVERY = (2, 4, 8, 16)
 WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
-AIM, HIGH, LOW = 0.7, 0.9, 0.4  # of the budget: where to, and when to move
+MATTERS = 0.05  # of the calls that may be left out: a group with fewer wins nothing, and tells much
+AIM, HIGH, LOW = 0.7, 0.9, 0.5  # of the budget: where to, and when to move
 TIGHTEN_NS = 300_000_000
 FIRST_NS = 1_500_000_000  # the first time: a job just met is no measure, its stacks are all new
 LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
@@ -96,7 +97,9 @@ def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Wa
         yield Watch(detail)
         if load.detail_at(detail) <= aim / 4:  # with less of it nothing is won
             break
-    hottest = sorted((group for group in CLOSABLE if load.calls[group]), key=lambda group: -load.calls[group])
+    enough = MATTERS * sum(load.calls[group] for group in CLOSABLE)
+    matter = (group for group in CLOSABLE if load.calls[group] and load.calls[group] >= enough)
+    hottest = sorted(matter, key=lambda group: -load.calls[group])
     sets = [frozenset(hottest[: count + 1]) for count in range(len(hottest))]
     thins = cost.counted_ns < WORTH * cost.ns
     if thins:

@@ -169,6 +169,7 @@ class Governor:
         self._see(self._kernel.read_threads(), costs, now_ns)
         self._looks.take(now_ns, self.watch.detail)
         self._looks.close(groups, self._look_cpu_ns)
+        self._changed |= self._looks.forget_what_was()
         time.sleep(RETURNS_S)
         self._session.take_off(groups)
         self._governed |= groups

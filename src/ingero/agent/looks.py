@@ -28,6 +28,9 @@ SWITCH_NS = 700  # what the scheduler's programs add to a context switch: docs/o
 IDLE = 1e-3  # calls per second
 ENOUGH = 30  # calls always watched, in all looks: to go by them
 UNKNOWN = 0.5
+RECENT = 4  # looks that agree: about two seconds
+OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
+TOO_SHORT_NS = 2_000_000  # on a core: says nothing of a rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,14 @@ class Looks:
         """They were made in another way."""
         self._looks.clear()
 
+    def forget_what_was(self) -> bool:
+        """Whether the last few looks show a process doing something else than those before, which go."""
+        recent, before = list(self._looks)[-RECENT:], list(self._looks)[:-RECENT]
+        if not before or not any(_differs(before, recent, pid) for pid in recent[-1].cpu_ns):
+            return False
+        self._looks = deque(recent, maxlen=LOOKS)
+        return True
+
     def processes(self) -> dict[int, Pace]:
         """How steady each process is."""
         return {pid: self._pace(pid) for pid in {pid for look in self._looks for pid in look.calls}}
@@ -182,6 +193,18 @@ class Looks:
         switches = sum(self.switches.get(tid, 0.0) for tid in mine) * SWITCH_NS / 1e9 / at_once
         load = Load(tuple(calls.tolist()), now, switches, self._level, whole)
         return pid, max(mine, key=lambda tid: share[tid]), load
+
+
+def _differs(before: list[Look], recent: list[Look], pid: int) -> bool:
+    """All recent looks at a process on the same side of those before, far off."""
+    cpu_ns = sum(look.cpu_ns.get(pid, 0) for look in before)
+    if cpu_ns < TOO_SHORT_NS or any(look.cpu_ns.get(pid, 0) < TOO_SHORT_NS for look in recent):
+        return False
+    usual = sum(look.calls.get(pid, 0) for look in before) / cpu_ns
+    rates = [look.calls.get(pid, 0) / look.cpu_ns[pid] for look in recent]
+    if sum(look.calls.get(pid, 0) for look in (*before, *recent)) < ENOUGH:
+        return False
+    return min(rates) > OTHERWISE * usual or max(rates) * OTHERWISE < usual
 
 
 def spent_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:

@@ -3,8 +3,9 @@
 Shows as   the feeding thread busy launching all the time and hardly ever waiting for the GPU.
 Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
 Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
-           its queue: then the GPU is the limit; a few hundred launches per iteration;
-           launches that only fill a graph being captured (graph-trouble).
+           its queue: then the GPU is the limit; a few hundred launches per iteration, unless
+           the job launched them as graphs before; launches that only fill a graph being
+           captured (graph-trouble).
 Blind to   how long the kernels run; graphs launched whole count as one launch. Iterations
            are told apart by their waits for the GPU: of a job that waits only every tenth
            time, to log, ten count as one, and an ordinary model has too many launches then.
@@ -26,22 +27,37 @@ WAITS_SHARE = 0.10  # of wall time: more, and the GPU is behind often enough
 LAUNCHING_SHARE = 0.50  # of wall time: with less, something else takes most of it
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
 PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
+PER_STEP_WITHOUT_GRAPHS = 100  # where they went as graphs before: there fewer are a fault, too
 ROUGH = 0.5  # of a count, that it may be off by: it says nothing
 IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 IN_A_GRAPH_NS = 3_400  # a tiny kernel inside a graph, launch and all (NVIDIA: one of 2.9 us takes 3.4)
 
 
-def _surely_many(job: Job) -> bool:
+def _enough(job: Job) -> dict[int, int]:
+    """Launches of an iteration that are too many, by slice."""
+    enough, had_graphs = {}, False
+    for each in job.slices:
+        graphs, steps = job.spent(each.number, "graph").count, job.steps(each.number)
+        had_graphs |= bool(steps) and graphs >= steps / 2
+        enough[each.number] = PER_STEP_WITHOUT_GRAPHS if had_graphs and not graphs else PER_STEP
+    return enough
+
+
+def _surely_many(job: Job, per_step: dict[int, int]) -> bool:
     """Where launches were watched in part, a slice's count is a rough one; all slices together say more."""
-    known = [(job.spent(each.number, "launch"), job.steps(each.number)) for each in job.slices]
-    known = [(spent, steps) for spent, steps in known if steps and spent.error <= ROUGH * spent.count]
+    known = [(job.spent(each.number, "launch"), each.number) for each in job.slices]
+    known = [
+        (spent, number)
+        for spent, number in known
+        if spent.count and job.steps(number) and spent.error <= ROUGH * spent.count
+    ]
     surely = sum(spent.count - spent.error for spent, _ in known)
-    return bool(known) and surely >= PER_STEP * sum(steps for _, steps in known)
+    return bool(known) and surely >= sum(per_step[number] * job.steps(number) for _, number in known)
 
 
-def _launching_ns(job: Job, each: SliceLedger, surely_many: bool) -> int:
+def _launching_ns(job: Job, each: SliceLedger, per_step: int, surely_many: bool) -> int:
     launches = job.spent(each.number, "launch").count
-    enough = PER_STEP * max(job.steps(each.number), 1)
+    enough = per_step * max(job.steps(each.number), 1)
     surely = launches - job.spent(each.number, "launch").error
     if not launches or (surely < enough and not (surely_many and launches >= enough)):
         return 0
@@ -58,9 +74,10 @@ def _launching_ns(job: Job, each: SliceLedger, surely_many: bool) -> int:
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
-        surely_many = _surely_many(job)
+        per_step = _enough(job)
+        surely_many = _surely_many(job, per_step)
         for each in job.slices:
-            ns = 0 if each.cold else _launching_ns(job, each, surely_many)
+            ns = 0 if each.cold else _launching_ns(job, each, per_step[each.number], surely_many)
             if ns:
                 launches = job.spent(each.number, "launch").count
                 won = max(0, ns - launches * IN_A_GRAPH_NS)

@@ -80,6 +80,16 @@ def test_what_is_rare_is_never_taken_off() -> None:
         assert watch.share >= LEAST_SHARE
 
 
+def test_a_group_that_is_called_now_and_then_stays_watched_whatever_the_rest_costs() -> None:
+    """Leaving it out wins nothing."""
+    rarely = load(launches=100_000, events=4000)
+    assert fitting(rarely, SESSION, BUDGET, True).groups == {Group.GROUP_LAUNCH}
+    hopeless = load(launches=100_000, other=30_000, events=4000)
+    assert fitting(hopeless, SESSION, BUDGET, True).groups == {Group.GROUP_LAUNCH}
+    often = load(launches=100_000, events=60_000)
+    assert fitting(often, SESSION, BUDGET * 0.01, True).groups == {Group.GROUP_LAUNCH, Group.GROUP_EVENT}
+
+
 def test_counting_without_timing_is_not_tried_where_it_is_no_cheaper() -> None:
     assert fitting(load(12_000), MULTI, 0.014, True).every == 1
     assert fitting(load(100_000), MULTI, 0.014, False) == Watch()

@@ -106,3 +106,33 @@ def test_one_long_stack_just_after_a_change_does_not_count_for_all_the_time() ->
             counters.row["walk_ns"] += MS
         made.take(at * 50 * MS, 1)
     assert load_of(made).detail_share < 0.005
+
+
+def looked(rates: list[float]) -> tuple[Looks, list[bool]]:
+    """Looks of 20 ms on a core at so many launches a second, and after which of them the job was another."""
+    counters = Counters()
+    made = looks(counters)
+    changes = []
+    for rate in rates:
+        counters.pass_by(20, rate, 0)
+        made.close([int(Group.GROUP_LAUNCH)], {TID: 20 * MS})
+        made.skip(0)
+        changes.append(made.forget_what_was())
+    return made, changes
+
+
+def test_looks_that_agree_on_another_rate_replace_those_before() -> None:
+    made, changes = looked([6000] * 8 + [50_000] * 4)
+    assert changes == [False] * 11 + [True]
+    assert len(made) == 4
+    assert made.processes()[TID].spread < 0.01
+
+
+def test_a_job_that_goes_up_and_down_stays_the_same_job() -> None:
+    assert not any(looked([6000, 50_000, 6000, 50_000] * 5)[1])
+    assert not any(looked([6000, 10_000, 5000, 9000] * 5)[1])
+    assert not any(looked([6000] * 8 + [50_000] * 3)[1])
+
+
+def test_hardly_any_calls_say_nothing_of_a_change() -> None:
+    assert not any(looked([50] * 8 + [200] * 4)[1])

@@ -71,6 +71,17 @@ def test_an_iteration_of_less_than_400_launches_is_an_ordinary_small_model(steps
     assert (KIND in launching(steps=steps).kinds()) is said
 
 
+@pytest.mark.parametrize(
+    ("graphs", "until", "said"), [(600, 6, True), (100, 6, False), (600, 12, False), (0, 6, False)]
+)
+def test_fewer_are_too_many_where_they_went_as_graphs_before(graphs: int, until: int, said: bool) -> None:
+    """170 launches an iteration: too many only once the graphs stay away."""
+    story = launching(steps=600)
+    if graphs:
+        story.calls("cudaGraphLaunch", graphs, 1, when=range(until))
+    assert (KIND in story.kinds()) is said
+
+
 @pytest.mark.parametrize(("call_us", "said"), [(14.0, True), (16.0, False)])
 def test_launch_calls_that_last_wait_for_room_in_the_queue(call_us: float, said: bool) -> None:
     assert (KIND in launching(50_000, steps=100, call_us=call_us).kinds()) is said
