@@ -10,8 +10,17 @@
 #include "unwatched.bpf.h"
 
 /* A spinning wait looks every microsecond, a woken one returns in tens: a thread that
- * returns this soon after it got its core found the GPU done already. */
+ * returns this soon after it got its core found the GPU done already. Back from a long absence
+ * it may take longer: its caches are cold, and it has much to catch up with. */
 #define LATE_NS 100000
+#define LATE_SHIFT 4		/* a sixteenth of how long it was away */
+
+static __always_inline bool found_done(const struct thread *t, __u64 now)
+{
+	__u64 soon = (t->on_ns - t->off_ns) >> LATE_SHIFT;
+
+	return now - t->on_ns <= (soon > LATE_NS ? soon : LATE_NS);
+}
 
 /* What contradicts the bounds moves them by a quarter; what they are wider than, hardly:
  * a thousand waits later they are forgotten. */
@@ -56,7 +65,7 @@ static __always_inline __u64 seen_done(const struct thread *t, const struct fram
 {
 	if (t->copies && t->woken)	/* it copied since */
 		return 0;
-	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+	if (t->on_ns <= f->start_ns || !found_done(t, now))
 		return now - f->start_ns > LATE_NS ? now : 0;
 	return t->blocked_ns && t->off_ns >= f->start_ns ? t->off_ns + t->blocked_ns : 0;
 }
@@ -71,7 +80,7 @@ static __always_inline __u64 late_by(const struct thread *t, const struct frame 
 {
 	__u64 away, done;
 
-	if (t->on_ns <= f->start_ns || now - t->on_ns > LATE_NS)
+	if (t->on_ns <= f->start_ns || !found_done(t, now))
 		return 0;
 	away = t->on_ns - t->off_ns;
 	/* preempted amid this: neither belongs to the other */
@@ -87,14 +96,14 @@ static __always_inline __u64 late_by(const struct thread *t, const struct frame 
 	return done < t->on_ns ? t->on_ns - done : 0;
 }
 
-/* A wait that leaves work behind. */
-static __always_inline void note_late(struct thread *t, const struct frame *f, __u64 now)
+/* A wait that leaves work behind, or of which it is not known since when there was any. */
+static __always_inline void note_late(struct thread *t, const struct frame *f, struct bounds *b, __u64 now)
 {
 	__u64 done = seen_done(t, f, now);
 
-	t->late_ns += late_by(t, f, &t->wait, f->start_ns, 0, now);
+	t->late_ns += late_by(t, f, b, f->start_ns, 0, now);
 	if (done)
-		note_exactly(&t->wait, done - f->start_ns);
+		note_exactly(b, done - f->start_ns);
 }
 
 static __always_inline __u64 waits_between(const __u64 *from, const __u64 *to)
@@ -152,8 +161,11 @@ static __always_inline void note_done(struct thread *t, const struct frame *f, b
 	__u64 done, late = 0, lost;
 
 	t->known++;
-	if (!t->busy_known)
+	if (!t->busy_known) {
+		if (sync)
+			note_late(t, f, &t->drain, now);
 		return;
+	}
 	waited = waited > inside ? waited - inside : 0;
 	if (sync)
 		late = late_by(t, f, &t->span, t->work_ns, waited, now);
@@ -164,6 +176,8 @@ static __always_inline void note_done(struct thread *t, const struct frame *f, b
 	if (lost)
 		add_to_gap(t, lost, waited, inside);
 	done = sync ? seen_done(t, f, now) : 0;
+	if (done)
+		note_exactly(&t->drain, done - f->start_ns);
 	if (done > t->work_ns + lost)
 		note_exactly(&t->span, done - t->work_ns - lost);
 	else if (!sync)
@@ -246,7 +260,7 @@ __noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
 __noinline int wait_late(struct thread *t, __u32 index, __u64 now)
 {
 	if (t && index < FRAMES)
-		note_late(t, &t->frames[index], now);
+		note_late(t, &t->frames[index], &t->wait, now);
 	return 0;
 }
 

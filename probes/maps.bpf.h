@@ -83,6 +83,7 @@ struct thread {
 	__u64 work_ns;		/* when the GPU last got something to do after nothing */
 	struct bounds span;	/* from then until all of it is done */
 	struct bounds wait;	/* how long a wait lasts that leaves work behind */
+	struct bounds drain;	/* and one for all there is */
 	__u64 last_event;	/* the event it recorded last */
 	__u64 off_ns;		/* when it last left its core */
 	__u64 blocked_ns;	/* of the current off-CPU interval: blocked */

@@ -36,6 +36,8 @@ LONG_NS = 10 * SECOND  # and that much is worth saying however long the recordin
 AGAIN_AND_AGAIN = 3  # slices with loss, however far apart
 NEAR_SLICES = 5  # episodes closer than this are one
 USUAL_SLICES = 2  # undisturbed slices that tell what is usual
+USUAL_STEPS = 50  # or one with so many iterations
+MOSTLY = 0.5  # of what was slower than usual: a finding that proves so much of it stands for all
 UNEXPLAINED_SHARE = 0.10  # of the job's time: iterations differ by a few percent for no reason
 MAX_WHO = 5  # names that a reader still takes in
 
@@ -52,9 +54,14 @@ class Episode:
     def ns(self) -> int:
         return sum(each.ns for each in self.evidence)
 
-    def without_edges(self) -> Episode:
+    def without_edges(self, seen: tuple[int, int]) -> Episode:
+        """`seen`: the job's first and last slice. What began or ended in between did so amid a slice."""
         shares = [each.ns / max(each.slice.wall_ns, 1) for each in self.evidence]
         first, last, least = 0, len(shares) - 1, EDGE * median(shares)
+        if self.first > seen[0] and last - first > 1:
+            first += 1
+        if self.last < seen[1] and last - first > 1:
+            last -= 1
         while last - first > 1 and shares[first] < least:
             first += 1
         while last - first > 1 and shares[last] < least:
@@ -93,7 +100,8 @@ class Claim:
 
     def without_edges(self) -> Claim:
         """Where it was fully on: a fault that begins or ends amid a slice fills only a part of it."""
-        kept = [episode.without_edges() for episode in self.episodes]
+        seen = self.job.slices[0].number, self.job.slices[-1].number
+        kept = [episode.without_edges(seen) for episode in self.episodes]
         return Claim(self.detector, self.job, kept)
 
 
@@ -173,12 +181,13 @@ def usual_step_ns(job: Job, disturbed: set[int]) -> float | None:
     """Length of an iteration in the slices nothing disturbed."""
     full = max((each.wall_ns for each in job.slices), default=0) // 2  # the first and the last are cut
     calm = [
-        step
+        (step, job.steps(each.number))
         for each in job.slices
         if not each.cold and each.number not in disturbed and each.wall_ns >= full
         if (step := job.step_ns([each.number])) is not None
     ]
-    return median(calm) if len(calm) >= USUAL_SLICES else None
+    enough = len(calm) >= USUAL_SLICES or any(steps >= USUAL_STEPS for _, steps in calm)
+    return median(step for step, _ in calm) if enough else None
 
 
 class Judge:
@@ -288,8 +297,12 @@ class Judge:
         if excess is None:
             return promised
         lost = self._claimed(claim.job, set(numbers))
-        # What was never slower than usual cannot be won back by as much as was lost.
-        return int(promised * min(1.0, max(excess, 0) / lost)) if lost else promised
+        if not lost:
+            return promised
+        # What was never slower than usual cannot be won back by as much as was lost. And what was proven to
+        # be most of the cause takes the rest along: waking up, cold caches, others that wait in turn.
+        most = excess / lost if lost >= MOSTLY * excess else 1.0
+        return int(promised * max(most, 0.0))
 
     def _confidence(self, claim: Claim, explained: float) -> float:
         lossy = sum(each.slice.lossy for each in claim.evidence) / len(claim.evidence)

@@ -23,6 +23,7 @@ from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
+SEEN_IN_PART = 0.5  # of it at least without work for the GPU, where launches were watched a part of the time
 
 
 def _explained(job: Job, number: int) -> int:
@@ -48,9 +49,12 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         all_ns = int(spikes[:, 1].sum())
         left = all_ns - sum(_explained(job, each.number) for each in numbers)
         # An evaluation keeps the GPU busy, and a stopped process leaves it with what it had.
-        left = min(left, sum(each.gap_ns for each in numbers))
-        if left < (1 - EXPLAINED) * all_ns or not total:
+        idle = sum(each.gap_ns for each in numbers)
+        in_part = any(job.spent(each.number, "launch").error for each in numbers)
+        enough = SEEN_IN_PART if in_part else 1 - EXPLAINED
+        if left < (1 - EXPLAINED) * all_ns or idle < enough * all_ns or not total:
             continue
+        left = min(left, idle)
         note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"
         for each in numbers:  # a spike has no slice of its own: its time is spread over the period
             ns = left * each.wall_ns // total

@@ -144,6 +144,36 @@ def test_no_more_is_promised_than_the_iterations_became_longer() -> None:
     assert finding.gain.share == pytest.approx(0.125, abs=0.005)
 
 
+@pytest.mark.parametrize(("steps", "share"), [(100, 0.5), (120, 0.4), (60, 0.25)])
+def test_what_proves_most_of_a_slowdown_takes_the_rest_along(steps: int, share: float) -> None:
+    """A quarter of the time is lost to the disk: half of what was slower stands for all, a third does not."""
+    story = Story(30)
+    lost = {"disk_wait": 500.0}
+    for number in range(30):
+        bad = 10 <= number < 20
+        job(
+            lost if bad else None, lost if bad else None, story=story, steps=steps if bad else 200,
+            when=range(number, number + 1),
+        )  # fmt: skip
+    finding = one(story)
+    assert finding.gain is not None
+    assert finding.gain.share == pytest.approx(share, abs=0.01)
+
+
+def test_one_undisturbed_slice_of_many_iterations_tells_what_is_usual() -> None:
+    """In a recording of some seconds there is no second one."""
+    losses = dict.fromkeys(range(1, 5), 1000.0)
+    assert one(disturbed(losses, slices=5)).effect.usual_ns == 10 * MS
+    assert one(disturbed(losses, slices=5, steps=40)).effect.usual_ns is None
+
+
+def test_what_began_amid_a_slice_is_measured_by_those_it_filled() -> None:
+    losses = {10: 900.0} | dict.fromkeys(range(11, 15), 1200.0)
+    assert one(disturbed(losses)).effect.wall_share == pytest.approx(0.6, abs=0.001)
+    from_the_start = {0: 900.0} | dict.fromkeys(range(1, 30), 1200.0)
+    assert one(disturbed(from_the_start)).effect.wall_share == pytest.approx(0.595, abs=0.001)
+
+
 def test_what_nobody_explains_of_a_slowdown_is_said_to_be_unexplained() -> None:
     """Iterations take four times as long; the disk explains a third of that."""
     story = Story(30)

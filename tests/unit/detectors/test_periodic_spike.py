@@ -63,6 +63,21 @@ def cut_at(to_s: float) -> Story:
     return story
 
 
+@pytest.mark.parametrize(
+    ("idle_ms", "in_part", "whole"), [(550, True, False), (400, False, False), (800, True, True)]
+)
+def test_where_launches_are_watched_in_part_half_of_the_stall_must_be_seen(
+    idle_ms: float, in_part: bool, whole: bool
+) -> None:
+    """Spikes add some 940 ms to a slice; so much of that the GPU is known to have had nothing to do."""
+    for error, said in ((None, whole), (500, in_part)):
+        story = spiking(900)
+        known = job({"sleep": idle_ms}, {"sleep": idle_ms}, slices=12)
+        known.calls("cuLaunchKernel", 5000, 50, caller=2, error=error)
+        known.facts.marks = story.facts.marks
+        assert (KIND in known.kinds()) is said
+
+
 def test_a_spike_under_way_at_the_end_is_one_of_them() -> None:
     (finding,) = cut_at(5.9).findings()
     assert (finding.kind, "3 spikes" in finding.title) == (KIND, True)
