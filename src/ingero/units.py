@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from ingero.errors import UsageError
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
+MOST_CPUS = 8192  # what Linux can be built for
 MINUTE, HOUR, DAY, WEEK = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND
 
 _DURATIONS = {
@@ -116,3 +118,24 @@ def clean(text: str | bytes, limit: int = 200) -> str:
 def visible(text: str) -> str:
     """The same text, whole, with characters that drive a terminal or are none replaced."""
     return _TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def cpus_of(text: object) -> tuple[int, ...]:
+    """Cores as the kernel lists them (0-3,8), which may have been written by anybody."""
+    found: set[int] = set()
+    for part in str(text or "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and len(part) < 16:
+            found.update(range(int(first), min(int(last or first), MOST_CPUS) + 1))
+    return tuple(sorted(found))
+
+
+def format_cpus(cpus: Sequence[int]) -> str:
+    """The other way."""
+    spans: list[list[int]] = []
+    for cpu in cpus:
+        if spans and spans[-1][1] == cpu - 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)

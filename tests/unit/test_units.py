@@ -80,6 +80,27 @@ def test_times_show_the_unit_that_fits(ns: float | None, text: str) -> None:
     assert units.format_ns(ns) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("0-3,8", (0, 1, 2, 3, 8)),
+        ("5", (5,)),
+        ("", ()),
+        (None, ()),
+        ("x,-3,2-,1", (1, 2)),
+        ("0-9999999", tuple(range(units.MOST_CPUS + 1))),
+        ("99999999999999999999", ()),
+    ],
+)
+def test_cores_are_read_as_the_kernel_lists_them(text: str | None, cpus: tuple[int, ...]) -> None:
+    assert units.cpus_of(text) == cpus
+
+
+@given(st.sets(st.integers(0, 500)))
+def test_cores_are_listed_as_they_were_read(cpus: set[int]) -> None:
+    assert units.cpus_of(units.format_cpus(sorted(cpus))) == tuple(sorted(cpus))
+
+
 def test_counts_sizes_and_shares() -> None:
     assert units.format_count(11028) == "11,028"
     assert units.format_bytes(1536) == "1.5 KiB"

@@ -20,6 +20,7 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
+from ingero.units import format_cpus
 
 KTHREADD = 2  # parent of all kernel threads
 WORTH_MOVING = 0.1  # of what the worst one took: a kernel worker's millisecond is nobody's fault
@@ -80,20 +81,19 @@ def _move(crowd: str, core: int) -> str:
 
 
 def advise(case: Case) -> list[Fix]:
-    others, last = _movable(case), case.cores - 1
+    others, (*own, last) = _movable(case), case.cpus
     crowd = _crowd(others) if others else ""
     fixes = []
-    if others and last > 0:
+    if others and own:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
-        own = f"0-{last - 1}" if last > 1 else "0"
         apart = f"Keep {names} off the job's cores: one core for them, the rest for the job."
         fixes.append(Fix(apart, _move(crowd, last)))
-        fixes.append(Fix("Give the job its own cores.", f"taskset -acp {own} {case.job.pid}"))
+        fixes.append(Fix("Give the job its own cores.", f"taskset -acp {format_cpus(own)} {case.job.pid}"))
     if others:
         fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {crowd}"))
     if not fixes:
         fixes.append(
-            Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, last)}")
+            Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, len(own))}")
         )
     return fixes
 

@@ -143,7 +143,7 @@ def advise(case: Case) -> list[Fix]:
     if many < case.cores - 1:
         fixes.append(
             Fix(
-                f"Add workers: {many} of them feed the job, the machine has {case.cores} cores.",
+                f"Add workers: {many} of them feed the job, and it may use {case.cores} cores.",
                 f"DataLoader(..., num_workers={case.cores - 1}, persistent_workers=True, prefetch_factor=4)",
             )
         )

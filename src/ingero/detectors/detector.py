@@ -62,8 +62,16 @@ class Case:
     who: list[Part] = field(default_factory=list)
 
     @property
+    def cpus(self) -> tuple[int, ...]:
+        """The cores the job may use; all of the machine where that is not known."""
+        machine = tuple(range(self.timeline.facts.cores or 1))
+        known = self.timeline.facts.processes.get(self.job.pid)
+        confined = known is not None and 0 < len(known.cpus) < len(machine)  # more: some are not plugged in
+        return known.cpus if known and confined else machine
+
+    @property
     def cores(self) -> int:
-        return self.timeline.facts.cores or 1
+        return len(self.cpus)
 
     def covers(self, slices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of these slices the finding lies in."""

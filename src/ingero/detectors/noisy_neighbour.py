@@ -14,6 +14,7 @@ from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
+from ingero.units import format_cpus
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
@@ -43,10 +44,12 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     name = _container(case)
+    machine = range(case.timeline.facts.cores or 1)
+    others = [cpu for cpu in machine if cpu not in case.cpus] or case.cpus[-1:]
     return [
         Fix(
-            f"Limit the neighbour to cores the job does not use (the machine has {case.cores}).",
-            f"docker update --cpuset-cpus {case.cores - 1} {name}" if name else None,
+            f"Limit the neighbour to cores the job does not use (the machine has {len(machine)}).",
+            f"docker update --cpuset-cpus {format_cpus(others)} {name}" if name else None,
         ),
         Fix("On Kubernetes give the job whole CPUs: requests = limits, cpuManagerPolicy: static."),
     ]

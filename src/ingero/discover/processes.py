@@ -162,19 +162,26 @@ def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Proces
     kept = parse_environment(_optional(lambda: handle.read("environ", MAX_ENVIRON_BYTES)))
     cgroup = _optional(lambda: handle.read("cgroup", 1 << 16)).decode("utf-8", "replace")
     container = containers.describe(cgroup, mounts)
+    status = handle.read("status", 1 << 16)
     process = Process(
         pid=stat.pid,
         start_ns=stat.start_ns,
         comm=stat.comm,
         cmdline=_command_line(_optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS))),
         cgroup_id=container.cgroup_id,
-        uid=_status_numbers(handle.read("status", 1 << 16), b"Uid")[0],
+        uid=_status_numbers(status, b"Uid")[0],
         parent_pid=stat.parent_pid or None,
         rank=_first_number(kept, RANK_NAMES),
         local_rank=_first_number(kept, LOCAL_RANK_NAMES),
         world_size=_first_number(kept, WORLD_SIZE_NAMES),
+        cpus=_allowed_cpus(status),
     )
     return process, container
+
+
+def _allowed_cpus(status: bytes) -> str:
+    found = re.search(rb"^Cpus_allowed_list:\t([\d,-]{1,1024})$", status, re.MULTILINE)
+    return found[1].decode() if found else ""
 
 
 def _command_line(raw: bytes) -> str:

@@ -111,6 +111,7 @@ class ProcessFact:
     rank: int | None = None
     uid: int | None = None
     listens: bool | None = None  # owns a listening socket: others ask it
+    cpus: tuple[int, ...] = ()  # cores it may use; empty: not known
 
     @property
     def serves(self) -> bool:

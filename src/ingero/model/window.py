@@ -147,6 +147,7 @@ class Process:
     end_ns: int | None = None  # monotonic; None while it runs
     exit_code: int | None = None
     listens: bool | None = None  # holds a listening socket: a server; None: not known
+    cpus: str = ""  # cores it may use, as the kernel lists them (0-3,8); empty: not known
     target: bool = True  # False: a bystander, known only as a culprit or waker
 
 

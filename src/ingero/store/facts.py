@@ -17,6 +17,7 @@ from ingero.model.window import BUCKET_NAMES, Records
 from ingero.store.gpu_facts import read_gpus
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
 from ingero.store.sites import SiteReader
+from ingero.units import cpus_of
 
 MAX_MARKS = 200_000
 SHOWN_WAITS = 3
@@ -154,11 +155,14 @@ class FactReader:
         # The latest bearer of a number within the range stands for it.
         columns = (
             "pid", "comm", "cmdline", "parent_pid", "start_ns", "end_ns", "exit_code", "cgroup_id",
-            "container", "rank", "uid", "listens",
+            "container", "rank", "uid", "listens", "cpus",
         )  # fmt: skip
+        # A recording of before does not have them, and is read as it is.
+        has_cpus = self._all("SELECT 1 FROM pragma_table_info('process') WHERE name = 'cpus'")
         rows = self._all(
             "SELECT p.pid, p.comm, p.cmdline, p.parent_pid, p.start_ns, p.end_ns, p.exit_code, p.cgroup_id,"
-            " COALESCE(c.pod, c.container_id, c.job), p.rank, p.uid, p.listens FROM process p"
+            " COALESCE(c.pod, c.container_id, c.job), p.rank, p.uid, p.listens,"
+            f" {'p.cpus' if has_cpus else 'NULL'} FROM process p"
             " LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id"
             " WHERE p.node_id = ? AND (p.end_ns IS NULL OR p.end_ns >= ?)"
             " AND COALESCE(p.first_seen_ns, p.start_ns, 0) < ? ORDER BY p.start_ns",
@@ -168,6 +172,7 @@ class FactReader:
             known = dict(zip(columns, row, strict=True))
             known["comm"] = known["comm"] or f"pid {known['pid']}"
             known["listens"] = None if known["listens"] is None else bool(known["listens"])
+            known["cpus"] = cpus_of(known["cpus"])
             yield model.ProcessFact(**known)
 
     def _id_range(self) -> tuple[int, int]:

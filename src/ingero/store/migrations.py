@@ -59,11 +59,18 @@ def _gpus(connection: sqlite3.Connection) -> None:
             connection.execute(f"CREATE VIEW IF NOT EXISTS {name} AS {select}")
 
 
+def _cpus(connection: sqlite3.Connection) -> None:
+    """A new database has the column from its first schema."""
+    if not connection.execute("SELECT 1 FROM pragma_table_info('process') WHERE name = 'cpus'").fetchone():
+        connection.execute("ALTER TABLE process ADD COLUMN cpus TEXT")
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
     Migration("0003-governor", _governor),
     Migration("0004-gpus", _gpus),
+    Migration("0005-cpus", _cpus),
 )
 
 

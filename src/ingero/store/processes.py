@@ -114,12 +114,12 @@ class Processes:
         self._connection.execute(
             "UPDATE process SET start_tick = ?, start_ns = ?, end_ns = ?, exit_code = ?, parent_pid = ?,"
             " comm = ?, cmdline = ?, cgroup_id = ?, uid = ?, rank = ?, local_rank = ?,"
-            " world_size = ?, target = ?, listens = ? WHERE id = ?",
+            " world_size = ?, target = ?, listens = ?, cpus = ? WHERE id = ?",
             (
                 life.tick, life.start_ns, None if life.end_ns == _FOREVER else life.end_ns, process.exit_code,
                 process.parent_pid, clean(process.comm, 64), clean(process.cmdline, 4096), process.cgroup_id,
                 process.uid, process.rank, process.local_rank, process.world_size,
-                life.target, process.listens, life.id,
+                life.target, process.listens, process.cpus or None, life.id,
             ),
         )  # fmt: skip
         self._stored[life.id] = process

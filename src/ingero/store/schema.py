@@ -68,7 +68,7 @@ CREATE TABLE process (
     start_tick INTEGER, start_ns INTEGER, first_seen_ns INTEGER, end_ns INTEGER, exit_code INTEGER,
     parent_pid INTEGER, comm TEXT, cmdline TEXT, cgroup_id INTEGER, uid INTEGER, rank INTEGER,
     local_rank INTEGER, world_size INTEGER, target INTEGER NOT NULL DEFAULT 1,
-    listens INTEGER
+    listens INTEGER, cpus TEXT
 );
 
 CREATE UNIQUE INDEX process_identity ON process (node_id, pid, boot_id, start_tick);

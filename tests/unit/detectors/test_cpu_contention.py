@@ -120,6 +120,28 @@ def test_a_crowd_is_moved_as_a_whole_and_a_hostile_name_never_reaches_the_shell(
     assert "reboot" not in commands(hostile)
 
 
+@pytest.mark.parametrize(
+    ("cpus", "moved", "kept"),
+    [((2, 3, 4), "-acp 4 300", "-acp 2-3 100"), ((0, 1, 2, 5), "-acp 5 300", "-acp 0-2 100")],
+)
+def test_a_job_that_is_confined_keeps_to_its_cores(cpus: tuple[int, ...], moved: str, kept: str) -> None:
+    said = commands(job(LOST, gap=LOST).process(JOB, "python3", cpus=cpus).culprit(HOG, "stress", 590))
+    assert f"taskset {moved}" in said
+    assert f"taskset {kept}" in said
+
+
+@pytest.mark.parametrize("cpus", [(), tuple(range(64))])
+def test_cores_that_are_not_plugged_in_confine_nobody(cpus: tuple[int, ...]) -> None:
+    said = commands(job(LOST, gap=LOST).process(JOB, "python3", cpus=cpus).culprit(HOG, "stress", 590))
+    assert "taskset -acp 0-6 100" in said
+
+
+def test_with_one_core_nobody_is_moved_to_another() -> None:
+    said = commands(job(LOST, gap=LOST).process(JOB, "python3", cpus=(3,)).culprit(HOG, "stress", 590))
+    assert "taskset" not in said
+    assert "renice" in said
+
+
 def test_nobody_is_moved_for_a_trifle() -> None:
     story = job(LOST, gap=LOST).culprit(HOG, "stress", 590).culprit(HOG + 1, "kworker/1:0", 10)
     assert str(HOG + 1) not in commands(story)

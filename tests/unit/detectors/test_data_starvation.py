@@ -30,6 +30,11 @@ def test_a_worker_that_is_slow_is_named_with_what_it_does(rest: str, word: str) 
     assert "num_workers=7" in (finding.fix[0].command or "")
 
 
+def test_no_more_workers_are_advised_than_the_job_has_cores() -> None:
+    (finding,) = starved(800).process(JOB, "python3", cpus=(4, 5, 6)).findings()
+    assert "num_workers=2" in (finding.fix[0].command or "")
+
+
 @pytest.mark.parametrize(("ms", "severity"), SEVERITIES)
 def test_severity_follows_the_share_of_time_lost(ms: float, severity: Severity | None) -> None:
     assert starved(ms).severity(KIND) is severity

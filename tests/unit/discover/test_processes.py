@@ -13,6 +13,7 @@ import pytest
 
 from ingero.discover import processes
 from ingero.errors import TargetError
+from ingero.units import cpus_of
 
 from .conftest import WAIT, Start
 
@@ -32,6 +33,17 @@ def test_a_child_is_described_as_it_was_started(start: Start) -> None:
     assert (process.rank, process.local_rank, process.world_size) == (3, 1, 8)
     assert abs(process.start_ns - before) < 5_000_000_000
     assert before - process.start_ns <= processes.TICK_NS
+
+
+def test_the_cores_it_may_use_are_told(start: Start) -> None:
+    mine = sorted(os.sched_getaffinity(0))
+    child = start("taskset", "-c", str(mine[-1]), sys.executable, "-c", WAIT)
+    process = processes.read_process(child.pid)
+    assert process is not None
+    assert process.cpus == str(mine[-1])
+    itself = processes.read_process(os.getpid())
+    assert itself is not None
+    assert set(mine) <= set(cpus_of(itself.cpus))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +30,7 @@ from ingero.model.facts import Facts
 from ingero.model.gpus import GpuNews, GpuSample
 from ingero.model.layout import Bucket, Why
 from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
+from ingero.store import migrations
 from ingero.store.facts import FactReader
 from ingero.store.reader import Reader
 
@@ -217,3 +220,22 @@ def test_an_empty_recording_is_no_facts_and_no_failure(stored: Stored, windows: 
         tables = (facts.threads, facts.operations, facts.culprits, facts.wakers)
         assert [len(table) for table in tables] == [0, 0, 0, 0]
         assert facts.errors == []
+
+
+def test_the_cores_of_a_process_survive_and_a_recording_of_before_has_none(stored: Stored) -> None:
+    with stored(window(processes=[process(cpus="2-3,7")])) as reader:
+        node = reader.rows("SELECT id FROM node")[0][0]
+        read = lambda connection: FactReader(connection, node, EPOCH_NS).read(EPOCH_NS, ALWAYS)  # noqa: E731
+        assert read(reader.connection).processes[100].cpus == (2, 3, 7)
+        before = sqlite3.connect(":memory:")
+        before.executescript("\n".join(reader.connection.iterdump()))
+        for (view,) in before.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+            before.execute(f"DROP VIEW {view}")
+        before.execute("ALTER TABLE process DROP COLUMN cpus")
+        assert read(before).processes[100].cpus == ()
+        before.execute("DELETE FROM migration WHERE name = '0005-cpus'")
+        before.execute(f"PRAGMA application_id = {migrations.APPLICATION_ID}")
+        before.commit()
+        assert migrations.upgrade(before, Path("before.db")) == ["0005-cpus"]
+        assert read(before).processes[100].cpus == ()
+        before.close()
