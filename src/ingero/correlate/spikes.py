@@ -19,6 +19,8 @@ EXACT = 0.05  # the same where three spikes are all there is
 ALIKE = 1 / 3  # of the longest spike's excess
 FED = 0.5  # of the spikes
 LEAST_STEPS = 20  # to know what is usual
+WAITED = 0.1  # of a spike: a wait for the GPU at its end that is longer, and than usual, shows work
+QUEUED = 2  # iterations that may be queued when it begins
 
 
 def no_spikes() -> NDArray[np.int64]:
@@ -48,6 +50,27 @@ def spikes_in(marks: Marks, from_ns: int, to_ns: int, work: Callable[[], Marks])
         if _is_regular(spikes, len(steps)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
             return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
     return no_spikes()
+
+
+def idle_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]) -> int:
+    """How long the GPU surely had nothing to do in spikes that compute, where every launch was seen.
+
+    Nothing is given to it amid the spike, and it is not waited for at the end: what was queued is long done.
+    """
+    if not len(spikes):
+        return 0
+    steps = durations(marks)
+    usual, usually_waits = int(np.median(steps[:, 1])), float(np.median(marks[:, 1]))
+    known = dict(
+        zip(steps[:, 0].tolist(), zip(steps[:, 1].tolist(), marks[1:, 1].tolist(), strict=True), strict=True)
+    )
+    total = 0
+    for start, _ in spikes.tolist():
+        length, waited = known.get(start, (0, 0))
+        one = np.array([(start, length)], np.int64)
+        if length and waited <= max(2 * usually_waits, WAITED * length) and not _fed(one, launches):
+            total += max(length - waited - QUEUED * usual, 0)
+    return total
 
 
 def _alike(spikes: NDArray[np.int64], usual: int) -> NDArray[np.int64]:

@@ -14,10 +14,10 @@ from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.ranks import align
-from ingero.correlate.spikes import no_spikes, spikes_in
+from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in
 from ingero.correlate.steps import Loop, find_loop
 from ingero.correlate.tables import Tables
-from ingero.model.facts import Facts
+from ingero.model.facts import Facts, Marks
 from ingero.model.layout import Bucket
 from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import Records
@@ -75,6 +75,7 @@ class Job:
     calls: dict[int, dict[str, Spent]] = field(default_factory=dict)
     capturing: dict[int, int] = field(default_factory=dict)  # by slice, ns of filling graphs
     spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
+    spikes_idle_ns: int = 0  # of them: surely without work for the GPU, if every launch was seen
     covered: float = 1.0  # part of the recording its sums cover
 
     @property
@@ -178,14 +179,15 @@ class Timeline:
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop and job.loop.complete:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
-            job.spikes = spikes_in(
-                self.facts.marks(pid, job.loop.op),
-                cold_ns,
-                self._lives_to(pid),
-                lambda: self.facts.marks(pid, self._launching(pid)),
-            )
+            marks = self.facts.marks(pid, job.loop.op)
+            job.spikes = spikes_in(marks, cold_ns, self._lives_to(pid), lambda: self._launches(pid))
+            job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
         self._mark_rare(job)
         return job
+
+    def _launches(self, pid: int) -> Marks:
+        """Recorded ones."""
+        return self.facts.marks(pid, self._launching(pid))
 
     def _sample_collections(self, job: Job) -> None:
         """A collector without a symbol to probe shows in the samples of the thread that feeds the GPU."""

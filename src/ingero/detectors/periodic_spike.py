@@ -51,6 +51,9 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         # An evaluation keeps the GPU busy, and a stopped process leaves it with what it had.
         idle = sum(each.gap_ns for each in numbers)
         in_part = any(job.spent(each.number, "launch").error for each in numbers)
+        computing = sum(each.ns["host_cpu"] for each in numbers)
+        if not in_part and computing >= (1 - EXPLAINED) * all_ns:  # a stopped process does not compute
+            idle = max(idle, job.spikes_idle_ns)
         enough = SEEN_IN_PART if in_part else 1 - EXPLAINED
         if left < (1 - EXPLAINED) * all_ns or idle < enough * all_ns or not total:
             continue

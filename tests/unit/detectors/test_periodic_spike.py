@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ingero.model.finding import Severity
-from tests.facts import MS, SECOND, Story, job
+from tests.facts import BY_NAME, MS, SECOND, Story, job
 
 KIND = "periodic-spike"
+LAUNCH = BY_NAME["cuLaunchKernel"]
 STEP_MS = 10
 
 
