@@ -16,7 +16,8 @@ def hogs_and_checkpoints(random: Random) -> Draw:
     core = one_core(random)
     draw = checkpoints(random, 0.4, 0.6)
     draw.usual |= {"blocking": False, "sync": "end"}
-    draw.props += [Cores((core,)), Hogs(programs(random, 1), (core,))]
+    # One alone takes its turns while the job waits for the device, and costs it nothing.
+    draw.props += [Cores((core,)), Hogs(programs(random, 2), (core,))]
     return draw
 
 

@@ -39,7 +39,8 @@ def waiting_workers(random: Random) -> Draw:
 def too_many_workers(random: Random) -> Draw:
     """Many workers on one core: each batch comes late."""
     workers = random.randint(6, 10)
-    usual = with_workers(random, workers)
+    # Little work each: with more they are in the job's way on that core without any fault.
+    usual = with_workers(random, workers, batch_ms=random.uniform(0.1, 0.4))
     core = random.choice((0, 1))
     slow_ms = gpu_ms(usual) * random.uniform(1.5, 2.1)
     props: list[Prop] = [Cores((core,)), WorkersBlamed()]
