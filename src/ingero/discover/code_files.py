@@ -3,13 +3,14 @@
 A file is known by device, inode, time and size of what was really opened. Tables are
 shared between files of equal content, as in many containers of one image; not by build
 id, which any file can claim. The least recently used go when they take too much memory.
+Names are read from the very file that is asked about, and shared with no other.
 """
 
 from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ingero.errors import FileFormatError
@@ -19,6 +20,7 @@ from ingero.native.function_table import FunctionTable, functions_of
 FileKey = tuple[int, int, int, int]
 
 MAX_TABLE_BYTES = 64 << 20  # two million functions: all libraries of torch have fewer
+MAX_TABLES = 1024
 MAX_FILES = 8192
 
 Value = TypeVar("Value")
@@ -36,6 +38,7 @@ class CodeFiles:
         self._numbers: OrderedDict[FileKey, int] = OrderedDict()  # which table a file has
         self._tables: OrderedDict[int, FunctionTable] = OrderedDict()
         self._next = 1
+        self._names: OrderedDict[FileKey, dict[int, str]] = OrderedDict()  # by row, as shown
         self._refused: OrderedDict[FileKey, str] = OrderedDict()
 
     def table(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
@@ -45,6 +48,27 @@ class CodeFiles:
             return self._refused.get(key) or self._read(key, paths)
         self._tables.move_to_end(self._numbers[key])
         return table
+
+    def names(self, key: FileKey) -> dict[int, str]:
+        """Names of the file's functions by row, as they are shown; filled by whoever asks."""
+        if key not in self._names:
+            _remember(self._names, key, {})
+        return self._names[key]
+
+    def raw_names(
+        self, key: FileKey, paths: Iterable[str], table: FunctionTable, rows: Sequence[int]
+    ) -> list[bytes]:
+        """Of rows of a file's table; empty where the file is gone or has become another."""
+        if table.holds_names:
+            return table.raw_names(rows)
+        for path in paths:
+            try:
+                with ElfFile(path) as elf:
+                    if file_key(os.fstat(elf.fd)) == key:
+                        return table.raw_names(rows, elf.fd)
+            except FileFormatError:
+                continue
+        return [b""] * len(rows)
 
     def held_bytes(self) -> int:
         return sum(table.bytes for table in self._tables.values())
@@ -71,7 +95,9 @@ class CodeFiles:
         table = self._tables.setdefault(number, table)
         self._tables.move_to_end(number)
         _remember(self._numbers, key, number)
-        while self.held_bytes() > self._max_bytes and len(self._tables) > 1:
+        while len(self._tables) > 1 and (
+            self.held_bytes() > self._max_bytes or len(self._tables) > MAX_TABLES
+        ):
             self._tables.popitem(last=False)
         return table
 

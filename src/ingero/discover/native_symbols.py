@@ -35,6 +35,7 @@ class _Place(NamedTuple):
     address: int
     module: str
     offset: int
+    file: CodeFile | None
     table: FunctionTable | None
     row: int
 
@@ -117,9 +118,9 @@ class NativeSymbols:
         if len(space.frames) > MAX_FRAMES:
             space.frames.clear()
         places = list(self._places(space, addresses, rows))
-        _name(places)
+        self._name(places)
         for place in places:
-            space.frames[place.address] = NativeFrame(_function(place), place.module, place.offset)
+            space.frames[place.address] = NativeFrame(self._function(place), place.module, place.offset)
         return space
 
     def _places(
@@ -129,14 +130,15 @@ class NativeSymbols:
             mapping, here = space.mappings[row], addresses[rows == row]
             offsets = here - np.uint64(mapping.start) + np.uint64(mapping.offset)
             module = module_name(mapping)
-            table = None if module.startswith("[") else self._table(space.files[mapping], module, len(here))
+            file = None if module.startswith("[") else space.files[mapping]
+            table = None if module.startswith("[") else self._table(file, module, len(here))
             found = np.full(len(here), -1, np.int64)
             if table:
                 offsets = table.addresses(offsets)
                 found = table.find(offsets)
                 self.missed["no symbol"] += int((found < 0).sum())
             for address, offset, symbol in zip(here.tolist(), offsets.tolist(), found.tolist(), strict=True):
-                yield _Place(address, module, offset, table, symbol)
+                yield _Place(address, module, offset, file, table, symbol)
 
     def _table(self, file: CodeFile | None, module: str, count: int) -> FunctionTable | None:
         table = self._files.table(file.key, file.paths) if file else "the file cannot be opened"
@@ -147,25 +149,30 @@ class NativeSymbols:
             return None
         return table
 
+    def _name(self, places: list[_Place]) -> None:
+        """Readable names for the rows that have none yet, all in one go."""
+        wanted: dict[CodeFile, dict[int, FunctionTable]] = {}
+        for place in places:
+            if (
+                place.file
+                and place.table
+                and place.row >= 0
+                and place.row not in self._files.names(place.file.key)
+            ):
+                wanted.setdefault(place.file, {})[place.row] = place.table
+        raw: list[bytes] = []
+        for file, rows in wanted.items():
+            raw += self._files.raw_names(file.key, file.paths, next(iter(rows.values())), list(rows))
+        texts = iter(demangle(raw))
+        for file, rows in wanted.items():
+            named = {row: text for row, text in zip(rows, texts, strict=False) if text}
+            self._files.names(file.key).update(named)
 
-def _name(places: list[_Place]) -> None:
-    """Readable names for the rows that have none yet, all in one go."""
-    rows = {(id(place.table), place.row): place for place in places if _is_unnamed(place)}
-    raw = [place.table.raw_name(place.row) for place in rows.values() if place.table]
-    for place, text in zip(rows.values(), demangle(raw), strict=True):
-        if place.table:
-            place.table.names[place.row] = text
-
-
-def _is_unnamed(place: _Place) -> bool:
-    return place.table is not None and place.row >= 0 and place.row not in place.table.names
-
-
-def _function(place: _Place) -> str:
-    if place.table and place.row >= 0 and (name := place.table.names[place.row]):
-        return name
-    if place.module == TRAMPOLINE:
-        return "[caller hidden by a probe]"
-    if place.module.startswith("["):  # code made at run time is elsewhere in every run
-        return place.module
-    return f"{place.module.rpartition('/')[2]}+0x{place.offset:x}"
+    def _function(self, place: _Place) -> str:
+        if place.file and place.row >= 0 and (name := self._files.names(place.file.key).get(place.row)):
+            return name
+        if place.module == TRAMPOLINE:
+            return "[caller hidden by a probe]"
+        if place.module.startswith("["):  # code made at run time is elsewhere in every run
+            return place.module
+        return f"{place.module.rpartition('/')[2]}+0x{place.offset:x}"

@@ -3,74 +3,34 @@
 A function is named only for addresses within its size; one without a size (assembler)
 reaches to the next symbol or the end of its section. Of several names for one place the
 one that people know is taken: with a size, few underscores in front, the default version.
-The names of large libraries (torch's have a hundred megabytes) stay in the file, which is
-kept open, and are read one by one when asked for.
+The names of large libraries (torch's have a hundred megabytes) stay in the file, and are read
+one by one when asked for. The file is not kept open: whoever asks has it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import weakref
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
-from ingero.native.elf import MAX_NAME_BYTES, ElfFile, Integers, Place, Symbols, string_at
+from ingero.native.elf import MAX_NAME_BYTES, ElfFile, Integers, Symbols, string_at
 
 MAX_SYMBOL_BYTES = 160 << 20  # the largest libraries of torch have some 100 MiB
 _MAX_FUNCTION_BYTES = 1 << 40
 _STEPS_BACK = 32  # symbols that begin within a longer one, between it and an address
 MOST_NAMES_HELD = 1 << 20  # bytes of names; more than these stay in the file
-_ROW_BYTES = 32
-
-
-class Names(Protocol):
-    """Texts by where they start."""
-
-    held_bytes: int
-
-    def at(self, start: int) -> bytes: ...
-
-
-class _HeldNames:
-    def __init__(self, strings: bytes) -> None:
-        self._strings, self.held_bytes = strings, len(strings)
-
-    def at(self, start: int) -> bytes:
-        return string_at(self._strings, start)
-
-
-class _NamesInFile:
-    """Read when asked for; empty where the file no longer has them."""
-
-    def __init__(self, fd: int, places: tuple[Place, ...]) -> None:
-        self._fd, self._places, self.held_bytes = os.dup(fd), places, 0
-        weakref.finalize(self, os.close, self._fd)
-
-    def at(self, start: int) -> bytes:
-        for place in self._places:
-            before = start - place.start
-            if 0 <= before < place.bytes:
-                size = min(place.bytes - before, MAX_NAME_BYTES)
-                try:
-                    return os.pread(self._fd, size, place.offset + before).partition(b"\0")[0]
-                except OSError:
-                    break
-        return b""
+_ROW_BYTES, _TABLE_BYTES = 32, 4096
 
 
 class FunctionTable:
     """Arrays sorted by address; names stay bytes until asked for."""
 
     def __init__(
-        self,
-        symbols: Symbols,
-        section_ends: Integers,
-        segments: list[tuple[int, int, int]],
-        fd: int,
+        self, symbols: Symbols, section_ends: Integers, segments: list[tuple[int, int, int]]
     ) -> None:
         self._segments = segments  # executable: offset in the file, end there, address minus offset
         order = _order(symbols)
@@ -78,11 +38,11 @@ class FunctionTable:
         self._ends = _ends(symbols, section_ends)[order]
         self._reach = np.maximum.accumulate(self._ends) if len(order) else self._ends
         self._starts = symbols.names[order]
+        self._places = symbols.places
         self._digest = hashlib.blake2b(symbols.strings).digest()
-        large = len(symbols.strings) > MOST_NAMES_HELD
-        self._text: Names = _NamesInFile(fd, symbols.places) if large else _HeldNames(symbols.strings)
-        self.bytes = self._text.held_bytes + len(order) * _ROW_BYTES
-        self.names: dict[int, str] = {}  # by row, as shown; filled by whoever asks
+        self.holds_names = len(symbols.strings) <= MOST_NAMES_HELD
+        self._strings = symbols.strings if self.holds_names else b""
+        self.bytes = len(self._strings) + len(order) * _ROW_BYTES + _TABLE_BYTES
 
     def __len__(self) -> int:
         return len(self._values)
@@ -111,8 +71,22 @@ class FunctionTable:
                 return each
         return -1
 
-    def raw_name(self, row: int) -> bytes:
-        return self._text.at(int(self._starts[row])).partition(b"@")[0]
+    def raw_names(self, rows: Sequence[int], fd: int = -1) -> list[bytes]:
+        """As the file has them, or empty; `fd`: the file, needed where they are not held."""
+        return [self._name_at(int(self._starts[row]), fd).partition(b"@")[0] for row in rows]
+
+    def _name_at(self, start: int, fd: int) -> bytes:
+        if self.holds_names:
+            return string_at(self._strings, start)
+        for place in self._places:
+            before = start - place.start
+            if 0 <= before < place.bytes:
+                size = min(place.bytes - before, MAX_NAME_BYTES)
+                try:
+                    return os.pread(fd, size, place.offset + before).partition(b"\0")[0]
+                except OSError:
+                    break
+        return b""
 
     def same_as(self, other: FunctionTable) -> bool:
         """Whether the two name every address alike; a build id would not prove it, any file can claim one."""
@@ -136,7 +110,7 @@ def functions_of(elf: ElfFile) -> FunctionTable:
         for each in elf.segments[:64]
         if each.executable and each.offset < 1 << 62
     ]
-    return FunctionTable(symbols, elf.section_ends(symbols.values), segments, elf.fd)
+    return FunctionTable(symbols, elf.section_ends(symbols.values), segments)
 
 
 def _ends(symbols: Symbols, section_ends: Integers) -> Integers:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ingero.capture.interleave import interleave
-from ingero.discover import native_symbols
+from ingero.discover import code_files, native_symbols
 from ingero.discover.code_files import CodeFiles, file_key
 from ingero.discover.libraries import parse_executable, read_maps
 from ingero.discover.native_symbols import NativeSymbols
@@ -333,7 +333,38 @@ def test_a_claimed_build_id_does_not_lend_its_names_to_others(build: Build, tmp_
         table = files.table(file_key(path.stat()), [str(path)])
         assert not isinstance(table, str)
         row = table.find(np.array([find_symbols(path, [name])[name].value], np.uint64))[0]
-        assert table.raw_name(int(row)) == name.encode()
+        assert table.raw_names([int(row)]) == [name.encode()]
+
+
+def test_names_left_in_a_file_come_from_that_very_file(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two equal files share a table. What one becomes is nothing to the other, and none stays open."""
+    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    one = build(tmp_path / "one.so", HELLO)
+    two = Path(shutil.copy2(one, tmp_path / "two.so"))
+    keys = [file_key(path.stat()) for path in (one, two)]
+    files, opened = CodeFiles(), len(list(Path("/proc/self/fd").iterdir()))
+    tables = [files.table(key, [str(path)]) for key, path in zip(keys, (one, two), strict=True)]
+    assert tables[0] is tables[1]
+    table = tables[0]
+    assert not isinstance(table, str)
+    rows = range(len(table))
+    names = files.raw_names(keys[1], [str(two)], table, rows)
+    assert b"hello_from_here" in names
+    one.write_bytes(one.read_bytes().replace(b"hello_from_here", b"attacker_text!!"))
+    assert set(files.raw_names(keys[0], [str(one)], table, rows)) == {b""}
+    assert files.raw_names(keys[1], [str(one), str(two)], table, rows) == names
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+
+
+def test_tables_are_bounded_in_number(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_files, "MAX_TABLES", 3)
+    files = CodeFiles()
+    for number in range(6):
+        path = build(tmp_path / f"{number}.so", f"int f{number}(void) {{ return {number}; }}")
+        assert not isinstance(files.table(file_key(path.stat()), [str(path)]), str)
+    assert len(files._tables) == 3
 
 
 def test_the_evaluator_of_a_real_interpreter_is_the_place_for_python_frames() -> None:
