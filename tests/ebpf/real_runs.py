@@ -52,6 +52,11 @@ SELECT (SELECT COALESCE(SUM(weight), 0) FROM driver) + (
 """
 
 
+def stub() -> dict[str, str]:
+    """So that the libraries of the stub are found; asked for when needed, each attach shape has its own."""
+    return {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
+
+
 def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> Any:
     """Wait for something that must happen; its value."""
     deadline = time.monotonic() + timeout_s * PATIENCE

@@ -16,20 +16,18 @@ from typing import Any
 
 import pytest
 
-from ingero.scenarios import cuda
 from tests.contracts.tree import ROOT
-from tests.ebpf.real_runs import Place, Run, json_lines, until
+from tests.ebpf.real_runs import Place, Run, json_lines, stub, until
 from tests.ebpf.tracing import WORKLOADS, Workload, workload
 
 pytestmark = pytest.mark.timeout(180)
 MS = 1_000_000
 NOBODY = 65534
 UNHURRIED = ("--step-ms", "10")  # so that ten labels wait, not are lost, while a busy machine keeps the agent
-STUB = {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
 
 
 def job(place: Place, *words: str, program: str = "labelled.py", **more: Any) -> Any:
-    return workload(program, *words, env=place.environment(**STUB), **more)
+    return workload(program, *words, env=place.environment(**stub()), **more)
 
 
 @contextmanager
@@ -121,7 +119,7 @@ def test_the_snippet_of_the_examples_labels_a_plain_loop(place: Place) -> None:
     )
     words = (sys.executable, "-c", loop)
     done = place.ingero(
-        "trace", "--db", str(place.db), "--", *words, env={**STUB, "PYTHONPATH": str(ROOT / "examples")}
+        "trace", "--db", str(place.db), "--", *words, env={**stub(), "PYTHONPATH": str(ROOT / "examples")}
     )
     assert done.returncode == 0, done.stderr
     assert place.sql("SELECT number FROM annotations ORDER BY start_ns") == [(step,) for step in range(30)]
@@ -135,7 +133,7 @@ def test_a_script_labels_what_it_starts_and_findings_name_it(place: Place) -> No
         f"{annotate} --label phase=first && echo | {program} > /dev/null;"
         f"{annotate} --label phase=second && printf '\\n\\n' | {program} > /dev/null"
     )
-    done = place.ingero("trace", "--db", str(place.db), "--", "sh", "-c", script, env=STUB, timeout=90)
+    done = place.ingero("trace", "--db", str(place.db), "--", "sh", "-c", script, env=stub(), timeout=90)
     assert done.returncode == 0, done.stderr
     assert place.sql("SELECT value FROM annotations ORDER BY start_ns") == [("first",), ("second",)]
     values = {each["value"]: each for each in answer(place, "query", "--by", "phase")["values"]}

@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ingero.scenarios import cuda
-from tests.ebpf.real_runs import NOBODY, Place, json_lines, need_others
+from tests.ebpf.real_runs import NOBODY, Place, json_lines, need_others, stub
 from tests.ebpf.tracing import WORKLOADS
 
 pytestmark = pytest.mark.timeout(120)
-STUB = {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
 
 
 def test_a_traced_command_ends_with_its_diagnosis_and_its_time_is_accounted(place: Place) -> None:
     words = (sys.executable, str(WORKLOADS / "busy.py"), "--steps", "60", "--kernels", "20")
-    done = place.ingero("trace", "--db", str(place.db), "--", *words, stdin=None, input="\n\n", env=STUB)
+    done = place.ingero("trace", "--db", str(place.db), "--", *words, stdin=None, input="\n\n", env=stub())
     assert done.returncode == 0, done.stderr
     assert "Diagnosis of" in done.stderr
     assert "Diagnosis of" not in done.stdout
