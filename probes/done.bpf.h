@@ -52,6 +52,7 @@ static __always_inline void note_exactly(struct bounds *b, __u64 ns)
 {
 	note_after(b, ns);
 	note_before(b, ns);
+	b->seen++;
 }
 
 /* Of a length that is only known to lie between two, nothing says on which scale: as many times
@@ -117,12 +118,14 @@ static __always_inline __u64 late_by(const struct thread *t, const struct frame 
 	return done < t->on_ns ? t->on_ns - done : 0;
 }
 
-/* A wait that leaves work behind, or of which it is not known since when there was any. */
-static __always_inline void note_late(struct thread *t, const struct frame *f, struct bounds *b, __u64 now)
+/* A wait that leaves work behind; or one of which it is not known since when there was any: how long those
+ * last must have been seen. */
+static __always_inline void note_late(struct thread *t, const struct frame *f, struct bounds *b, bool seen, __u64 now)
 {
-	__u64 done = seen_done(t, f, now);
+	__u64 done = seen_done(t, f, now), late = late_by(t, f, b, f->start_ns, 0, now);
 
-	t->late_ns += late_by(t, f, b, f->start_ns, 0, now);
+	if (!seen || b->seen)
+		t->late_ns += late;
 	if (done)
 		note_exactly(b, done - f->start_ns);
 }
@@ -184,7 +187,7 @@ static __always_inline void note_done(struct thread *t, const struct frame *f, b
 	t->known++;
 	if (!t->busy_known) {
 		if (sync)
-			note_late(t, f, &t->drain, now);
+			note_late(t, f, &t->drain, true, now);
 		return;
 	}
 	waited = waited > inside ? waited - inside : 0;
@@ -281,7 +284,7 @@ __noinline int wait_over(struct thread *t, __u32 index, __u32 flags, __u64 now)
 __noinline int wait_late(struct thread *t, __u32 index, __u64 now)
 {
 	if (t && index < FRAMES)
-		note_late(t, &t->frames[index], &t->wait, now);
+		note_late(t, &t->frames[index], &t->wait, false, now);
 	return 0;
 }
 

@@ -38,6 +38,7 @@ enum thread_state { RUNNING = 1, RUNNABLE, BLOCKED };
 struct bounds {
 	__u64 after_ns;
 	__u64 before_ns;	/* 0: nothing known */
+	__u64 seen;		/* how often the very moment was */
 };
 
 #define SITES 8

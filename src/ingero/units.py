@@ -14,6 +14,7 @@ from ingero.errors import UsageError
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 MOST_CPUS = 8192  # what Linux can be built for
+MOST_CPUS_CHARS, MOST_CPUS_PARTS = 1024, 256
 MINUTE, HOUR, DAY, WEEK = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND, 7 * 86_400 * SECOND
 
 _DURATIONS = {
@@ -123,7 +124,7 @@ def visible(text: str) -> str:
 def cpus_of(text: object) -> tuple[int, ...]:
     """Cores as the kernel lists them (0-3,8), which may have been written by anybody."""
     found: set[int] = set()
-    for part in str(text or "").split(","):
+    for part in str(text or "")[:MOST_CPUS_CHARS].split(",")[:MOST_CPUS_PARTS]:
         first, _, last = part.partition("-")
         if first.isdecimal() and (last or first).isdecimal() and len(part) < 16:
             found.update(range(int(first), min(int(last or first), MOST_CPUS) + 1))

@@ -90,6 +90,7 @@ def test_times_show_the_unit_that_fits(ns: float | None, text: str) -> None:
         ("x,-3,2-,1", (1, 2)),
         ("0-9999999", tuple(range(units.MOST_CPUS + 1))),
         ("99999999999999999999", ()),
+        ("0-1," * 100_000, (0, 1)),
     ],
 )
 def test_cores_are_read_as_the_kernel_lists_them(text: str | None, cpus: tuple[int, ...]) -> None:

@@ -106,6 +106,9 @@ def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Wa
         yield from (Watch(detail, every, groups) for every in EVERY for groups in sets)
     if can_cycle:
         every = EVERY[1] if thins else 1
+        used = frozenset(group for group in CLOSABLE if load.calls[group])
+        if cost_share(load, Watch(detail, every, used, LEAST_SHARE), cost) <= aim:
+            sets.append(used)  # where nothing less is enough, and this is
         for groups in sets:
             none = cost_share(load, Watch(detail, every, groups, 0.0), cost)
             whole = cost_share(load, Watch(detail, every, groups), cost)

@@ -30,6 +30,7 @@ ENOUGH = 30  # calls always watched, in all looks: to go by them
 UNKNOWN = 0.5
 RECENT = 4  # looks that agree: about two seconds
 OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
+STEADY = 2 * LOOKS  # looks after which it may be another again
 TOO_SHORT_NS = 2_000_000  # on a core: says nothing of a rate
 
 
@@ -60,6 +61,7 @@ class Looks:
         self._level_ns = 0  # watched at it
         self._pids: dict[int, int] = {}
         self._looks: deque[Look] = deque(maxlen=LOOKS)
+        self._since_change = STEADY  # looks since the job was last seen to do something else
         self.switches: dict[int, float] = {}  # by thread, per second; told once a second
         self.at_once: dict[int, float] = {}  # by process: how many of its threads are on a core, 1 or more
 
@@ -146,10 +148,15 @@ class Looks:
 
     def forget_what_was(self) -> bool:
         """Whether the last few looks show a process doing something else than those before, which go."""
+        self._since_change += 1
         recent, before = list(self._looks)[-RECENT:], list(self._looks)[:-RECENT]
-        if not before or not any(_differs(before, recent, pid) for pid in recent[-1].cpu_ns):
+        # One that goes on changing has phases: then how far looks differ says how far an estimate may be off.
+        if not before or self._since_change < STEADY:
+            return False
+        if not any(_differs(before, recent, pid) for pid in recent[-1].cpu_ns):
             return False
         self._looks = deque(recent, maxlen=LOOKS)
+        self._since_change = 0
         return True
 
     def processes(self) -> dict[int, Pace]:

@@ -95,11 +95,10 @@ class CodeObjects:
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             key, origin = CodeKey(*numbers), Origin(start_ns, (3, minor))
-            if self.get(key, start_ns) is not None:
-                continue
-            if missing:
+            held = self.get(key, start_ns)
+            if missing and (held is None or held.table is None):
                 self._missing.setdefault(key, start_ns)
-            if missing != Missing.MISSING_TEXTS:
+            if held is None and missing != Missing.MISSING_TEXTS:
                 self._decode(key, origin, records[row])
         return len(self._held) - known
 

@@ -181,7 +181,9 @@ class Timeline:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
             marks = self.facts.marks(pid, job.loop.op)
             job.spikes = spikes_in(marks, cold_ns, self._lives_to(pid), lambda: self._launches(pid))
-            job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
+            # Only a call that waits for the GPU shows by its length whether there was work.
+            if len(job.spikes) and self.facts.ops[job.loop.op].kind == "sync":
+                job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
         self._mark_rare(job)
         return job
 

@@ -74,20 +74,25 @@ def _crowd(others: list[Part]) -> str:
     return " ".join(str(part.pid) for part in others[:3])
 
 
-def _move(crowd: str, core: int) -> str:
+def _move(crowd: str, cores: str) -> str:
     if crowd.isdecimal():
-        return f"taskset -acp {core} {crowd}"
-    return f"for p in {crowd}; do taskset -acp {core} $p; done"
+        return f"taskset -acp {cores} {crowd}"
+    return f"for p in {crowd}; do taskset -acp {cores} $p; done"
 
 
 def advise(case: Case) -> list[Fix]:
     others, (*own, last) = _movable(case), case.cpus
+    elsewhere = sorted(set(case.machine) - set(case.cpus))
     crowd = _crowd(others) if others else ""
     fixes = []
-    if others and own:
+    if others and elsewhere:
+        names = ", ".join(sorted({part.comm for part in others[:3]}))
+        apart = f"Keep {names} off the job's cores: it may use {format_cpus(case.cpus)} alone."
+        fixes.append(Fix(apart, _move(crowd, format_cpus(elsewhere))))
+    elif others and own:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
         apart = f"Keep {names} off the job's cores: one core for them, the rest for the job."
-        fixes.append(Fix(apart, _move(crowd, last)))
+        fixes.append(Fix(apart, _move(crowd, str(last))))
         fixes.append(Fix("Give the job its own cores.", f"taskset -acp {format_cpus(own)} {case.job.pid}"))
     if others:
         fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {crowd}"))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ingero.correlate.loss import Lost, Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.model.finding import Fix, Proof, Severity
+from ingero.units import MOST_CPUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,14 @@ class Case:
     who: list[Part] = field(default_factory=list)
 
     @property
+    def machine(self) -> tuple[int, ...]:
+        """Its cores; how many there are may have been written by anybody."""
+        return tuple(range(min(max(self.timeline.facts.cores or 1, 1), MOST_CPUS)))
+
+    @property
     def cpus(self) -> tuple[int, ...]:
         """The cores the job may use; all of the machine where that is not known."""
-        machine = tuple(range(self.timeline.facts.cores or 1))
+        machine = self.machine
         known = self.timeline.facts.processes.get(self.job.pid)
         confined = known is not None and 0 < len(known.cpus) < len(machine)  # more: some are not plugged in
         return known.cpus if known and confined else machine

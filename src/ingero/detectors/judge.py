@@ -300,7 +300,13 @@ class Judge:
         if not lost:
             return promised
         # What was never slower than usual cannot be won back by as much as was lost. And what was proven to
-        # be most of the cause takes the rest along: waking up, cold caches, others that wait in turn.
+        # be most of the cause takes the rest along: waking up, cold caches, others that wait in turn. Not
+        # more work for the GPU, unless waiting for it is what was lost.
+        if excess > lost and not any(
+            part.bucket == "gpu_wait" for each in claim.evidence for part in each.causes
+        ):
+            slow = [each for each in claim.job.slices if each.number in set(numbers)]
+            excess = max(excess - self._more_gpu_ns(claim.job, slow), lost)
         most = excess / lost if lost >= MOSTLY * excess else 1.0
         return int(promised * max(most, 0.0))
 

@@ -44,8 +44,8 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     name = _container(case)
-    machine = range(case.timeline.facts.cores or 1)
-    others = [cpu for cpu in machine if cpu not in case.cpus] or case.cpus[-1:]
+    machine, cpus = case.machine, case.cpus
+    others = sorted(set(machine) - set(cpus)) or cpus[-1:]
     return [
         Fix(
             f"Limit the neighbour to cores the job does not use (the machine has {len(machine)}).",

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ingero.correlate.loss import Lost
+from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
+WITH_THE_GPU = {"gpu_wait", "cuda_cpu"}
 SEEN_IN_PART = 0.5  # of it at least without work for the GPU, where launches were watched a part of the time
 
 
@@ -32,6 +33,18 @@ def _explained(job: Job, number: int) -> int:
         (sum(lost.ns for lost in each.lost if not lost.rare) for each in job.slices if each.number == number),
         0,
     )
+
+
+def _computes(job: Job, numbers: list[SliceLedger], all_ns: int) -> bool:
+    """Whether the spikes can only be computing.
+
+    A stopped process, or one that waits, has their time elsewhere; and graphs give the GPU
+    work without a launch.
+    """
+    computing = sum(each.ns["host_cpu"] for each in numbers)
+    other = sum(ns for each in numbers for name, ns in each.ns.items() if name not in WITH_THE_GPU)
+    graphs = sum(job.spent(each.number, "graph").count for each in numbers)
+    return computing >= (1 - EXPLAINED) * all_ns and other - computing < EXPLAINED * all_ns and not graphs
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
@@ -51,8 +64,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         # An evaluation keeps the GPU busy, and a stopped process leaves it with what it had.
         idle = sum(each.gap_ns for each in numbers)
         in_part = any(job.spent(each.number, "launch").error for each in numbers)
-        computing = sum(each.ns["host_cpu"] for each in numbers)
-        if not in_part and computing >= (1 - EXPLAINED) * all_ns:  # a stopped process does not compute
+        if not in_part and _computes(job, numbers, all_ns):
             idle = max(idle, job.spikes_idle_ns)
         enough = SEEN_IN_PART if in_part else 1 - EXPLAINED
         if left < (1 - EXPLAINED) * all_ns or idle < enough * all_ns or not total:

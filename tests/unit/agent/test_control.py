@@ -86,8 +86,10 @@ def test_a_group_that_is_called_now_and_then_stays_watched_whatever_the_rest_cos
     assert fitting(rarely, SESSION, BUDGET, True).groups == {Group.GROUP_LAUNCH}
     hopeless = load(launches=100_000, other=30_000, events=4000)
     assert fitting(hopeless, SESSION, BUDGET, True).groups == {Group.GROUP_LAUNCH}
-    often = load(launches=100_000, events=60_000)
-    assert fitting(often, SESSION, BUDGET * 0.01, True).groups == {Group.GROUP_LAUNCH, Group.GROUP_EVENT}
+    both = {Group.GROUP_LAUNCH, Group.GROUP_EVENT}
+    assert fitting(load(launches=100_000, events=60_000), SESSION, BUDGET, True).groups == both
+    never_fits = load(launches=400_000, events=20_000)  # with the launches left out alone
+    assert fitting(never_fits, SESSION, BUDGET, True).groups == both
 
 
 def test_counting_without_timing_is_not_tried_where_it_is_no_cheaper() -> None:

@@ -134,5 +134,9 @@ def test_a_job_that_goes_up_and_down_stays_the_same_job() -> None:
     assert not any(looked([6000] * 8 + [50_000] * 3)[1])
 
 
+def test_a_job_with_phases_is_not_another_at_each_of_them() -> None:
+    assert sum(looked(([6000] * 5 + [50_000] * 5) * 6)[1]) <= 3
+
+
 def test_hardly_any_calls_say_nothing_of_a_change() -> None:
     assert not any(looked([50] * 8 + [200] * 4)[1])
