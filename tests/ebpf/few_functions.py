@@ -18,7 +18,7 @@ cudaLaunchKernel cudaMemcpyAsync cudaStreamQuery cudaMalloc cudaMallocHost cudaF
 cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize
 cudaEventRecord cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
 cuStreamSynchronize cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuEventRecord cuEventSynchronize
-cuLibraryGetKernel cuLaunchKernelEx cudaLaunchKernelExC
+cuLibraryGetKernel cuLaunchKernelEx cudaLaunchKernelExC cudaEventQuery cuEventQuery
 """
 FUNCTION, NO_TYPE = 2, 0
 
