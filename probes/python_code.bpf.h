@@ -69,15 +69,21 @@ struct texts {
 };
 
 /* Three reads, one after the other. Together they are shorter than `room`; each alone is
- * held below it too, because the verifier does not add. */
-#define COPY_TEXTS(target, room, t) ({							\
+ * held below it too, because the verifier does not add. What is not in memory (the tables of
+ * modules frozen into the interpreter often are not) is left to the agent, which may wait for it. */
+#define COPY_TEXTS(record, room, t) ({							\
 	__u32 name_ = (t)->name_text.bytes & ((room) - 1);				\
 	__u32 file_ = (t)->file_text.bytes & ((room) - 1);				\
 	__u32 lines_ = (t)->lines_bytes & ((room) - 1);					\
-	int bad_ = bpf_probe_read_user((target), name_, (const void *)(t)->name);	\
-	bad_ |= bpf_probe_read_user((target) + name_, file_, (const void *)(t)->file);	\
-	bad_ |= bpf_probe_read_user((target) + name_ + file_, lines_, (const void *)(t)->lines);	\
-	bad_; })
+	struct code_head *head_ = &(record)->head;					\
+	if (bpf_probe_read_user((record)->data, name_, (const void *)(t)->name) ||	\
+	    bpf_probe_read_user((record)->data + name_, file_, (const void *)(t)->file)) {	\
+		head_->missing = MISSING_TEXTS;						\
+		head_->name.bytes = head_->file.bytes = head_->lines_bytes = 0;		\
+	} else if (bpf_probe_read_user((record)->data + name_ + file_, lines_, (const void *)(t)->lines)) {	\
+		head_->missing = MISSING_LINES;						\
+		head_->lines_bytes = 0;							\
+	} })
 
 static __always_inline void fill_code(struct code_head *head, const struct python_layout *l,
 				      const struct code_key *key, const struct texts *t, __u16 type)
@@ -104,41 +110,33 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 	struct code *small;
 	__u64 length = 0;
 	__u32 total;
-	int bad;
 
 	if (!l || !key || !t)
 		return -1;
 	t->name = text_at(l, t->name, &t->name_text);
 	t->file = text_at(l, t->file, &t->file_text);
-	if (!t->name || !t->file || !is_a(l, t->lines, l->bytes_type) ||
-	    !read_word(&length, t->lines + l->bytes_length)) {
-		lose(LOSS_STACK_UNREADABLE, 1);
-		return -1;
-	}
-	t->lines_bytes = length > 1 << 24 ? 1 << 24 : length;
-	t->lines += l->bytes_data;
 	t->missing = MISSING_NOTHING;
+	if (is_a(l, t->lines, l->bytes_type) && read_word(&length, t->lines + l->bytes_length))
+		t->lines_bytes = length > 1 << 24 ? 1 << 24 : length;
+	else
+		t->missing = MISSING_LINES;
+	t->lines += l->bytes_data;
 	total = t->name_text.bytes + t->file_text.bytes + t->lines_bytes;
 	if (total >= CODE_LONG_ROOM) {
 		t->missing = MISSING_LINES;
 		t->lines_bytes = 0;
 		total = t->name_text.bytes + t->file_text.bytes;
 	}
-	if (total >= CODE_LONG_ROOM) {
+	if (total >= CODE_LONG_ROOM || !t->name || !t->file) {
 		t->missing = MISSING_TEXTS;
-		t->name_text.bytes = t->file_text.bytes = total = 0;
+		t->name_text.bytes = t->file_text.bytes = t->lines_bytes = total = 0;
 	}
 	if (total < CODE_ROOM) {
 		small = bpf_ringbuf_reserve(&frames, sizeof(*small), 0);
 		if (!small)
 			goto full;
 		fill_code(&small->head, l, key, t, REC_CODE);
-		bad = COPY_TEXTS(small->data, CODE_ROOM, t);
-		if (bad) {
-			bpf_ringbuf_discard(small, BPF_RB_NO_WAKEUP);
-			lose(LOSS_STACK_UNREADABLE, 1);
-			return -1;
-		}
+		COPY_TEXTS(small, CODE_ROOM, t);
 		bpf_ringbuf_submit(small, BPF_RB_NO_WAKEUP);
 		return 0;
 	}
@@ -146,12 +144,7 @@ __noinline int send_code(const struct python_layout *l, const struct code_key *k
 	if (!large)
 		goto full;
 	fill_code(&large->head, l, key, t, REC_CODE_LONG);
-	bad = COPY_TEXTS(large->data, CODE_LONG_ROOM, t);
-	if (bad) {
-		bpf_ringbuf_discard(large, BPF_RB_NO_WAKEUP);
-		lose(LOSS_STACK_UNREADABLE, 1);
-		return -1;
-	}
+	COPY_TEXTS(large, CODE_LONG_ROOM, t);
 	bpf_ringbuf_submit(large, BPF_RB_NO_WAKEUP);
 	return 0;
 full:

@@ -71,7 +71,7 @@ struct code_head {
 	struct code_text name;
 	struct code_text file;
 	__u32 lines_bytes;
-	__u16 missing;		/* enum missing: what was too long for a record is not in data */
+	__u16 missing;		/* enum missing: too long for a record, or not in memory */
 	__u16 minor;		/* of the version of Python, by which line tables are read */
 };
 

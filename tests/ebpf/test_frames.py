@@ -138,6 +138,28 @@ def test_code_too_long_to_copy_has_its_name_and_file_though_it_is_freed(
     assert "stack_unknown_frame" not in tracer.losses()
 
 
+@pytest.mark.parametrize("python", pythons())
+def test_texts_that_are_not_in_memory_are_read_all_the_same(
+    tracer: Tracer, python: str, tmp_path: Path
+) -> None:
+    """As those of modules frozen into the interpreter: the kernel cannot wait for them, the agent can."""
+    program = str(WORKLOADS / "absent_texts.py")
+    with workload(python, program, str(cuda.stub_dir()), str(tmp_path)) as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        before = dict(tracer.losses())
+        [said] = job.go()
+        version = tracer.agent._interpreters.version_of(job.pid)
+        calls = stacks_of(tracer, job.pid, "cudaMalloc")
+    functions = ["main.<locals>.without_lines", "main.<locals>.without_file"]
+    inner = [python_part(stack)[0] for _, stack in calls]
+    if version and version >= (3, 12):
+        assert inner == [[n, said["file"], line] for n, line in zip(functions, said["lines"], strict=True)]
+        assert tracer.losses() == before
+    else:  # told apart by their content: what was not there then is another object's now
+        assert {line for *_, line in inner} <= {*said["lines"], None}
+
+
 def sites(calls: list[tuple[Any, ResolvedStack | None]]) -> set[tuple[int, int | None]]:
     """Bytes and innermost line."""
     return {(int(row["bytes"]), python_part(stack)[0][2] if stack else None) for row, stack in calls}

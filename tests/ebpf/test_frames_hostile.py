@@ -71,13 +71,13 @@ SHOWN: dict[str, list[list[Any]]] = {
     "name_of_width_7": [NAMELESS],
     "name_not_compact": [NAMELESS],
     "name_ascii_and_wide": [NAMELESS],
-    "lines_unmapped": [NAMELESS],
-    "lines_missing": [NAMELESS],
+    "lines_unmapped": [LINELESS],
+    "lines_missing": [LINELESS],
     "lines_huge": [LINELESS],
     "lines_negative": [LINELESS],
     "lines_empty": [LINELESS],
     "lines_cut_short": [LINELESS],
-    "lines_are_a_text": [NAMELESS],
+    "lines_are_a_text": [LINELESS],
     "first_line_negative": [LINELESS],
     "first_line_huge": [LINELESS],
     "instruction_far_away": [NOTHING],
@@ -178,7 +178,7 @@ def test_a_chain_that_changes_while_it_is_walked(tracer: Tracer, pretender: Pret
     (last,) = found[8]
     assert python_part(last) == SOUND
     shown = {tuple(frame) for stack in found[7] if stack for frame in python_part(stack)}
-    own = [WITHIN, BETWEEN, MODULE, UNKNOWN, ["other", FILE, 45]]
+    own = [WITHIN, WITHOUT_LINE, BETWEEN, MODULE, UNKNOWN, ["other", FILE, 45]]
     assert shown <= {tuple(each) for each in own}
     assert ("between", FILE, 25) in shown
 
@@ -226,9 +226,9 @@ def test_an_interpreter_that_breaks_its_own_frames(tracer: Tracer, python: str) 
     assert shown["own_caller"] == [NOTHING]
     for way in ("caller_unmapped", "caller_in_the_kernel", "no_caller"):
         assert shown[way] == [[innermost[way]]]
+    # Not to be had at that moment: by the time they are read from outside they may be whole again.
     for way in ("name_huge", "name_negative"):
-        assert shown[way] == [[UNKNOWN, *callers]]
-    # Too long for a record: by the time it is read from outside it may be whole again.
+        assert shown[way] in ([[UNKNOWN, *callers]], [[innermost[way], *callers]])
     way, file, line = innermost["lines_huge"]
     assert shown["lines_huge"] in ([[[way, file, None], *callers]], [[[way, file, line], *callers]])
 
