@@ -20,13 +20,16 @@ CLOSABLE = (Group.GROUP_LAUNCH, Group.GROUP_COPY, Group.GROUP_EVENT, Group.GROUP
 DETAILS = 4  # steps of fewer records and stacks, each a quarter of the one before
 EVERY = (2, 4, 8, 16)
 WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
+CYCLE_NS = 400_000_000  # from look to look: two or three in every window
+SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
+TURN_NS = 1_000_000  # what taking probes off and putting them on again costs a job: docs/real-gpu.md
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 MATTERS = 0.05  # of the calls that may be left out: a group with fewer wins nothing, and tells much
 AIM, HIGH, LOW = 0.7, 0.9, 0.5  # of the budget: where to, and when to move
 TIGHTEN_NS = 300_000_000
 FIRST_NS = 1_500_000_000  # the first time: a job just met is no measure, its stacks are all new
 LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
-LONGEST_NS = 60_000_000_000
+MOST_PATIENCE_NS = 60_000_000_000
 SOON_NS = 10_000_000_000
 
 
@@ -72,13 +75,23 @@ class Watch:
 ALL = Watch()
 
 
+def look_ns(share: float) -> float:
+    """How long a look lasts, on average."""
+    return min(max(CYCLE_NS * share, SHORTEST_NS), LONGEST_NS)
+
+
 def cost_share(load: Load, watch: Watch, cost: HitCost) -> float:
     """Part of the thread's time that watching like this takes."""
+    turning = TURN_NS * watch.share / look_ns(watch.share) if watch.cycles else 0.0
+    return _hits_share(load, watch, cost) + turning + load.detail_at(watch.detail) + load.fixed_share
+
+
+def _hits_share(load: Load, watch: Watch, cost: HitCost) -> float:
     thinned = (cost.ns + (watch.every - 1) * cost.counted_ns) / watch.every
     ns = 0.0
     for group, calls in enumerate(load.calls):
         ns += calls * (watch.share * thinned if group in watch.groups else cost.ns)
-    return ns / 1e9 + load.detail_at(watch.detail) + load.fixed_share
+    return ns / 1e9
 
 
 def fitting(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Watch:
@@ -110,10 +123,18 @@ def _ways(load: Load, cost: HitCost, aim: float, can_cycle: bool) -> Iterator[Wa
         if cost_share(load, Watch(detail, every, used, LEAST_SHARE), cost) <= aim:
             sets.append(used)  # where nothing less is enough, and this is
         for groups in sets:
-            none = cost_share(load, Watch(detail, every, groups, 0.0), cost)
-            whole = cost_share(load, Watch(detail, every, groups), cost)
-            share = (aim - none) / (whole - none)
+            never = Watch(detail, every, groups, 0.0)
+            whole = _hits_share(load, Watch(detail, every, groups), cost) - _hits_share(load, never, cost)
+            share = _share_within(aim - cost_share(load, never, cost), whole)
             yield Watch(detail, every, groups, min(max(share, LEAST_SHARE), 1.0))
+
+
+def _share_within(room: float, whole: float) -> float:
+    """Part of the time in which something that takes `whole` of it fits, turning on and off included."""
+    share = (room - TURN_NS / CYCLE_NS) / whole
+    if share * CYCLE_NS < SHORTEST_NS:  # then looks do not get shorter, but fewer
+        share = room / (whole + TURN_NS / SHORTEST_NS)
+    return share
 
 
 @dataclass(slots=True)
@@ -124,8 +145,8 @@ class Controller:
     cost: HitCost
     can_cycle: bool
     watch: Watch = field(default_factory=Watch)
-    _changed_ns: int = -LONGEST_NS
-    _loosened_ns: int = -LONGEST_NS
+    _changed_ns: int = -MOST_PATIENCE_NS
+    _loosened_ns: int = -MOST_PATIENCE_NS
     _patience_ns: int = FIRST_NS
 
     def step(self, load: Load, now_ns: int) -> bool:
@@ -134,7 +155,7 @@ class Controller:
         since = now_ns - self._changed_ns
         if share > HIGH * self.budget and since >= TIGHTEN_NS:
             if now_ns - self._loosened_ns < SOON_NS:
-                self._patience_ns = min(max(2 * self._patience_ns, LOOSEN_NS), LONGEST_NS)
+                self._patience_ns = min(max(2 * self._patience_ns, LOOSEN_NS), MOST_PATIENCE_NS)
             return self._move(fitting(load, self.cost, AIM * self.budget, self.can_cycle), now_ns)
         if share < LOW * self.budget and self.watch != ALL and since >= self._patience_ns:
             if now_ns - self._loosened_ns > 2 * self._patience_ns:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.agent.control import ALL, Controller, Watch, walks_per_second
+from ingero.agent.control import ALL, TURN_NS, Controller, Watch, look_ns, walks_per_second
 from ingero.agent.governor_words import actions_between, watched_less
 from ingero.agent.looks import SWITCH_NS, Looks, always_watched, calls_by_group, hits, spent_ns
 from ingero.attach import probes
@@ -30,8 +30,6 @@ from ingero.model.layout import Bucket, Group, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
 LOOK_NS = 50_000_000
-CYCLE_NS = 400_000_000  # two or three looks in every window
-SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
 LONGEST_PAUSE_NS = 1_200_000_000  # or windows go by without a look
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
@@ -67,6 +65,7 @@ class Governor:
         self._look_cpu_ns: dict[int, int] = {}  # by process, since then
         self._open_ns: int | None = now_ns  # since when everything is watched
         self._opens_ns = 0  # of the window so far
+        self._turns = 0  # probes put on again, in it
         self._governed: set[Group] = set()  # closed at some time of the window
         self._mark = kernel.read_threads()
         self._mark_opened_ns: int | None = None  # where the mark was read before everything was watched
@@ -152,9 +151,8 @@ class Governor:
         )
 
     def _begin_look(self, now_ns: int) -> None:
-        mean = min(max(CYCLE_NS * self.watch.share, SHORTEST_NS), LONGEST_NS)
         self._look_from_ns, self._look_cpu_ns = now_ns, {}
-        self._until_ns = now_ns + int(mean * self._chance.uniform(0.6, 1.4))
+        self._until_ns = now_ns + int(look_ns(self.watch.share) * self._chance.uniform(0.6, 1.4))
 
     def _close(self) -> None:
         groups = self.watch.groups
@@ -180,6 +178,7 @@ class Governor:
     def _open(self) -> None:
         groups = self.watch.groups
         self._session.put_on(self._paths())
+        self._turns += 1
         self._mark = self._kernel.read_threads()
         self._kernel.set_watched(groups, self._every(), closed=False)
         self._open_ns = time.monotonic_ns()
@@ -330,7 +329,9 @@ class Governor:
             if ns and wall_ns >= LEAST_WALL_NS:
                 share = (ns + switches.get(tid, 0) * SWITCH_NS) / wall_ns
                 slowed[pid] = slowed.get(pid, 0.0) + share / self._looks.at_once.get(pid, 1.0)
-        window.overhead_share = max(slowed.values(), default=0.0)
+        turning = self._turns * TURN_NS / max(window.end_ns - window.start_ns, 1)
+        self._turns = 0
+        window.overhead_share = max(slowed.values()) + turning if slowed else 0.0
 
     def now(self) -> tuple[str, ...]:
         """What is watched less, in words."""

@@ -12,11 +12,13 @@ from ingero.agent.control import (
     GROUPS,
     LEAST_SHARE,
     TIGHTEN_NS,
+    TURN_NS,
     Controller,
     Load,
     Watch,
     cost_share,
     fitting,
+    look_ns,
 )
 from ingero.attach.cost import HitCost
 from ingero.model.layout import Group
@@ -70,6 +72,18 @@ def test_steps_are_taken_in_order_and_only_as_far_as_needed() -> None:
     assert cycled.groups == {Group.GROUP_LAUNCH}
     both = fitting(load(100_000, events=100_000), SESSION, aim, True)
     assert both.groups == {Group.GROUP_LAUNCH, Group.GROUP_EVENT}
+
+
+@pytest.mark.parametrize("launches", [30_000, 100_000, 300_000])
+@pytest.mark.parametrize("aim", [0.004, 0.014, 0.05])
+def test_taking_probes_off_and_on_counts_as_cost(launches: int, aim: float) -> None:
+    watch = fitting(load(launches), SESSION, aim, True)
+    assert watch.cycles or aim > 0.04
+    turns = watch.share / look_ns(watch.share) if watch.cycles else 0.0
+    calls = launches * watch.share * (SESSION.ns + 3 * SESSION.counted_ns) / 4 / 1e9
+    if watch.share > LEAST_SHARE and watch.cycles:
+        assert calls + turns * TURN_NS == pytest.approx(aim, rel=0.07)
+        assert calls < aim
 
 
 def test_what_is_rare_is_never_taken_off() -> None:
