@@ -56,6 +56,7 @@ OPS = {
     21: OpFact("graph", "cudaStreamBeginCapture", "graph"),
     22: OpFact("driver", "cuMemHostAlloc", "alloc"),
     23: OpFact("driver", "cuMemMap", "alloc"),
+    24: OpFact("driver", "cuMemsetD8Async", "set"),
 }
 BY_NAME = {op.name: number for number, op in OPS.items()}
 

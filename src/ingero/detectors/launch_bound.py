@@ -7,8 +7,9 @@ Not this   a thread that waits for the GPU afterwards, or whose launches wait fo
            the job launched them as graphs before; launches that only fill a graph being
            captured (graph-trouble).
 Blind to   how long the kernels run; graphs launched whole count as one launch. Iterations
-           are told apart by their waits for the GPU: of a job that waits only every tenth
-           time, to log, ten count as one, and an ordinary model has too many launches then.
+           are told apart by their waits for the GPU; where thousands of launches lie between
+           two, by the rarest other call (a copy, a memset), and one that comes ten times in
+           every iteration hides up to ten times as many launches.
            Python work between launches counts as launching: some milliseconds of it may be
            called launch-bound where it is data-starvation.
 """
@@ -28,22 +29,36 @@ LAUNCHING_SHARE = 0.50  # of wall time: with less, something else takes most of 
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
 PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
 PER_STEP_WITHOUT_GRAPHS = 100  # where they went as graphs before: there fewer are a fault, too
+SEVERAL = 5 * PER_STEP  # an iteration of more may be several: a job that waits only now and then, to log
+OFTENER = ("copy", "set", "event", "collective", "graph")  # what ordinary iterations do once or more often
 ROUGH = 0.5  # of a count, that it may be off by: it says nothing
 IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 IN_A_GRAPH_NS = 3_400  # a tiny kernel inside a graph, launch and all (NVIDIA: one of 2.9 us takes 3.4)
 
 
-def _enough(job: Job) -> dict[int, int]:
-    """Launches of an iteration that are too many, by slice."""
-    enough, had_graphs = {}, False
+def _iterations(job: Job) -> float:
+    """How many there may be in what counts as one: as many as the rarest other call says."""
+    numbers = [each.number for each in job.slices if not each.cold]
+    steps = sum(job.steps(number) for number in numbers)
+    if not steps or sum(job.spent(number, "launch").count for number in numbers) <= SEVERAL * steps:
+        return 1.0
+    others = [[job.spent(number, kind) for number in numbers] for kind in OFTENER]
+    at_most = [sum(spent.count + spent.error for spent in each) for each in others]
+    return min((count / steps for count in at_most if count > steps), default=1.0)
+
+
+def _enough(job: Job) -> dict[int, float]:
+    """Launches from one wait for the GPU to the next that are too many, by slice."""
+    enough, had_graphs, iterations = {}, False, _iterations(job)
     for each in job.slices:
         graphs, steps = job.spent(each.number, "graph").count, job.steps(each.number)
         had_graphs |= bool(steps) and graphs >= steps / 2
-        enough[each.number] = PER_STEP_WITHOUT_GRAPHS if had_graphs and not graphs else PER_STEP
+        per_step = PER_STEP_WITHOUT_GRAPHS if had_graphs and not graphs else PER_STEP
+        enough[each.number] = per_step * iterations
     return enough
 
 
-def _surely_many(job: Job, per_step: dict[int, int]) -> bool:
+def _surely_many(job: Job, per_step: dict[int, float]) -> bool:
     """Where launches were watched in part, a slice's count is a rough one; all slices together say more."""
     known = [(job.spent(each.number, "launch"), each.number) for each in job.slices]
     known = [
@@ -55,7 +70,7 @@ def _surely_many(job: Job, per_step: dict[int, int]) -> bool:
     return bool(known) and surely >= sum(per_step[number] * job.steps(number) for _, number in known)
 
 
-def _launching_ns(job: Job, each: SliceLedger, per_step: int, surely_many: bool) -> int:
+def _launching_ns(job: Job, each: SliceLedger, per_step: float, surely_many: bool) -> int:
     launches = job.spent(each.number, "launch").count
     enough = per_step * max(job.steps(each.number), 1)
     surely = launches - job.spent(each.number, "launch").error

@@ -72,6 +72,26 @@ def test_an_iteration_of_less_than_400_launches_is_an_ordinary_small_model(steps
 
 
 @pytest.mark.parametrize(
+    ("steps", "memsets", "off", "said"),
+    [
+        (20, 0, 0, True),  # 5,000 launches from wait to wait, and nothing that says they are several iterations
+        (20, 260, 0, False),  # 385 launches to each
+        (20, 240, 0, True),
+        (20, 240, 20, False),  # as seen in looks: may be as many
+        (20, 15, 0, True),  # rarer than the waits: no iteration
+        (200, 1000, 0, True),  # 500 launches are an iteration that may well be one
+    ],
+)
+def test_thousands_of_launches_may_be_several_iterations(
+    steps: int, memsets: int, off: int, said: bool
+) -> None:
+    story = launching(steps=steps)
+    if memsets:
+        story.calls("cuMemsetD8Async", memsets, 1, error=off)
+    assert (KIND in story.kinds()) is said
+
+
+@pytest.mark.parametrize(
     ("graphs", "until", "said"), [(600, 6, True), (100, 6, False), (600, 12, False), (0, 6, False)]
 )
 def test_fewer_are_too_many_where_they_went_as_graphs_before(graphs: int, until: int, said: bool) -> None:
