@@ -22,65 +22,6 @@ static __always_inline bool found_done(const struct thread *t, __u64 now)
 	return now - t->on_ns <= (soon > LATE_NS ? soon : LATE_NS);
 }
 
-/* What contradicts the bounds moves them by a quarter; what they are wider than, hardly:
- * a thousand waits later they are forgotten. */
-static __always_inline void note_after(struct bounds *b, __u64 ns)
-{
-	if (b->before_ns && ns > b->before_ns) {
-		b->before_ns += (ns - b->before_ns) / 4;
-		b->after_ns = b->before_ns;
-	} else if (ns > b->after_ns) {
-		b->after_ns = ns;
-	} else {
-		b->after_ns -= (b->after_ns - ns) / 1024;
-	}
-}
-
-static __always_inline void note_before(struct bounds *b, __u64 ns)
-{
-	if (b->before_ns && ns < b->after_ns) {
-		b->after_ns -= (b->after_ns - ns) / 4;
-		b->before_ns = b->after_ns;
-	} else if (!b->before_ns || ns < b->before_ns) {
-		b->before_ns = ns;
-	} else {
-		b->before_ns += (ns - b->before_ns) / 1024;
-	}
-}
-
-static __always_inline void note_exactly(struct bounds *b, __u64 ns)
-{
-	note_after(b, ns);
-	note_before(b, ns);
-	b->seen++;
-}
-
-/* Of a length that is only known to lie between two, nothing says on which scale: as many times
- * longer than the one as it is shorter than the other. Not static: verified once. */
-#define WIDEST_SHIFT 4		/* where hardly anything is known of the lower one */
-
-__noinline __u64 between(__u64 after, __u64 before)
-{
-	__u64 product, root;
-
-	if (after < before >> WIDEST_SHIFT)
-		after = before >> WIDEST_SHIFT;
-	after >>= 10;		/* in microseconds, so that the product stays within 64 bits */
-	before >>= 10;
-	if (after > 0xffffffff || before > 0xffffffff || after >= before)
-		return before << 10;
-	product = after * before;
-	root = (after + before) / 2;
-	for (int i = 0; i < 5 && root; i++)	/* from so near four steps are enough */
-		root = (root + product / root) / 2;
-	return root << 10;
-}
-
-static __always_inline __u64 usual(const struct bounds *b)
-{
-	return b->before_ns <= b->after_ns ? b->before_ns : between(b->after_ns, b->before_ns);
-}
-
 /* When the GPU was done, where the thread saw it: it had its core at that moment and had
  * waited for it, or it was woken. 0: it was away. */
 static __always_inline __u64 seen_done(const struct thread *t, const struct frame *f, __u64 now)

@@ -7,6 +7,7 @@
 #define INGERO_MAPS_H
 
 #include "kernel_compat.bpf.h"
+#include "bounds.bpf.h"
 #include "wire.h"
 
 #define FRAME_PAIRED 0x10000	/* frame.flags beyond those of a call: host_function is known */
@@ -33,13 +34,6 @@ struct frame {
 };
 
 enum thread_state { RUNNING = 1, RUNNABLE, BLOCKED };
-
-/* When something is usually done: after the one, before the other. */
-struct bounds {
-	__u64 after_ns;
-	__u64 before_ns;	/* 0: nothing known */
-	__u64 seen;		/* how often the very moment was */
-};
 
 #define SITES 8
 

@@ -74,7 +74,12 @@ def test_an_iteration_of_less_than_400_launches_is_an_ordinary_small_model(steps
 @pytest.mark.parametrize(
     ("steps", "memsets", "off", "said"),
     [
-        (20, 0, 0, True),  # 5,000 launches from wait to wait, and nothing that says they are several iterations
+        (
+            20,
+            0,
+            0,
+            True,
+        ),  # 5,000 launches from wait to wait, and nothing that says they are several iterations
         (20, 260, 0, False),  # 385 launches to each
         (20, 240, 0, True),
         (20, 240, 20, False),  # as seen in looks: may be as many
