@@ -56,6 +56,7 @@ def idle_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]
     """How long the GPU surely had nothing to do in spikes that compute, where every launch was seen.
 
     Nothing is given to it amid the spike, and it is not waited for at the end: what was queued is long done.
+    One still under way counts as far as it has come.
     """
     if not len(spikes):
         return 0
@@ -65,10 +66,10 @@ def idle_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]
         zip(steps[:, 0].tolist(), zip(steps[:, 1].tolist(), marks[1:, 1].tolist(), strict=True), strict=True)
     )
     total = 0
-    for start, _ in spikes.tolist():
-        length, waited = known.get(start, (0, 0))
+    for start, excess in spikes.tolist():
+        length, waited = known.get(start, (excess + usual, 0))
         one = np.array([(start, length)], np.int64)
-        if length and waited <= max(2 * usually_waits, WAITED * length) and not _fed(one, launches):
+        if waited <= max(2 * usually_waits, WAITED * length) and not _fed(one, launches):
             total += max(length - waited - QUEUED * usual, 0)
     return total
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from ingero.correlate.spikes import idle_ns, spikes_in
 from ingero.model.finding import Severity
 from tests.facts import BY_NAME, MS, SECOND, Story, job
 
@@ -82,6 +83,17 @@ def test_where_launches_are_watched_in_part_half_of_the_stall_must_be_seen(
 def test_a_spike_under_way_at_the_end_is_one_of_them() -> None:
     (finding,) = cut_at(5.9).findings()
     assert (finding.kind, "3 spikes" in finding.title) == (KIND, True)
+
+
+def test_of_a_spike_under_way_what_it_has_come_to_is_idle_too() -> None:
+    """Spikes of 600 ms that compute; the third has come to 500."""
+    marks, to_ns = cut_at(5.9).facts.marks(0, 0), int(5.9 * SECOND)
+    none = np.zeros((0, 2), np.int64)
+    spikes = spikes_in(marks, 0, to_ns, lambda: none)
+    assert len(spikes) == 3
+    assert idle_ns(spikes, marks, none[:, 0]) == pytest.approx((600 + 600 + 500 - 6 * STEP_MS) * MS, rel=0.01)
+    amid = np.array([int(5.65 * SECOND)], np.int64)
+    assert idle_ns(spikes, marks, amid) == pytest.approx((600 + 600 - 4 * STEP_MS) * MS, rel=0.01)
 
 
 def test_two_spikes_prove_no_period() -> None:
