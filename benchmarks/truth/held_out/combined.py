@@ -17,9 +17,13 @@ def pageable_ms(usual: dict[str, Any]) -> float:
 
 
 def notes_and_results(random: Random) -> Draw:
-    """Notes written through to a slow disk, and results to pageable memory."""
-    usual = shape(random, 6, 9, notes_every=1, result_bytes=random.randint(40, 64) << 20)
-    per_s = OPERATIONS * 1000 / ((gpu_ms(usual) + pageable_ms(usual)) * random.uniform(1.2, 1.5))
+    """Notes written through to a slow disk, and results to pageable memory.
+
+    One in every step would be felt on the twin's disk, too.
+    """
+    every = random.randint(3, 5)
+    usual = shape(random, 6, 9, notes_every=every, result_bytes=random.randint(40, 64) << 20)
+    per_s = OPERATIONS * 1000 / ((gpu_ms(usual) + pageable_ms(usual)) * every * random.uniform(1.2, 1.5))
     disk = Disk(write_iops=int(per_s), for_both=True)
     return fit(random, usual, {"result_pinned": False}, disk)
 
