@@ -14,7 +14,7 @@ OPENING = """\
 
 What tracing costs, and how fast ingero's parts are. Written by `make bench`; every figure was measured in
 one run on the machine described here. Nanoseconds of one machine say little about another: read ratios, and
-run it on yours.
+run it on yours. Real jobs on an H200, untraced against traced: [real-gpu.md](real-gpu.md).
 """
 
 
