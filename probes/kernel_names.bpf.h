@@ -16,14 +16,62 @@ struct {			/* kernels seen launched, and in which settings.learning */
 	__type(value, __u32);
 } launched SEC(".maps");
 
+#define RETELL_NS 30000000000ULL	/* one that was lost on the way, or forgotten at an exec, heals */
+
+struct told {
+	__u64 from;
+	__u64 ns;
+	__u64 given;		/* names until then: what `from` is called may be another by now */
+};
+
+struct {			/* names told, of all processes */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} names_given SEC(".maps");
+
+struct {			/* handles made from others that were told */
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct handle_key);
+	__type(value, struct told);
+} handles_told SEC(".maps");
+
+/* CUDA 13 asks for the function of a kernel before many a launch. */
+static __always_inline bool is_told(const struct thread *t, __u64 handle, __u64 from)
+{
+	struct handle_key key = {.pid = t->pid, .handle = handle};
+	struct told now = {.from = from, .ns = bpf_ktime_get_ns()}, *before;
+	__u64 *given = bpf_map_lookup_elem(&names_given, &(__u32){0});
+
+	if (given)
+		now.given = *given;
+	before = bpf_map_lookup_elem(&handles_told, &key);
+	if (before && before->from == from && before->given == now.given && now.ns - before->ns < RETELL_NS)
+		return true;
+	bpf_map_update_elem(&handles_told, &key, &now, BPF_ANY);
+	return false;
+}
+
 /* What a handle stands for, told while the text is still there. A name that cannot be read
  * is told too, as none: the handle no longer means what it did. */
 static __noinline int send_name(const struct thread *t, const struct frame *f, const struct op_info *info,
 				__u64 handle)
 {
-	struct name *r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
+	struct name *r;
+	__u64 *given;
 	long length = 0;
 
+	if (info->name_arg == NO_ARG) {
+		if (is_told(t, handle, nth(f, info->from_arg)))
+			return 0;
+	} else {
+		given = bpf_map_lookup_elem(&names_given, &(__u32){0});
+		if (given)
+			__sync_fetch_and_add(given, 1);
+	}
+	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
 	if (!r) {
 		lose(LOSS_RING_STACK, 1);
 		return 0;

@@ -190,6 +190,29 @@ def test_a_handle_means_what_it_was_last_given_for(tracer: Tracer, handles: str)
         assert named(tracer, job.pid) == {"first": 2, "second": 8, "third": 1}
 
 
+def test_a_handle_asked_for_before_every_launch_is_told_once(
+    tracer: Tracer, handles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As CUDA 13 does; again when what it is made from is called otherwise."""
+    kernels = tracer.agent._kernels
+    assert kernels is not None
+    heard, hear = [], kernels._book.hear
+    monkeypatch.setattr(kernels._book, "hear", lambda names: (heard.extend(names["handle"]), hear(names)))
+    with workload(handles) as job:
+        tracer.until_target(job.pid)
+        tell(job, "name 1000 first")
+        for _ in range(50):
+            tell(job, "alias 2000 1000")
+            tell(job, "launch 2000 1")
+        tell(job, "name 1000 second")
+        for _ in range(50):
+            tell(job, "alias 2000 1000")
+            tell(job, "launch 2000 1")
+        tracer.tick()
+        assert named(tracer, job.pid) == {"first": 50, "second": 50}
+    assert Counter(heard) == {0x1000: 2, 0x2000: 2}
+
+
 def test_processes_with_the_same_handles_keep_their_own_names(tracer: Tracer, handles: str) -> None:
     with workload(handles) as one, workload(handles) as other:
         tracer.until_target(one.pid)

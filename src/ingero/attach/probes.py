@@ -265,7 +265,8 @@ DRIVER: tuple[Row, ...] = (
     driver("cuLibraryUnload", "module", rare=True),
     driver("cuLibraryGetKernel", "module", rare=True, out=0, text=2),
     driver("cuLibraryGetModule", "module", rare=True, out=0),
-    driver("cuKernelGetFunction", "module", rare=True, out=0, origin=1),
+    # asked before many a launch since 13
+    driver("cuKernelGetFunction", "module", hot=True, out=0, origin=1),
     driver("cuLinkComplete", "module", rare=True),
     graph("cuStreamBeginCapture_v2", stream=0),
     graph("cuStreamBeginCaptureToGraph", stream=0),
@@ -389,6 +390,7 @@ def gives_work(row: Row) -> bool:
 
 GROUPS = {
     "launch": Group.GROUP_LAUNCH,
+    "module": Group.GROUP_LAUNCH,  # those that come with launches
     "copy": Group.GROUP_COPY,
     "set": Group.GROUP_COPY,
     "event": Group.GROUP_EVENT,
