@@ -7,9 +7,10 @@ Not this   a thread that waits for the GPU afterwards, or whose launches wait fo
            the job launched them as graphs before; launches that only fill a graph being
            captured (graph-trouble).
 Blind to   how long the kernels run; graphs launched whole count as one launch. Iterations
-           are told apart by their waits for the GPU; where thousands of launches lie between
-           two, by the rarest other call (a copy, a memset), and one that comes ten times in
-           every iteration hides up to ten times as many launches.
+           are told apart by their waits for the GPU, or by the rarest call that comes more
+           often (a copy, a memset): where each of those comes ten times in every iteration,
+           up to ten times as many launches are hidden. A job that waits only now and then
+           and makes no call but launches seems to launch too many.
            Python work between launches counts as launching: some milliseconds of it may be
            called launch-bound where it is data-starvation.
 """
@@ -29,7 +30,6 @@ LAUNCHING_SHARE = 0.50  # of wall time: with less, something else takes most of 
 PER_LAUNCH_NS = 50_000  # with more host time per launch it is not launching that takes it
 PER_STEP = 400  # an ordinary small model has fewer per iteration, and that is no fault
 PER_STEP_WITHOUT_GRAPHS = 100  # where they went as graphs before: there fewer are a fault, too
-SEVERAL = 5 * PER_STEP  # an iteration of more may be several: a job that waits only now and then, to log
 OFTENER = ("copy", "set", "event", "collective", "graph")  # what ordinary iterations do once or more often
 ROUGH = 0.5  # of a count, that it may be off by: it says nothing
 IN_CALL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
@@ -37,14 +37,15 @@ IN_A_GRAPH_NS = 3_400  # a tiny kernel inside a graph, launch and all (NVIDIA: o
 
 
 def _iterations(job: Job) -> float:
-    """How many there may be in what counts as one: as many as the rarest other call says."""
+    """How many there may be in what counts as one: as many as the rarest other call says.
+
+    A job that waits only now and then, to log, has several.
+    """
     numbers = [each.number for each in job.slices if not each.cold]
     steps = sum(job.steps(number) for number in numbers)
-    if not steps or sum(job.spent(number, "launch").count for number in numbers) <= SEVERAL * steps:
-        return 1.0
     others = [[job.spent(number, kind) for number in numbers] for kind in OFTENER]
     at_most = [sum(spent.count + spent.error for spent in each) for each in others]
-    return min((count / steps for count in at_most if count > steps), default=1.0)
+    return min((count / steps for count in at_most if count > steps > 0), default=1.0)
 
 
 def _enough(job: Job) -> dict[int, float]:
