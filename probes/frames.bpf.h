@@ -8,6 +8,8 @@
 
 #include "maps.bpf.h"
 
+#define RESEND_NS 30000000000ULL	/* what was sent once is sent again: one that was lost on the way heals */
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 * 1024 * 1024);

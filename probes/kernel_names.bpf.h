@@ -16,8 +16,6 @@ struct {			/* kernels seen launched, and in which settings.learning */
 	__type(value, __u32);
 } launched SEC(".maps");
 
-#define RETELL_NS 30000000000ULL	/* one that was lost on the way, or forgotten at an exec, heals */
-
 struct told {
 	__u64 from;
 	__u64 ns;
@@ -48,7 +46,7 @@ static __always_inline bool is_told(const struct thread *t, __u64 handle, __u64 
 	if (given)
 		now.given = *given;
 	before = bpf_map_lookup_elem(&handles_told, &key);
-	if (before && before->from == from && before->given == now.given && now.ns - before->ns < RETELL_NS)
+	if (before && before->from == from && before->given == now.given && now.ns - before->ns < RESEND_NS)
 		return true;
 	bpf_map_update_elem(&handles_told, &key, &now, BPF_ANY);
 	return false;

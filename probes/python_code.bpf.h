@@ -8,8 +8,6 @@
 
 #include "frames.bpf.h"
 
-#define RESEND_NS 30000000000ULL	/* one that was lost on the way heals */
-
 struct code_key {
 	__u64 code;
 	__u32 pid;

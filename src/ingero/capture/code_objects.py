@@ -49,7 +49,7 @@ class CodeObject:
     name: str
     file: str
     first_line: int
-    table: bytes | None  # None: too long for the kernel to copy, and gone before it could be read
+    table: bytes | None  # None: not copied by the kernel, and gone before it could be read
     frames: dict[int, Frame] = field(default_factory=dict)
 
     @property
@@ -116,7 +116,7 @@ class CodeObjects:
     def learn(
         self, key: CodeKey, origin: Origin, name: str, file: str, first_line: int, table: bytes | None
     ) -> None:
-        """An object that came whole, or that was read out of the process because it is too long."""
+        """An object that came whole, or that was read out of the process because it did not."""
         made = CodeObject(origin, visible(name), visible(file), first_line, table)
         self._drop(key)
         self._held[key] = made
