@@ -19,6 +19,7 @@ cudaMemcpy cudaMemset cudaSetDevice cudaStreamSynchronize cudaDeviceSynchronize 
 cudaEventRecord cuInit cuLaunchKernel cuMemcpyHtoDAsync_v2 cuStreamQuery cuCtxSetCurrent
 cuStreamSynchronize cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuEventRecord cuEventSynchronize
 cuLibraryGetKernel cuLaunchKernelEx cudaLaunchKernelExC cudaEventQuery cuEventQuery
+cuMemAlloc_v2 cuMemcpyDtoD_v2
 """
 FUNCTION, NO_TYPE = 2, 0
 

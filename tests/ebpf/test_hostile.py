@@ -22,7 +22,7 @@ import pytest
 
 from ingero.scenarios import cuda
 from tests.ebpf.real_runs import INGERO, Place, Run, finished, json_lines, none_in_kernel, until
-from tests.ebpf.tracing import Workload, workload
+from tests.ebpf.tracing import PATIENCE, Workload, workload
 
 pytestmark = pytest.mark.timeout(120)
 NASTY = b"\x1b]0;owned\x07\x1b[31m\x9b2J\ny\xe2\x80\xaeX\xff "
@@ -121,7 +121,7 @@ def test_a_reused_pid_is_another_process(place: Place, steady: str) -> None:
             assert first.end() == 0
         second = started_with_pid(first.pid, steady)
         try:
-            time.sleep(0.5)  # it is found by what it maps
+            time.sleep(0.5 * PATIENCE)  # it is found by what it maps
             second.start()
             time.sleep(0.4)
             made_again = finished(second)
