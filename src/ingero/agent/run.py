@@ -59,7 +59,7 @@ from ingero.store.writer import Writer
 POLL_MS = 10
 WINDOW_NS = 1_000_000_000
 SHORT_NS = 200_000_000
-NAMES_NS = 100_000_000  # stacks are named ten times a second: fewer and larger batches cost less
+NAMES_NS = 500_000_000  # stacks are named twice a second: fewer and larger batches cost less
 MAX_DESCRIPTORS = 1 << 16
 NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
@@ -283,6 +283,7 @@ class Agent:
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
             self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
+        self._symbols.mapped(row[0] for row in mappings)
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._interpreters.look(mapped, now_ns)

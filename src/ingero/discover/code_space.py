@@ -41,6 +41,7 @@ class CodeSpace:
     stale: bool = False
     read_ns: int = 0  # when, and how long it took
     took_ns: int = 0
+    patience: int = 1  # grows with every reading that showed nothing new
     starts: NDArray[np.uint64] = field(init=False)
     ends: NDArray[np.uint64] = field(init=False)
 

@@ -25,7 +25,9 @@ from ingero.native.function_table import FunctionTable
 MAX_PROCESSES = 1024
 MAX_FRAMES = 65536  # remembered per process
 MAX_UNREAD = 256
-PAUSE, STALE_PAUSE = 20, 5  # reading mappings may take a twentieth of the time, a fifth when they changed
+# Reading mappings may take a twentieth of the time, a fifth when they changed. Each reading that shows nothing
+# new halves that: stacks of code without frame pointers end in addresses that are no code, again and again.
+PAUSE, STALE_PAUSE, MOST_PATIENCE = 20, 5, 64
 TRAMPOLINE = "[uprobes]"  # the kernel's, in place of the return address of a probed function
 
 
@@ -57,6 +59,12 @@ class NativeSymbols:
             if space:
                 space.stale = True
             self._current(pid, 0)
+
+    def mapped(self, pids: Iterable[int]) -> None:
+        """Processes that mapped something of any kind: unknown addresses may be in it."""
+        for pid in pids:
+            if space := self._spaces.get(pid):
+                space.patience = 1
 
     def forget(self, pids: Iterable[int]) -> None:
         for pid in pids:
@@ -94,14 +102,15 @@ class NativeSymbols:
     def _read(self, pid: int, before: CodeSpace | None) -> CodeSpace | None:
         """The mappings as they are now; as they were, while it is too early or the process is gone."""
         began_ns = self._now_ns()
-        pause = STALE_PAUSE if before and before.stale else PAUSE
-        if before and began_ns < before.read_ns + pause * before.took_ns:
+        if before and began_ns < before.read_ns + _pause(before) * before.took_ns:
             return before
         space = read_space(pid, before)
         if space is None:
             if before:
                 before.stale = False
             return before
+        if before and space.mappings == before.mappings:
+            space.patience = min(2 * before.patience, MOST_PATIENCE)
         space.read_ns = self._now_ns()
         space.took_ns = space.read_ns - began_ns
         self._spaces[pid] = space
@@ -176,3 +185,8 @@ class NativeSymbols:
         if place.module.startswith("["):  # code made at run time is elsewhere in every run
             return place.module
         return f"{place.module.rpartition('/')[2]}+0x{place.offset:x}"
+
+
+def _pause(space: CodeSpace) -> int:
+    """Times as long as it took to read."""
+    return STALE_PAUSE if space.stale else PAUSE * space.patience

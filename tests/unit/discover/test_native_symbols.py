@@ -186,6 +186,25 @@ def test_mappings_are_not_read_again_and_again(
     assert len(reads) == 2
 
 
+def test_addresses_that_are_never_code_have_mappings_read_less_and_less(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SlowClock()
+    symbols, pid, reads = NativeSymbols(clock), start().pid, []
+    read = native_symbols.read_space
+    monkeypatch.setattr(native_symbols, "read_space", lambda *each: reads.append(each) or read(*each))
+    for _ in range(200):
+        clock.ns += 20_000_000
+        assert symbols.resolve(pid, [4096]) == []
+    assert len(reads) < 12
+    symbols.mapped([pid])  # something new: it may be there now
+    symbols.resolve(pid, [4096])
+    before = len(reads)
+    clock.ns += 41_000_000
+    symbols.resolve(pid, [4096])
+    assert len(reads) == before + 1
+
+
 @needs_root
 def test_deleted_and_replaced_libraries_are_named_from_what_is_mapped(
     start: Start, build: Build, tmp_path: Path
