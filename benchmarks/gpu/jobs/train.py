@@ -33,8 +33,8 @@ def busy(seconds: float) -> int:
     """Python work, as decoding or augmenting is."""
     until = time.perf_counter() + seconds
     turns = 0
-    while time.perf_counter() < until:  # fault: slow-loader-inline
-        turns += 1  # fault: slow-loader-inline
+    while time.perf_counter() < until:  # fault: slow-loader-inline too-many-workers
+        turns += 1  # fault: slow-loader-inline too-many-workers
     return turns
 
 
@@ -48,7 +48,7 @@ class Items(Dataset[torch.Tensor]):
         return 1 << 30
 
     def __getitem__(self, _: int) -> torch.Tensor:
-        busy(self._work_s)  # fault: slow-loader-inline
+        busy(self._work_s)  # fault: slow-loader-inline too-many-workers
         return torch.zeros(4096)
 
 

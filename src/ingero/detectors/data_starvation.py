@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence, Line
 from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
@@ -159,5 +159,6 @@ DETECTOR = Detector(
     headline=headline,
     prove=proofs.waits,
     advise=advise,
-    lines=(WAITS_FOR, LOST),
+    # Where its own workers have the cores it waits at every line alike: what they compute is the one to know.
+    lines=(WAITS_FOR, Line("sample", "the workers compute", of="crowd"), LOST),
 )

@@ -126,7 +126,7 @@ class Line:
             spike: what the job did only in its long iterations.
     of      job: all its threads; feeder: the one that feeds the GPU; end: the threads where
             the time was really lost; holder: of the interpreter's lock; culprit: the
-            process whose fault it is.
+            process whose fault it is; crowd: processes that had the cores it waited for.
     says    how the proof begins that names the line; empty: what the thread did when it
             lost most.
     """

@@ -175,7 +175,17 @@ def _threads(line: Line, subject: Subject) -> Threads:
         return _holders(subject)
     if line.of == "culprit":
         return frozenset((pid, 0) for pid in subject.culprits[:1])
+    if line.of == "crowd":
+        return _crowd(subject)
     return frozenset({(subject.pid, (subject.tid or 0) if line.of == "feeder" else 0)})
+
+
+def _crowd(subject: Subject) -> Threads:
+    """The job's other processes that had the cores it waited for."""
+    main = subject.main
+    if main is None or main.bucket != "runqueue":
+        return frozenset()
+    return frozenset((part.pid, 0) for part in main.who if part.pid != subject.pid)
 
 
 def _of(rows: Records, tid: int) -> Records:

@@ -83,6 +83,14 @@ def by_itself() -> Story:
     return story.sampled(WRONG, 90, bucket="gpu_wait").waited("peer_wait", WRONG, 900)
 
 
+def crowded_by_workers() -> Story:
+    """The job loses its core at every line alike; its workers, which have it, compute at one."""
+    lost = {"runqueue": 600.0}
+    story = job(lost, lost, slices=12).process(WORKER, "loader", parent=JOB)
+    story.culprit(WORKER, "loader", 600).sampled(RIGHT, 90, pid=WORKER)
+    return story.sampled(WRONG, 400).sampled(WRONG, 400, pid=HOG)
+
+
 def disk_wait() -> Story:
     lost = {"disk_wait": 600.0}
     story = job(lost, lost, slices=12).waited("disk_wait", RIGHT, 500)
@@ -188,6 +196,7 @@ CASES: dict[str, tuple[Callable[[], Story], str]] = {
     "gpu-memory-leak": (memory_leak, RIGHT),
     "data-starvation": (data_starvation, RIGHT),
     "data-starvation by itself": (by_itself, RIGHT),
+    "data-starvation by more workers than cores": (crowded_by_workers, RIGHT),
     "disk-wait": (disk_wait, RIGHT),
     "disk-wait of the worker": (disk_of_the_worker, RIGHT),
     "gil-contention": (gil_contention, RIGHT),
