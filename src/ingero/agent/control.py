@@ -25,9 +25,9 @@ SHORTEST_NS, LONGEST_NS = 20_000_000, 200_000_000  # a look
 TURN_NS = 1_000_000  # what taking probes off and putting them on again costs a job: docs/real-gpu.md
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 MATTERS = 0.05  # of the calls that may be left out: a group with fewer wins nothing, and tells much
-# Of the budget: where to, and when to move. A large process pays more for a hit than ours does, where its
-# cost is measured, up to twice as much (docs/real-gpu.md).
-AIM, HIGH, LOW = 0.5, 0.7, 0.35
+# Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
+# hit is measured, up to three times as much (docs/real-gpu.md).
+AIM, HIGH, LOW = 0.35, 0.5, 0.25
 TIGHTEN_NS = 300_000_000
 FIRST_NS = 1_500_000_000  # the first time: a job just met is no measure, its stacks are all new
 LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
