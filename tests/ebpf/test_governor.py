@@ -90,6 +90,17 @@ def test_within_a_budget_counts_are_within_their_error_and_rare_ones_exact(progr
         assert int(weights["weight"][weights["op"] == LAUNCH].sum()) <= counted["cuLaunchKernel"]
 
 
+@pytest.mark.skipif(PERF, reason="perf uprobes cannot be taken off and on again")
+def test_the_first_looks_are_as_good_as_the_later_ones(program: str) -> None:
+    """Without waits to go by, what counts is time on a core: that of the look alone."""
+    with traced(program, BUDGET, launches=50_000) as run:
+        early = run.launches()[1:4]
+        assert early["estimated"].all()
+        assert (early["count_error"] < 0.5 * early["count"]).all()
+        errors = run.launches()["count_error"].sum()
+        assert abs(run.tracer.counts(run.pid)["cuLaunchKernel"] - run.said["launches"]) <= errors
+
+
 @pytest.mark.skipif(not SESSION, reason="a budget of 2 % is below what other shapes can hold at this rate")
 def test_the_budget_is_met_once_the_load_is_known(program: str) -> None:
     with traced(program, BUDGET) as run:

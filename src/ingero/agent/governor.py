@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from ingero.agent.control import ALL, TURN_NS, Controller, Watch, look_ns, walks_per_second
 from ingero.agent.governor_words import actions_between, watched_less
-from ingero.agent.looks import SWITCH_NS, Looks, always_watched, calls_by_group, hits, spent_ns
+from ingero.agent.looks import (
+    SWITCH_NS,
+    Looks,
+    always_watched,
+    calls_by_group,
+    detail_ns,
+    hits,
+    spent_ns,
+)
 from ingero.attach import probes
 from ingero.attach.cost import HitCost
 from ingero.attach.kernel import KernelSide
@@ -132,6 +140,7 @@ class Governor:
         self._kernel.set_watched(after.groups, after.every if after.every > 1 else 0, closed=False)
         self._tell()
         self._looks.forget_looks()
+        self._see(self._kernel.read_threads(), self._costs.read())  # or the first look had time of before it
         now_ns = time.monotonic_ns()
         self._looks.skip(now_ns)
         self._begin_look(now_ns)
@@ -212,6 +221,7 @@ class Governor:
         for pid, by_group in calls_by_group(costs, change).items():
             self._inside[pid] = self._inside.get(pid, 0) + by_group
         counted_of = dict(zip(costs.tids.tolist(), counted.tolist(), strict=True))
+        detail_of = dict(zip(costs.tids.tolist(), detail_ns(change, self._cost).tolist(), strict=True))
         before = {int(row["h"]["tid"]): row for row in self._mark}
         for row in totals:
             tid, pid = int(row["h"]["tid"]), int(row["h"]["pid"])
@@ -226,9 +236,9 @@ class Governor:
                 tells = row["known"] != known["known"]
             ns = np.maximum(ns, 0)
             gap = np.clip(gap, 0, ns)  # a wait before the look may become known in it
-            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells)
+            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells, int(detail_of[tid]))
             self._seen.setdefault(tid, Seen()).add(seen)
-            self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.cpu_ns
+            self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.work_ns
         self._mark, self._mark_costs, self._mark_opened_ns = totals, costs, None
 
     def _inside_look(self, from_ns: int, to_ns: int, closed_ns: int | None) -> float:
@@ -289,13 +299,15 @@ class Governor:
         made, counted = always_watched(costs, change), calls_by_group(costs, change)
         cpu_ns: dict[int, int] = {}
         seen_ns: dict[int, int] = {}
+        work_ns: dict[int, int] = {}
         for row in window.threads[window.threads["feeder"]]:
             pid, tid = int(row["pid"]), int(row["tid"])
             cpu_ns[pid] = cpu_ns.get(pid, 0) + int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU])
             seen_ns[pid] = seen_ns.get(pid, 0) + (seen[tid].cpu_ns if tid in seen else 0)
+            work_ns[pid] = work_ns.get(pid, 0) + (seen[tid].work_ns if tid in seen else 0)
         return {
             pid: Base(
-                seen_ns[pid],
+                work_ns[pid],
                 max(cpu_ns[pid] - seen_ns[pid], 0),
                 always.get(pid, 0),
                 max(made.get(pid, 0) - always.get(pid, 0), 0),

@@ -108,8 +108,7 @@ class Looks:
 
     def _detail_shares(self, reading: Reading, now_ns: int) -> NDArray[np.float64]:
         change = reading.since(self._detail_mark)
-        ns = change[:, RECORDS] * self._cost.record_ns + change[:, WALK_NS]
-        shares: NDArray[np.float64] = ns / max(now_ns - self._detail_mark_ns, 1)
+        shares = detail_ns(change, self._cost) / max(now_ns - self._detail_mark_ns, 1)
         self._detail_mark, self._detail_mark_ns = reading, now_ns
         return shares
 
@@ -220,9 +219,13 @@ def spent_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:
         change[:, :GROUPS].sum(axis=1) * cost.ns
         + change[:, GROUPS : 2 * GROUPS].sum(axis=1) * cost.counted_ns
         + change[:, PASSED] * cost.passed_ns
-        + change[:, RECORDS] * cost.record_ns
-        + change[:, WALK_NS]
     )
+    return ns + detail_ns(change, cost)
+
+
+def detail_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:
+    """What records and stacks took, by thread."""
+    ns: NDArray[np.float64] = (change[:, RECORDS] * cost.record_ns + change[:, WALK_NS]).astype(np.float64)
     return ns
 
 

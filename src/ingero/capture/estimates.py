@@ -21,7 +21,9 @@ from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
 POOLED = 4  # windows
-COST_DOUBT = 1.0  # of what watching takes of a process: a loop that spins until its turn loses nothing by it
+# Of what watching takes of a process at most, what it does take: a loop that spins until its turn loses
+# nothing by it, and one of nothing but calls half as much as a program that does something between them.
+TAKEN = 0.5
 UNKNOWN_PACE = Pace(0.5, 1)
 NO_BASE = Base(0, 0, 0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
@@ -157,12 +159,12 @@ def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
     else:
         # What watching takes of a core it has for itself between looks, unless it only waits on it.
         queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
-        slowed = 0.0 if queue_full else min(pace.slowed, 0.5)
+        slowed = 0.0 if queue_full else TAKEN * min(pace.slowed, 0.5)
         unseen = pool.per_ns() * base.cpu_between_ns / (1 - slowed)
     t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
     spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
     chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
-    return unseen, unseen * (t * chance + COST_DOUBT * slowed)
+    return unseen, unseen * (t * chance + slowed)
 
 
 def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) -> np.void:

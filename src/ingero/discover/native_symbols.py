@@ -25,8 +25,8 @@ from ingero.native.function_table import FunctionTable
 MAX_PROCESSES = 1024
 MAX_FRAMES = 65536  # remembered per process
 MAX_UNREAD = 256
-# Reading mappings may take a twentieth of the time, a fifth when they changed. Each reading that shows nothing
-# new halves that: stacks of code without frame pointers end in addresses that are no code, again and again.
+# Reading mappings may take a twentieth of the time, a fifth when they changed. Each reading that shows
+# nothing new halves that: stacks of code without frame pointers end in addresses that are no code.
 PAUSE, STALE_PAUSE, MOST_PATIENCE = 20, 5, 64
 TRAMPOLINE = "[uprobes]"  # the kernel's, in place of the return address of a probed function
 

@@ -29,16 +29,23 @@ class Seen:
     # Of ns: in looks in which it showed whether the GPU had something to do. One that begins and ends
     # within a long stretch of other work shows nothing.
     told: NDArray[np.int64] = field(default_factory=_none)
+    detail_ns: int = 0  # on a core, that records and stacks took of it
 
     @property
     def cpu_ns(self) -> int:
         return int(self.ns[Bucket.CUDA_CPU] + self.ns[Bucket.HOST_CPU])
+
+    @property
+    def work_ns(self) -> int:
+        """On a core, for itself."""
+        return max(self.cpu_ns - self.detail_ns, 0)
 
     def add(self, other: Seen) -> None:
         self.ns += other.ns
         self.gap += other.gap
         self.counted += other.counted
         self.told += other.told
+        self.detail_ns += other.detail_ns
 
 
 @dataclass(frozen=True, slots=True)

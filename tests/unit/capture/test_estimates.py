@@ -79,11 +79,12 @@ def test_calls_at_the_edges_of_looks_are_counted_once() -> None:
     assert row["count"] == 400
 
 
-def test_what_watching_costs_is_put_in_and_doubted() -> None:
+def test_half_of_what_watching_may_cost_is_put_in_and_doubted() -> None:
     plain = Estimator().complete(records(launches((5000,) * 100)), watched())[0]
     slowed = Estimator().complete(records(launches((5000,) * 100)), watched(pace=Pace(0.02, 12, 0.1)))[0]
-    assert slowed["count"] == pytest.approx(1100, abs=1)
+    assert slowed["count"] == pytest.approx(100 + 900 / 0.95, abs=1)
     assert slowed["count"] - slowed["count_error"] < plain["count"]
+    assert slowed["count"] + slowed["count_error"] > 100 + 900 / 0.9
 
 
 def test_a_window_without_a_look_is_told_from_those_before_it() -> None:
