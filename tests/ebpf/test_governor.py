@@ -96,7 +96,7 @@ def test_the_first_looks_are_as_good_as_the_later_ones(program: str) -> None:
     with traced(program, BUDGET, launches=50_000) as run:
         early = run.launches()[1:4]
         assert early["estimated"].all()
-        assert (early["count_error"] < 0.5 * early["count"]).all()
+        assert np.median(early["count_error"] / early["count"]) < 0.5
         errors = run.launches()["count_error"].sum()
         assert abs(run.tracer.counts(run.pid)["cuLaunchKernel"] - run.said["launches"]) <= errors
 

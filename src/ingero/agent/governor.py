@@ -33,7 +33,7 @@ from ingero.attach.session import File, Session
 from ingero.capture.costs import GROUPS, Costs, Reading
 from ingero.capture.estimates import Estimator
 from ingero.capture.thread_estimates import ThreadEstimator
-from ingero.model.governor import Base, Seen, Watched
+from ingero.model.governor import Base, Seen, Watched, own_ns
 from ingero.model.layout import Bucket, Group, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
@@ -141,7 +141,8 @@ class Governor:
         self._tell()
         self._looks.forget_looks()
         self._see(self._kernel.read_threads(), self._costs.read())  # or the first look had time of before it
-        now_ns = time.monotonic_ns()
+        self._mark_costs = self._costs.read()
+        now_ns = self._mark_opened_ns = time.monotonic_ns()
         self._looks.skip(now_ns)
         self._begin_look(now_ns)
 
@@ -297,23 +298,26 @@ class Governor:
         costs = self._costs.read()
         change = costs.since(self._window_costs)
         made, counted = always_watched(costs, change), calls_by_group(costs, change)
-        cpu_ns: dict[int, int] = {}
+        detail_of = dict(zip(costs.tids.tolist(), detail_ns(change, self._cost).tolist(), strict=True))
         seen_ns: dict[int, int] = {}
-        work_ns: dict[int, int] = {}
+        between_ns: dict[int, int] = {}
         for row in window.threads[window.threads["feeder"]]:
             pid, tid = int(row["pid"]), int(row["tid"])
-            cpu_ns[pid] = cpu_ns.get(pid, 0) + int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU])
-            seen_ns[pid] = seen_ns.get(pid, 0) + (seen[tid].cpu_ns if tid in seen else 0)
-            work_ns[pid] = work_ns.get(pid, 0) + (seen[tid].work_ns if tid in seen else 0)
+            mine = seen.get(tid, Seen())
+            cpu_ns = int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU])
+            unseen_ns = max(cpu_ns - mine.cpu_ns, 0)
+            detail = max(int(detail_of.get(tid, 0)) - mine.detail_ns, 0)
+            seen_ns[pid] = seen_ns.get(pid, 0) + mine.work_ns
+            between_ns[pid] = between_ns.get(pid, 0) + own_ns(unseen_ns, detail)
         return {
             pid: Base(
-                work_ns[pid],
-                max(cpu_ns[pid] - seen_ns[pid], 0),
+                seen_ns[pid],
+                between_ns[pid],
                 always.get(pid, 0),
                 max(made.get(pid, 0) - always.get(pid, 0), 0),
                 _part(inside.get(pid), counted.get(pid), closed),
             )
-            for pid in cpu_ns
+            for pid in seen_ns
         }
 
     def _measure(self, window: Window) -> None:

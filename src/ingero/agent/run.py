@@ -59,7 +59,7 @@ from ingero.store.writer import Writer
 POLL_MS = 10
 WINDOW_NS = 1_000_000_000
 SHORT_NS = 200_000_000
-NAMES_NS = 500_000_000  # stacks are named twice a second: fewer and larger batches cost less
+NAMES_NS = 200_000_000  # stacks are named five times a second: fewer and larger batches cost less
 MAX_DESCRIPTORS = 1 << 16
 NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
@@ -274,6 +274,7 @@ class Agent:
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
         self._reader.drain()
+        self._symbols.mapped(row[0] for row in mappings)  # before addresses in them are met
         events = self._reader.ring.take(RecordType.REC_PROCESS)
         now_ns = time.monotonic_ns()
         if len(events) or now_ns >= self._next_names_ns:  # a process that ends takes its names with it
@@ -283,7 +284,6 @@ class Agent:
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
             self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
-        self._symbols.mapped(row[0] for row in mappings)
         mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._interpreters.look(mapped, now_ns)
@@ -302,6 +302,7 @@ class Agent:
         if self._watch.lost() > self._mappings_lost:  # somebody maps more than the kernel tells us of
             self._mappings_lost = self._watch.lost()
             self._targets.look_again()
+            self._symbols.mapped(self._targets.live)
         self._targets.put_on_again()
         assert self._session is not None
         self._session.mend(self._targets.paths())

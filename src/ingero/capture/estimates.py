@@ -21,8 +21,8 @@ from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
 POOLED = 4  # windows
-# Of what watching takes of a process at most, what it does take: a loop that spins until its turn loses
-# nothing by it, and one of nothing but calls half as much as a program that does something between them.
+# Of what hits are calibrated to take, what they do: a loop that spins until its turn loses nothing by them,
+# one of nothing but calls half, a program with much between its calls all. All of that range is doubted.
 TAKEN = 0.5
 UNKNOWN_PACE = Pace(0.5, 1)
 NO_BASE = Base(0, 0, 0, 0)
@@ -164,7 +164,7 @@ def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
     t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
     spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
     chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
-    return unseen, unseen * (t * chance + slowed)
+    return unseen, unseen * (t * chance + slowed / (1 - slowed / TAKEN))
 
 
 def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) -> np.void:

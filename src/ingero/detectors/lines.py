@@ -7,7 +7,7 @@ line has a tenth of what decides, a finding has none.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +29,7 @@ from ingero.units import SECOND, format_ns
 
 ON_CORE = ("host_cpu", "cuda_cpu")
 SPIKES = 40  # looked at, the latest
+MOST = 4  # times less than the one that had most of a core, and it is not one of the crowd
 SPIKE_SECONDS = 300
 Weights = Mapping[int, float]  # by stack
 Threads = frozenset[tuple[int, int]]  # (pid, tid); tid 0: all of the process
@@ -46,8 +47,24 @@ class Subject:
     main: Lost | None = None
     ends: Threads = frozenset()
     culprits: tuple[int, ...] = ()  # of a thread or a process, most first
+    crowd: Threads = frozenset()  # the job's other processes that had the cores it waited for
     event_ids: tuple[str, ...] = ()
     spikes: np.ndarray[tuple[int, int], np.dtype[np.int64]] = field(default_factory=no_spikes)
+
+
+def _crowd(case: Case) -> Threads:
+    """Those that had most of it, where the job itself had the lesser part."""
+    if case.main is None or case.main.bucket != "runqueue":
+        return frozenset()
+    had: Counter[int] = Counter()
+    for lost in case.causes:
+        if lost.bucket == "runqueue" and lost.whose == "own":
+            for part in lost.who:
+                had[part.pid] += part.ns
+    of_job = had.pop(case.job.pid, 0)
+    if not had or had.total() < of_job:
+        return frozenset()
+    return frozenset((pid, 0) for pid, ns in had.items() if ns * MOST >= max(had.values()))
 
 
 def subject_of_case(case: Case) -> Subject:
@@ -66,6 +83,7 @@ def subject_of_case(case: Case) -> Subject:
         main,
         ends,
         tuple(part.pid for part in case.who),
+        _crowd(case),
         spikes=case.job.spikes,
     )
 
@@ -176,16 +194,8 @@ def _threads(line: Line, subject: Subject) -> Threads:
     if line.of == "culprit":
         return frozenset((pid, 0) for pid in subject.culprits[:1])
     if line.of == "crowd":
-        return _crowd(subject)
+        return subject.crowd
     return frozenset({(subject.pid, (subject.tid or 0) if line.of == "feeder" else 0)})
-
-
-def _crowd(subject: Subject) -> Threads:
-    """The job's other processes that had the cores it waited for."""
-    main = subject.main
-    if main is None or main.bucket != "runqueue":
-        return frozenset()
-    return frozenset((part.pid, 0) for part in main.who if part.pid != subject.pid)
 
 
 def _of(rows: Records, tid: int) -> Records:

@@ -109,7 +109,7 @@ class NativeSymbols:
             if before:
                 before.stale = False
             return before
-        if before and space.mappings == before.mappings:
+        if before and (space.start_ns, space.mappings) == (before.start_ns, before.mappings):
             space.patience = min(2 * before.patience, MOST_PATIENCE)
         space.read_ns = self._now_ns()
         space.took_ns = space.read_ns - began_ns

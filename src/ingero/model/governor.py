@@ -15,6 +15,11 @@ RECORDS, TIMING = "records and stacks", "timing of "
 ALL_DUE, ALL_TIMED, ALL_THE_TIME = "all that are due", "every call timed", "all the time"
 
 
+def own_ns(cpu_ns: int, detail_ns: int) -> int:
+    """Time on a core without what records and stacks took of it; some of those are walked in waits."""
+    return max(cpu_ns - detail_ns, cpu_ns // 2)
+
+
 def _none() -> NDArray[np.int64]:
     return np.zeros(BUCKETS, np.int64)
 
@@ -38,7 +43,7 @@ class Seen:
     @property
     def work_ns(self) -> int:
         """On a core, for itself."""
-        return max(self.cpu_ns - self.detail_ns, 0)
+        return own_ns(self.cpu_ns, self.detail_ns)
 
     def add(self, other: Seen) -> None:
         self.ns += other.ns

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ingero.agent.control import AIM, Controller, cost_share
+from ingero.agent.control import HIGH, Controller, cost_share
 from ingero.agent.looks import Looks
 from ingero.attach.cost import HitCost
 from ingero.capture.costs import Costs, Reading
@@ -73,12 +73,11 @@ def test_records_that_come_however_few_are_asked_for_are_not_thought_to_be_one_i
         controller.step(load_of(made), at * 50 * MS)
         seen.append(controller.watch)
     load = load_of(made)
-    assert load.whole_share < 0.01
+    assert load.whole_share < 0.005
     assert load.detail_at(0) == load.whole_share
-    assert cost_share(load, controller.watch, COST) <= BUDGET
+    assert cost_share(load, controller.watch, COST) <= HIGH * BUDGET
     assert controller.watch.share == 1.0  # counting some launches alone is enough: none need be passed by
     assert len(set(seen[-200:])) == 1
-    assert AIM < 1
 
 
 def test_what_all_detail_takes_is_remembered_from_when_it_was_asked_for() -> None:

@@ -9,7 +9,7 @@ import pytest
 from builders import OPERATIONS, call, operation, records
 
 from ingero.capture.estimates import Estimator, spread_out
-from ingero.model.governor import Base, Pace, Watched
+from ingero.model.governor import Base, Pace, Watched, own_ns
 from ingero.model.histogram import percentiles
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION
@@ -85,6 +85,11 @@ def test_half_of_what_watching_may_cost_is_put_in_and_doubted() -> None:
     assert slowed["count"] == pytest.approx(100 + 900 / 0.95, abs=1)
     assert slowed["count"] - slowed["count_error"] < plain["count"]
     assert slowed["count"] + slowed["count_error"] > 100 + 900 / 0.9
+
+
+def test_what_stacks_took_is_not_the_processs_own_time_but_never_all_of_it() -> None:
+    assert own_ns(100, 30) == 70
+    assert own_ns(100, 500) == 50  # stacks of waits were not on its time
 
 
 def test_a_window_without_a_look_is_told_from_those_before_it() -> None:

@@ -27,7 +27,7 @@ from tests.unit.detectors.test_periodic_spike import spiking
 RIGHT, WRONG, OTHER = "right train.py:10", "wrong train.py:20", "other train.py:30"
 COLLECTING = int(SampleFlag.SAMPLE_COLLECTING)
 GIL = int(SampleFlag.SAMPLE_GIL)
-CRUNCHER, IDLER = 101, 102
+CRUNCHER, IDLER, HELPER = 101, 102, 205
 COPY, SYNC, LAUNCH = "cuMemcpyHtoDAsync_v2", "cudaStreamSynchronize", "cuLaunchKernel"
 
 
@@ -87,8 +87,9 @@ def crowded_by_workers() -> Story:
     """The job loses its core at every line alike; its workers, which have it, compute at one."""
     lost = {"runqueue": 600.0}
     story = job(lost, lost, slices=12).process(WORKER, "loader", parent=JOB)
-    story.culprit(WORKER, "loader", 600).sampled(RIGHT, 90, pid=WORKER)
-    return story.sampled(WRONG, 400).sampled(WRONG, 400, pid=HOG)
+    story.culprit(WORKER, "loader", 500).sampled(RIGHT, 90, pid=WORKER)
+    story.process(HELPER, "helper", parent=JOB).culprit(HELPER, "helper", 40).culprit(JOB, "python3", 60)
+    return story.sampled(WRONG, 400).sampled(WRONG, 400, pid=HOG).sampled(WRONG, 400, pid=HELPER)
 
 
 def disk_wait() -> Story:
@@ -254,6 +255,12 @@ def test_without_stacks_everything_but_the_line_is_the_same(name: str) -> None:
 def test_the_worker_that_is_waited_for_is_the_second_evidence() -> None:
     texts = [proof.text for proof in found("data-starvation").causes[0].evidence]
     assert any("computed at load() loader.py:5" in text for text in texts)
+
+
+def test_a_job_that_crowds_itself_has_no_line_of_the_others() -> None:
+    story = crowded_by_workers().culprit(JOB, "python3", 900)
+    finding = next(each for each in story.findings() if each.kind == "data-starvation")
+    assert "train.py:10" not in str(finding)
 
 
 def test_the_late_ranks_own_line_is_told_beside_the_collective() -> None:
