@@ -96,7 +96,8 @@ def test_the_first_looks_are_as_good_as_the_later_ones(program: str) -> None:
     with traced(program, BUDGET, launches=50_000) as run:
         early = run.launches()[1:4]
         assert early["estimated"].all()
-        assert np.median(early["count_error"] / early["count"]) < 0.5
+        # Half of it is what watching may cost, where a hit takes as long as a call.
+        assert np.median(early["count_error"] / early["count"]) < 0.75
         errors = run.launches()["count_error"].sum()
         assert abs(run.tracer.counts(run.pid)["cuLaunchKernel"] - run.said["launches"]) <= errors
 

@@ -23,6 +23,7 @@ SCALE = "void model::scale<float, 4>(float*, float)"
 ADD_FLOAT = "model::add(float const*, float const*, float*)"
 ADD_DOUBLE = "model::add(double const*, double const*, double*)"
 ALL = {SCALE, ADD_FLOAT, ADD_DOUBLE}
+EXACT = ("--max-overhead", "off")  # every launch is counted
 LAUNCHES = ("cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernel", "cudaLaunchKernelExC")
 
 
@@ -282,7 +283,7 @@ def test_a_runtime_linked_into_the_program_is_learnt_from_where_it_has_symbols(
 
 
 def test_a_trace_amid_a_run_says_which_kernels_were_launched(place: Place, kernels: str) -> None:
-    with workload(kernels, "warm", "50") as job, place.tracing("--pid", str(job.pid)) as run:
+    with workload(kernels, "warm", "50") as job, place.tracing("--pid", str(job.pid), *EXACT) as run:
         run.until_probed(job.pid)
         deadline = time.monotonic() + 6
         launches = 0
