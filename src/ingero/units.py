@@ -98,6 +98,11 @@ def format_count(count: float | None) -> str:
     return "-" if count is None else f"{count:,.0f}"
 
 
+def format_calls(count: int, exact: bool) -> str:
+    """`~11,028` where some were not seen, or not one by one."""
+    return format_count(count) if exact else f"~{format_count(count)}"
+
+
 def format_share(share: float | None) -> str:
     """`4.2 %` of a share between 0 and 1."""
     if share is None or not math.isfinite(share):

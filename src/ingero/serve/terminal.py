@@ -163,7 +163,7 @@ def _listed(label: str, names: Sequence[str], most: int) -> Text:
 def operation_cells(row: OperationRow) -> list[Text]:
     """Operation, Count, p50, p95, p99, max, Wall, Flags, Most time from."""
     style = "red" if row.errors else ""
-    calls = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
+    calls = units.format_calls(row.count, row.exact)
     times = [units.format_ns(value) for value in (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)]
     cells = [Text(clean(row.op), style), *map(_number, (calls, *times, units.format_share(row.wall_share)))]
     return [*cells, Text(" ".join(operation_flags(row)), "yellow"), operation_line(row)]

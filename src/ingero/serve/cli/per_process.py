@@ -142,7 +142,7 @@ def _calls(process: ProcessReport, detail: Detail) -> Rows:
     rows = [
         (
             tidy(line.op, 60),
-            ("" if line.exact else "~") + units.format_count(line.count),
+            units.format_calls(line.count, line.exact),
             units.format_ns(line.p50_ns),
             units.format_ns(line.p99_ns),
             units.format_ns(line.max_ns),

@@ -79,7 +79,7 @@ def _layer_order(layer: str) -> tuple[int, str]:
 
 
 def _cells(row: OperationStats) -> list[Text]:
-    count = units.format_count(row.count) if row.exact else f"~{units.format_count(row.count)}"
+    count = units.format_calls(row.count, row.exact)
     if row.count_error:
         count += f" ±{units.format_count(row.count_error)}"
     times = map(units.format_ns, (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns, row.sum_ns))
