@@ -221,8 +221,8 @@ class Governor:
             self._always[pid] = self._always.get(pid, 0) + calls
         for pid, by_group in calls_by_group(costs, change).items():
             self._inside[pid] = self._inside.get(pid, 0) + by_group
-        counted_of = dict(zip(costs.tids.tolist(), counted.tolist(), strict=True))
-        detail_of = dict(zip(costs.tids.tolist(), detail_ns(change, self._cost).tolist(), strict=True))
+        counted_of = costs.by_thread(counted)
+        detail_of = costs.by_thread(detail_ns(change, self._cost))
         before = {int(row["h"]["tid"]): row for row in self._mark}
         for row in totals:
             tid, pid = int(row["h"]["tid"]), int(row["h"]["pid"])
@@ -237,7 +237,7 @@ class Governor:
                 tells = row["known"] != known["known"]
             ns = np.maximum(ns, 0)
             gap = np.clip(gap, 0, ns)  # a wait before the look may become known in it
-            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells, int(detail_of[tid]))
+            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells, detail_of[tid])
             self._seen.setdefault(tid, Seen()).add(seen)
             self._look_cpu_ns[pid] = self._look_cpu_ns.get(pid, 0) + seen.work_ns
         self._mark, self._mark_costs, self._mark_opened_ns = totals, costs, None
@@ -298,7 +298,7 @@ class Governor:
         costs = self._costs.read()
         change = costs.since(self._window_costs)
         made, counted = always_watched(costs, change), calls_by_group(costs, change)
-        detail_of = dict(zip(costs.tids.tolist(), detail_ns(change, self._cost).tolist(), strict=True))
+        detail_of = costs.by_thread(detail_ns(change, self._cost))
         seen_ns: dict[int, int] = {}
         between_ns: dict[int, int] = {}
         for row in window.threads[window.threads["feeder"]]:
@@ -306,7 +306,7 @@ class Governor:
             mine = seen.get(tid, Seen())
             cpu_ns = int(row["ns"][Bucket.CUDA_CPU] + row["ns"][Bucket.HOST_CPU])
             unseen_ns = max(cpu_ns - mine.cpu_ns, 0)
-            detail = max(int(detail_of.get(tid, 0)) - mine.detail_ns, 0)
+            detail = max(detail_of.get(tid, 0) - mine.detail_ns, 0)
             seen_ns[pid] = seen_ns.get(pid, 0) + mine.work_ns
             between_ns[pid] = between_ns.get(pid, 0) + own_ns(unseen_ns, detail)
         return {

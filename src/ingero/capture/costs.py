@@ -56,3 +56,7 @@ class Reading:
         same = (before._slots[place] == self._slots) & (before.tids[place] == self.tids)
         change: NDArray[np.int64] = self.numbers - np.where(same[:, None], before.numbers[place], 0)
         return np.maximum(change, 0)
+
+    def by_thread(self, values: NDArray[np.int64] | NDArray[np.float64]) -> dict[int, int]:
+        """Something computed of each thread, in the order of this reading."""
+        return dict(zip(self.tids.tolist(), values.astype(np.int64).tolist(), strict=True))
