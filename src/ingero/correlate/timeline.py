@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,6 +46,11 @@ class Spent:
     cpu_ns: int = 0
     error: int = 0  # how far count may be off
 
+    @property
+    def calls(self) -> str:
+        """For people: marked where some were not seen."""
+        return f"~{self.count}" if self.error else f"{self.count}"
+
     def add(self, row: np.void) -> None:
         self.count += int(row["count"])
         self.error += int(row["error"])
@@ -54,6 +59,19 @@ class Spent:
         self.errors += int(row["errors"])
         self.gpu_wait_ns += int(row["split"][Bucket.GPU_WAIT])
         self.cpu_ns += int(row["split"][Bucket.CUDA_CPU])
+
+
+def together(parts: Iterable[Spent]) -> Spent:
+    total = Spent()
+    for one in parts:
+        total.count += one.count
+        total.error += one.error
+        total.ns += one.ns
+        total.bytes += one.bytes
+        total.errors += one.errors
+        total.gpu_wait_ns += one.gpu_wait_ns
+        total.cpu_ns += one.cpu_ns
+    return total
 
 
 def is_reading(copies: np.void) -> bool:
@@ -83,18 +101,8 @@ class Job:
         return sum(each.wall_ns for each in self.slices)
 
     def spent(self, number: int, *kinds: str) -> Spent:
-        total = Spent()
-        for kind in kinds:
-            one = self.calls.get(number, {}).get(kind)
-            if one:
-                total.count += one.count
-                total.error += one.error
-                total.ns += one.ns
-                total.bytes += one.bytes
-                total.errors += one.errors
-                total.gpu_wait_ns += one.gpu_wait_ns
-                total.cpu_ns += one.cpu_ns
-        return total
+        calls = self.calls.get(number, {})
+        return together(calls[kind] for kind in kinds if kind in calls)
 
     def waits(self, number: int) -> int:
         """How often the host waited for a result of the GPU.

@@ -21,7 +21,7 @@ import numpy as np
 
 from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.timeline import Job, Spent, Timeline, is_reading
+from ingero.correlate.timeline import Job, Spent, Timeline, is_reading, together
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.model.gpus import link_bytes_per_ns
@@ -149,14 +149,7 @@ def _total(case: Case) -> Spent:
     copies = [one for each in case.evidence for one in _copies(case.timeline, case.job, each.slice.number)]
     bus = _bus(case.timeline, case.job)
     large = [one for one in copies if _slow_ns(one, bus)]
-    total = Spent()
-    for one in large or copies:
-        total.count += one.count
-        total.ns += one.ns
-        total.bytes += one.bytes
-        total.gpu_wait_ns += one.gpu_wait_ns
-        total.cpu_ns += one.cpu_ns
-    return total
+    return together(large or copies)
 
 
 def _note(case: Case) -> str:
@@ -171,7 +164,7 @@ def headline(case: Case) -> str:
     total = _total(case)
     size = total.bytes / max(total.count, 1)
     if size <= SMALL_BYTES:
-        return f"{case.job.comm} makes {total.count} copies of {format_bytes(size)} each"
+        return f"{case.job.comm} makes {total.calls} copies of {format_bytes(size)} each"
     rate = total.bytes / max(_copying_ns(total), 1)
     return f"{case.job.comm} copies at {rate:.1f} GB/s, as from pageable memory"
 
@@ -180,7 +173,7 @@ def prove(case: Case) -> list[Proof]:
     total = _total(case)
     return [
         Proof(
-            f"{total.count} copies of {format_bytes(total.bytes)} took {format_ns(total.ns)}",
+            f"{total.calls} copies of {format_bytes(total.bytes)} took {format_ns(total.ns)}",
             "SELECT op, SUM(count), SUM(bytes), SUM(sum_ns) FROM operations WHERE op LIKE '%Memcpy%'"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
         ),

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.timeline import Job, Timeline
+from ingero.correlate.timeline import Job, Spent, Timeline, together
 from ingero.detectors.detector import Case, Detector, Evidence, Line
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
@@ -100,21 +100,24 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
                 yield Evidence(job, each, won, (Lost("cuda_cpu", ns, job.pid, job.tid, job.comm),), won)
 
 
-def _numbers(case: Case) -> tuple[int, int]:
-    launches = sum(case.job.spent(each.slice.number, "launch").count for each in case.evidence)
-    return launches, sum(lost.ns for lost in case.causes)
+def _launches(case: Case) -> Spent:
+    return together(case.job.spent(each.slice.number, "launch") for each in case.evidence)
+
+
+def _launching(case: Case) -> int:
+    return sum(lost.ns for lost in case.causes)
 
 
 def headline(case: Case) -> str:
-    launches, ns = _numbers(case)
-    return f"{case.job.comm} spends its time launching tiny kernels, {format_ns(ns / launches)} each"
+    per_launch = _launching(case) / _launches(case).count
+    return f"{case.job.comm} spends its time launching tiny kernels, {format_ns(per_launch)} each"
 
 
 def prove(case: Case) -> list[Proof]:
-    launches, ns = _numbers(case)
     return [
         Proof(
-            f"{launches} launches in {format_ns(ns)} of launching; the GPU was hardly ever waited for",
+            f"{_launches(case).calls} launches in {format_ns(_launching(case))} of launching;"
+            " the GPU was hardly ever waited for",
             "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE op LIKE '%Launch%'"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
         )

@@ -156,6 +156,11 @@ def estimated(*slices: tuple[int, int]) -> Story:
     return story
 
 
+def test_a_count_that_is_an_estimate_is_marked_as_one() -> None:
+    (finding,) = estimated((92_000, 5_000), (96_000, 5_000)).findings()
+    assert "~188000 launches" in finding.causes[0].evidence[0].text
+
+
 @pytest.mark.parametrize(
     ("slices", "found"),
     [
