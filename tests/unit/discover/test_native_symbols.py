@@ -171,13 +171,18 @@ def test_a_library_loaded_later_is_found(build: Build, tmp_path: Path, told: boo
     assert [frame.function for frame in symbols.resolve(os.getpid(), [address])] == ["hello_from_here"]
 
 
-def test_mappings_are_not_read_again_and_again(
-    start: Start, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = SlowClock()
-    symbols, pid, reads = NativeSymbols(clock), start().pid, []
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Readings of a process's mappings so far."""
+    made: list[object] = []
     read = native_symbols.read_space
-    monkeypatch.setattr(native_symbols, "read_space", lambda *each: reads.append(each) or read(*each))
+    monkeypatch.setattr(native_symbols, "read_space", lambda *each: made.append(each) or read(*each))
+    return made
+
+
+def test_mappings_are_not_read_again_and_again(start: Start, reads: list[object]) -> None:
+    clock = SlowClock()
+    symbols, pid = NativeSymbols(clock), start().pid
     for _ in range(15):
         assert symbols.resolve(pid, [4096]) == []
     assert len(reads) == 1  # it took a millisecond, so the next comes twenty later
@@ -187,12 +192,10 @@ def test_mappings_are_not_read_again_and_again(
 
 
 def test_addresses_that_are_never_code_have_mappings_read_less_and_less(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start, reads: list[object]
 ) -> None:
     clock = SlowClock()
-    symbols, pid, reads = NativeSymbols(clock), start().pid, []
-    read = native_symbols.read_space
-    monkeypatch.setattr(native_symbols, "read_space", lambda *each: reads.append(each) or read(*each))
+    symbols, pid = NativeSymbols(clock), start().pid
     for _ in range(200):
         clock.ns += 20_000_000
         assert symbols.resolve(pid, [4096]) == []
