@@ -11,7 +11,8 @@ Not this   workers that wait for the disk (disk-wait) or for memory (memory-pres
 Blind to   input prepared by processes of other jobs (shown as slow-peer); what the thread
            computes: a garbage collection that is not watched is taken for its data; a
            second stream that keeps the GPU busy while this one is waited for; work of the
-           thread's own among so many calls that not all are watched (taken for making them).
+           thread's own among so many calls that not all are watched (taken for making them);
+           where more workers than cores were asked for: the line is what they compute.
 """
 
 from __future__ import annotations
