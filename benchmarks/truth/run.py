@@ -106,7 +106,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, help="draws of each case")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="cases whose name begins so")
     parser.add_argument("--set", choices=sorted(SETS), default="all")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep recordings and reports there")
+    parser.add_argument(
+        "--keep",
+        type=lambda path: Path(path).resolve(),
+        metavar="DIR",
+        help="keep recordings and reports there",
+    )
     parser.add_argument("--no-twin", action="store_true", help="leave the healthy twins out")
     parser.add_argument("--write", action="store_true", help="write docs/truth.md")
     parser.add_argument("--verify", action="store_true", help="only show that the faults bite; no trace")

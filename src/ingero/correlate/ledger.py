@@ -51,18 +51,28 @@ class Ledgers:
                 ledger.lost.extend(self._roots(pid, row, bucket, int(exposed[bucket])))
         return ledger
 
-    def _roots(self, pid: int, row: np.void, bucket: Bucket, ns: int) -> Iterator[Lost]:
+    def whole(self, pid: int, row: np.void) -> Iterator[Lost]:
+        """All of a thread's time, not only what was lost: waits are what was waited for."""
+        for bucket, ns in enumerate(row["ns"].tolist()):
+            if ns:
+                yield from self._roots(pid, row, Bucket(bucket), ns, everything=True)
+
+    def _roots(
+        self, pid: int, row: np.void, bucket: Bucket, ns: int, everything: bool = False
+    ) -> Iterator[Lost]:
         number, tid = int(row["slice"]), int(row["tid"])
         comm = self._tables.name(row)
         if bucket == Bucket.RUNQUEUE:
-            yield from self._displaced(number, pid, pid, tid, comm, ns, (), int(row["throttled_ns"]))
+            yield from self._displaced(
+                number, pid, pid, tid, comm, ns, (), int(row["throttled_ns"]), everything
+            )
         elif bucket == Bucket.LOCK_WAIT:
             gil = min(ns, int(row["gil_ns"]) * ns // max(int(row["ns"][bucket]), 1))
             if gil:
                 yield self._held(number, pid, tid, comm, gil)
-            yield from self._followed(number, pid, tid, comm, bucket, ns - gil)
+            yield from self._followed(number, pid, tid, comm, bucket, ns - gil, everything)
         elif bucket == Bucket.PEER_WAIT:
-            yield from self._followed(number, pid, tid, comm, bucket, ns)
+            yield from self._followed(number, pid, tid, comm, bucket, ns, everything)
         else:
             yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm)
 
@@ -75,22 +85,26 @@ class Ledgers:
         return Lost("lock_wait", ns, pid, tid, comm, who=who, whose="own", gil=True)
 
     def _followed(
-        self, number: int, pid: int, tid: int, comm: str, bucket: Bucket, ns: int
+        self, number: int, pid: int, tid: int, comm: str, bucket: Bucket, ns: int, everything: bool
     ) -> Iterator[Lost]:
         roots = self._chains.follow(number, pid, tid, bucket) if ns >= NEGLIGIBLE_NS else []
         waits = self._waits(number, tid, bucket)
-        if not roots and ns >= NEGLIGIBLE_NS:
+        if not roots and (everything or ns >= NEGLIGIBLE_NS):
             yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm, whose="unknown")
         for root in _merged(roots):
             part = int(ns * root.share)
-            if part < NEGLIGIBLE_NS or (root.feeder and root.bucket in USEFUL) or self._on_demand(root):
+            useful, demand = root.feeder and root.bucket in USEFUL, self._on_demand(root)
+            if not everything and (part < NEGLIGIBLE_NS or useful or demand):
                 continue
             if root.bucket == "runqueue":
+                throttled = self._throttled(number, root)
                 yield from self._displaced(
-                    number, pid, root.pid, root.tid, root.comm, part, root.via, self._throttled(number, root)
+                    number, pid, root.pid, root.tid, root.comm, part, root.via, throttled, everything
                 )
             else:
                 whose = "unknown" if not root.seen else "nobody"
+                if demand or useful:
+                    whose = "demand" if demand else "feeder"
                 who = (Part(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
                 yield Lost(
                     root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose, waits=waits
@@ -120,12 +134,14 @@ class Ledgers:
         ns: int,
         via: tuple[str, ...],
         throttled_ns: int,
+        everything: bool = False,
     ) -> Iterator[Lost]:
         """A wait for a core, divided by whose fault it was."""
         row = self._tables.thread(number, tid)
         waited = int(row["ns"][Bucket.RUNQUEUE]) if row is not None else ns
         quota = ns * min(throttled_ns, waited) // max(waited, 1)
-        if quota >= NEGLIGIBLE_NS:
+        least = 1 if everything else NEGLIGIBLE_NS
+        if quota >= least:
             yield Lost("runqueue", quota, pid, tid, comm, via, whose="quota")
         culprits = self._tables.culprits.get((number, tid), [])
         parts = self._blame(victim, culprits)
@@ -134,11 +150,11 @@ class Ledgers:
         for whose, members in parts.items():
             taken = sum(part.ns for part in members)
             share = int(rest * taken / total)
-            if whose != "agent" and share >= NEGLIGIBLE_NS:
+            if (everything or whose != "agent") and share >= least:
                 yield Lost("runqueue", share, pid, tid, comm, via, tuple(members), whose)
         known = sum(part.ns for side in parts.values() for part in side)
         unknown = int(rest * (total - known) / total)
-        if unknown >= NEGLIGIBLE_NS:
+        if unknown >= least:
             yield Lost("runqueue", unknown, pid, tid, comm, via, whose="unknown")
 
     def _container(self, pid: int) -> str | None:

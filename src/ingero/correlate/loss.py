@@ -29,11 +29,14 @@ class Lost:
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
     who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
-    # nobody, quota, own (the job itself), others, neighbours (in another container), unknown
+    # nobody, quota, own (the job itself), others, neighbours (in another container), unknown;
+    # in a whole account also agent (us), demand (nobody wants anything) and feeder (another
+    # thread that feeds the GPU)
     whose: str = "nobody"
     gil: bool = False
     waits: int = 0  # how many; 0: not counted
     rare: bool = False  # not even in every tenth iteration
+    what: str = ""  # of time on a core, or of waits for the GPU: the kind of call, or gc
 
     @property
     def direct(self) -> bool:
@@ -51,6 +54,7 @@ class SliceLedger:
     system_ns: int = 0  # of the time on a core: inside the kernel
     lost: list[Lost] = field(default_factory=list)
     cold: bool = False
+    ending: bool = False  # the job's last second of steps, or what came after it
     lossy: bool = False  # records were lost meanwhile: nothing may be concluded from absence
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -13,6 +14,7 @@ from ingero.correlate.cards import Cards
 from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
+from ingero.correlate.pace import Pace, last_step_ns, pace_of
 from ingero.correlate.ranks import align
 from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in
 from ingero.correlate.steps import Loop, find_loop
@@ -25,6 +27,12 @@ from ingero.model.window import Records
 LAYERS = frozenset({"runtime", "driver", "graph", "nccl"})
 HOT_KINDS = frozenset({"launch", "copy", "set", "event", "poll"})
 COLD_KINDS = ("context", "module")
+# Of those kinds: what takes time once. Others of them are questions that every step may ask.
+LOADING = re.compile(r"Create|Retain|Init|Load|Link|Reset")
+# What a process does with its context when it ends.
+UNDOING = re.compile(r"LibraryUnload|ModuleUnload|CtxDestroy|PrimaryCtxRelease|DeviceReset")
+STEP_KINDS = frozenset({"launch", "graph", "sync", "collective"})
+COLD_GAP = 2  # slices from one with any to the next: more, and the start is over
 READ_BYTES = 64 << 10  # a copy of at most this much takes microseconds on any bus
 READ_WAITS = 0.5  # of its time: then what it took was the GPU's way to the result
 RARE_WAITS = 0.1  # per iteration
@@ -95,10 +103,16 @@ class Job:
     spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
     spikes_idle_ns: int = 0  # of them: surely without work for the GPU, if every launch was seen
     covered: float = 1.0  # part of the recording its sums cover
+    pace: Pace | None = None
 
     @property
     def wall_ns(self) -> int:
         return sum(each.wall_ns for each in self.slices)
+
+    @property
+    def settled(self) -> list[SliceLedger]:
+        """Without its end: what a process does to tidy up is no trouble of the job."""
+        return [each for each in self.slices if not each.ending]
 
     def spent(self, number: int, *kinds: str) -> Spent:
         calls = self.calls.get(number, {})
@@ -143,7 +157,7 @@ class Timeline:
     def lost(self, *buckets: str) -> Iterator[tuple[Job, SliceLedger, list[Lost]]]:
         """Slices in which time was lost to one of these."""
         for job in self.jobs:
-            for each in job.slices:
+            for each in job.settled:
                 found = [lost for lost in each.lost if lost.bucket in buckets]
                 if found:
                     yield job, each, found
@@ -183,7 +197,10 @@ class Timeline:
         with_calls = [number for number in calling if (number, pid) in self.tables.operations]
         job.capturing = capture_ns(self.facts, self.tables, pid, with_calls)
         self._mark(job)
-        settled = {each.number: each.wall_ns for each in slices if not each.cold}
+        ends_ns = self._ends_ns(job)
+        for each in slices:
+            each.ending = self.facts.at_ns(each.number + 1) > ends_ns
+        settled = {each.number: each.wall_ns for each in slices if not each.cold and not each.ending}
         job.loop = find_loop(self.facts, self.tables, pid, settled)
         if job.loop and job.loop.complete:
             cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
@@ -193,7 +210,50 @@ class Timeline:
             if len(job.spikes) and self.facts.ops[job.loop.op].kind == "sync":
                 job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
         self._mark_rare(job)
+        job.pace = self._pace(job, ends_ns)
         return job
+
+    def _pace(self, job: Job, ends_ns: int) -> Pace | None:
+        cold_ns = max((self.facts.at_ns(each.number + 1) for each in job.slices if each.cold), default=0)
+        windows = self.facts.windows(job.pid, job.tid)
+        names = {number: op.name for number, op in self.facts.ops.items() if op.layer in LAYERS}
+        seconds = self.facts.seconds(job.pid)
+        seconds = seconds[np.isin(seconds["op"], list(names))]
+        step_op = job.loop.op if job.loop else None
+        young = self._is_young(job.pid)
+        questions = [number for number in names if self._kind_told(number) == "question"]
+        return pace_of(seconds, names, windows, cold_ns, ends_ns, step_op, questions, young)
+
+    def _is_young(self, pid: int) -> bool:
+        """It may still be starting when it is first seen."""
+        known = self.facts.processes.get(pid)
+        return bool(known and known.start_ns and self.facts.from_ns - known.start_ns < COLD_REACH_NS)
+
+    def _steady_ns(self, job: Job) -> int:
+        """When a young process began to give the GPU work second after second."""
+        starts = sorted(self.facts.windows(job.pid, job.tid))
+        if not starts or not self._is_young(job.pid):
+            return 0
+        working = [number for number, op in self.facts.ops.items() if op.kind in STEP_KINDS]
+        seconds = self.facts.seconds(job.pid)
+        active = np.isin(starts, seconds["start_ns"][np.isin(seconds["op"], working)])
+        run = active[:-2] & active[1:-1] & active[2:]
+        return starts[int(np.argmax(run))] if run.any() else 0
+
+    def _ends_ns(self, job: Job) -> int:
+        """Up to when the job is judged: of one that ended, its last second of steps and all after it is
+        tidying up. Of one that still runs, all there is."""
+        known, seconds = self.facts.processes.get(job.pid), self.facts.seconds(job.pid)
+        windows = self.facts.windows(job.pid, job.tid)
+        last_ns = last_step_ns(seconds, windows)
+        if last_ns is None:
+            return self.facts.to_ns + self.facts.slice_ns
+        undoing = [number for number, op in self.facts.ops.items() if UNDOING.search(op.name)]
+        undone = seconds["start_ns"][np.isin(seconds["op"], undoing)]
+        ended = known is not None and known.end_ns is not None and known.end_ns <= self.facts.to_ns
+        if ended or (len(undone) and undone.max() >= last_ns):
+            return last_ns
+        return self.facts.to_ns + self.facts.slice_ns
 
     def _launches(self, pid: int) -> Marks:
         """Recorded ones."""
@@ -245,10 +305,14 @@ class Timeline:
     def _calls(self, number: int, pid: int) -> dict[str, Spent]:
         found: dict[str, Spent] = {}
         for row in self.outermost(number, pid):
-            kind = self.tables.op_kind(int(row["op"]))
+            kind = self._kind_told(int(row["op"]))
             for name in (kind, "reading") if kind == "copy" and is_reading(row) else (kind,):
                 found.setdefault(name, Spent()).add(row)
         return found
+
+    def _kind_told(self, op: int) -> str:
+        kind = self.tables.op_kind(op)
+        return "question" if kind in COLD_KINDS and not LOADING.search(self.facts.ops[op].name) else kind
 
     def outermost(self, number: int, pid: int) -> list[np.void]:
         """A call of the runtime that leads to the driver is counted once, where both are probed."""
@@ -308,7 +372,13 @@ class Timeline:
             if job.spent(each.number, *COLD_KINDS).ns >= COLD_SHARE * each.wall_ns
             and self.facts.at_ns(each.number) - first_ns <= COLD_REACH_NS
         ]
-        last_cold = max(cold, default=-1)
+        last_cold = job.slices[0].number - 1 if job.slices else -1
+        for number in cold:
+            if number - last_cold > COLD_GAP:
+                break
+            last_cold = number
+        last_cold = last_cold if cold and last_cold >= cold[0] else -1
+        steady_ns = self._steady_ns(job)
         for each in job.slices:
-            each.cold = each.number <= last_cold
+            each.cold = each.number <= last_cold or self.facts.at_ns(each.number) < steady_ns
             each.lossy = each.number in self._blind

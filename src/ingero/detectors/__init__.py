@@ -23,6 +23,7 @@ from ingero.detectors import (
     gc_pause,
     gil_contention,
     gpu_fault,
+    gpu_idle,
     gpu_memory_leak,
     gpu_shared,
     gpu_throttled,
@@ -40,12 +41,14 @@ from ingero.detectors import (
     periodic_spike,
     pod_restart,
     slow_peer,
+    slowdown,
     sync_heavy,
     underutilised,
     version_mismatch,
 )
 from ingero.detectors.detector import Detector, Evidence, State
-from ingero.detectors.judge import Claim, Judge, claims_of, state_finding
+from ingero.detectors.judge import Claim, Judge, claim_of, claims_of, state_finding
+from ingero.detectors.verdict import Verdicts
 from ingero.model.finding import Finding, Unexplained
 from ingero.model.report import NotWatched
 
@@ -85,9 +88,12 @@ ALL: tuple[Detector, ...] = tuple(
         kv_cache_pressure,
         head_of_line,
         underutilised,
+        slowdown,
+        gpu_idle,
     )
 )
 KINDS = tuple(detector.name for detector in ALL)
+BY_NAME = {detector.name: detector for detector in ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class Diagnosis:
 
 
 def diagnose(timeline: Timeline) -> Diagnosis:
+    verdicts = Verdicts(timeline)
     claims: list[Claim] = []
     states: list[Finding] = []
     not_watched: list[NotWatched] = []
@@ -112,8 +119,17 @@ def diagnose(timeline: Timeline) -> Diagnosis:
             why = f"{source} is not recorded: {timeline.facts.absent[source]}"
             not_watched.append(NotWatched(f"{detector.name}, in part", why))
         found = list(detector.find(timeline))
-        claims.extend(claims_of(detector, (each for each in found if isinstance(each, Evidence))))
+        evidence = [
+            each
+            for each in found
+            if isinstance(each, Evidence) and not verdicts.replaces(detector.name, each.job, each.slice)
+        ]
+        claims.extend(claims_of(detector, evidence))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
+    unwatched = {each.what for each in not_watched}
+    for named in verdicts.named:
+        claim = claim_of(BY_NAME[named.kind], named, timeline) if named.kind not in unwatched else None
+        claims += [claim] if claim else []
     not_watched.extend(_not_watched_of(timeline))
     if timeline.cards.watched and timeline.facts.cards.why:
         not_watched.append(NotWatched("GPU counters, for a time or in part", timeline.facts.cards.why))
@@ -154,17 +170,32 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:
-    """Worst first; what makes a rank slow comes after the finding that all wait for that rank."""
+    """Worst first; what makes a rank slow comes after the finding that all wait for that rank, and how a
+    job always was after what made it slower."""
     waited_for: dict[int | None, int] = {}
     for each in findings:
         if each.kind == "nccl-straggler":
             waited_for |= {who.pid: each.severity.rank for cause in each.causes for who in cause.who}
 
-    def place(finding: Finding) -> tuple[int, int, int, int, float]:
+    changed: dict[int | None, int] = {}
+    for each in findings:
+        if _is_change(each):
+            changed[each.victim.pid] = max(each.severity.rank, changed.get(each.victim.pid, 0))
+
+    def place(finding: Finding) -> tuple[int, int, int, int, int, float]:
         rank, *rest = _worst_first(finding)
-        return (max(rank, waited_for.get(finding.victim.pid, 0)), *rest)  # type: ignore[return-value]
+        always = finding.effect.wall_share is not None and finding.effect.usual_ns is None
+        after = changed.get(finding.victim.pid) if always else None
+        rank = max(rank, waited_for.get(finding.victim.pid, 0), after or 0)
+        return (rank, int(after is not None), *rest)  # type: ignore[return-value]
 
     return sorted(findings, key=place)
+
+
+def _is_change(finding: Finding) -> bool:
+    """The steps became longer while it was watched."""
+    usual, now = finding.effect.usual_ns, finding.effect.now_ns
+    return usual is not None and now is not None and now > usual
 
 
 def _worst_first(finding: Finding) -> tuple[int, int, int, int, float]:

@@ -16,6 +16,7 @@ from ingero.correlate.loss import Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
 from ingero.detectors.lines import subject_of_case, subject_of_state, with_line
+from ingero.detectors.verdict import Named
 from ingero.model.finding import (
     Cause,
     Effect,
@@ -77,6 +78,7 @@ class Claim:
     detector: Detector
     job: Job
     episodes: list[Episode]
+    named: Named | None = None  # where it comes from the job's account
 
     @property
     def evidence(self) -> list[Evidence]:
@@ -102,7 +104,19 @@ class Claim:
         """Where it was fully on: a fault that begins or ends amid a slice fills only a part of it."""
         seen = self.job.slices[0].number, self.job.slices[-1].number
         kept = [episode.without_edges(seen) for episode in self.episodes]
-        return Claim(self.detector, self.job, kept)
+        return Claim(self.detector, self.job, kept, self.named)
+
+
+def claim_of(detector: Detector, named: Named, timeline: Timeline) -> Claim | None:
+    """What the account of a job says, as a claim."""
+    evidence = [
+        Evidence(named.told.job, each, sum(row.ns for row in rows), rows)
+        for each, rows in named.by_slice(timeline)
+    ]
+    if not evidence:
+        return None
+    episode = Episode(evidence[0].slice.number, evidence[-1].slice.number, evidence)
+    return Claim(detector, named.told.job, [episode], named)
 
 
 def _walls(job: Job) -> dict[int, int]:
@@ -113,7 +127,8 @@ def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
     """Evidence that is worth saying, by job."""
     by_job: dict[int, list[Evidence]] = defaultdict(list)
     for each in evidence:
-        by_job[each.job.pid].append(_bounded(each))
+        if not each.slice.ending:
+            by_job[each.job.pid].append(_bounded(each))
     claims = []
     for members in by_job.values():
         job = members[0].job
@@ -183,7 +198,7 @@ def usual_step_ns(job: Job, disturbed: set[int]) -> float | None:
     calm = [
         (step, job.steps(each.number))
         for each in job.slices
-        if not each.cold and each.number not in disturbed and each.wall_ns >= full
+        if not each.cold and not each.ending and each.number not in disturbed and each.wall_ns >= full
         if (step := job.step_ns([each.number])) is not None
     ]
     enough = len(calm) >= USUAL_SLICES or any(steps >= USUAL_STEPS for _, steps in calm)
@@ -219,7 +234,45 @@ class Judge:
             return None
         return int(sum(walls[number] for number in numbers) - usual * steps)
 
+    def _of_account(self, claim: Claim, named: Named) -> Finding | None:
+        """All of it from the same rows."""
+        told = named.told
+        share = min(1.0, named.ns / max(told.wall_ns, 1))
+        severity = severity_of(share)
+        if severity is None:
+            return None
+        case = self._case(claim, told.wall_ns)
+        case.first_ns, case.last_ns = told.spans[0][0], told.spans[-1][1]
+        claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
+        left = max(0, told.excess_ns - claimed)
+        unexplained = int(left * named.ns / claimed) if left > 0.1 * told.excess_ns else 0
+        excess = named.ns + unexplained
+        # Most of the extra time takes the rest along: waking up, cold caches, others that wait in turn.
+        gain_ns = excess if told.changed and claimed >= MOSTLY * told.excess_ns else named.ns
+        facts = self._timeline.facts
+        headline = claim.detector.headline or (lambda _: claim.detector.title)
+        finding = Finding(
+            id=finding_id(facts.node, claim.detector.name, claim.job.pid, facts.origin_ns),
+            kind=claim.detector.name,
+            severity=severity,
+            title=headline(case),
+            first_ns=case.first_ns,
+            last_ns=case.last_ns,
+            confidence=round(self._confidence(claim, named.ns / excess), 2),
+            victim=Victim(claim.job.pid, claim.job.tid, claim.job.comm),
+            effect=Effect("step", told.usual_ns, told.now_ns, excess, round(share, 4)),
+            causes=self._causes(case, claim, excess, unexplained),
+            explained_share=round(named.ns / excess, 4),
+            gain=Gain(gain_ns, round(min(1.0, gain_ns / max(told.wall_ns, 1)), 4)),
+            fix=claim.detector.advise(case),
+            time=_time(claim),
+            episodes=list(told.spans),
+        )
+        return with_line(finding, claim.detector, subject_of_case(case), named.line)
+
     def _finding(self, claim: Claim) -> Finding | None:
+        if claim.named is not None:
+            return self._of_account(claim, claim.named)
         wall_ns, core = claim.wall_ns(), claim.without_edges()
         share = min(1.0, core.ns / core.wall_ns()) if core.wall_ns() else 0.0
         severity = severity_of(share)
@@ -356,7 +409,7 @@ class Judge:
         slow = [
             each
             for each in job.slices
-            if not each.cold and each.number not in self._disturbed[job.pid]
+            if not each.cold and not each.ending and each.number not in self._disturbed[job.pid]
             if job.steps(each.number) and each.wall_ns - usual * job.steps(each.number) > 0.25 * each.wall_ns
         ]
         excess = int(sum(walls[e.number] - usual * job.steps(e.number) for e in slow))

@@ -15,7 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.lines import Place, heaviest
+from ingero.correlate.account import Line as GrownLine
+from ingero.correlate.lines import LEAST_SHARE, Place, heaviest
 from ingero.correlate.loss import Lost
 from ingero.correlate.spikes import no_spikes
 from ingero.correlate.timeline import Timeline
@@ -94,8 +95,19 @@ def subject_of_state(state: State, timeline: Timeline) -> Subject:
     return Subject(timeline, state.pid, state.tid, state.first_ns, last_ns, event_ids=events)
 
 
-def with_line(finding: Finding, detector: Detector, subject: Subject) -> Finding:
-    """The finding with its line, stack and the proof of both, where they are known."""
+def with_line(
+    finding: Finding, detector: Detector, subject: Subject, grown: GrownLine | None = None
+) -> Finding:
+    """The finding with its line, stack and the proof of both, where they are known.
+
+    `grown`: the line whose samples grew with the finding's time decides, where there is one.
+    """
+    if grown is not None and grown.share >= LEAST_SHARE:
+        sites = subject.timeline.facts.sites
+        frames = sites.stacks([grown.stack]).get(grown.stack, ())
+        there = Place(grown.source, frames, grown.ns, grown.share, (grown.stack,))
+        finding = msgspec.structs.replace(finding, source=there.source, stack=there.frames())
+        return _with_proofs(finding, [_proof(Line("sample", "most of that time is spent"), there, subject)])
     told = [(line, place) for line in detector.lines if (place := place_of(line, subject)) is not None]
     if not told:
         return finding

@@ -20,21 +20,25 @@ from ingero.model.finding import Fix, Proof
 LEAST = 2  # retransmits within the slice and its neighbours; a single one happens on any network
 
 
-def retransmits(timeline: Timeline, number: int, *pids: int) -> int:
-    """Around a slice, on sockets of these processes."""
-    facts = timeline.facts
-    first, last = facts.at_ns(number - 1), facts.at_ns(number + 2)
+def retransmits(timeline: Timeline, first_ns: int, last_ns: int, *pids: int) -> int:
+    """Between two instants, on sockets of these processes."""
     mine = set(pids)
     return sum(
         1
-        for each in facts.retransmits
-        if first <= each.at_ns < last and (each.pid in mine or each.peer_pid in mine)
+        for each in timeline.facts.retransmits
+        if first_ns <= each.at_ns < last_ns and (each.pid in mine or each.peer_pid in mine)
     )
 
 
-def by_network(timeline: Timeline, job: Job, number: int, lost: Lost) -> bool:
+def by_network_over(timeline: Timeline, job: Job, lost: Lost, first_ns: int, last_ns: int) -> bool:
     waits = lost.bucket == "net_wait" or (lost.bucket == "peer_wait" and lost.whose == "unknown")
-    return waits and retransmits(timeline, number, job.pid, lost.pid) >= LEAST
+    return waits and retransmits(timeline, first_ns, last_ns, job.pid, lost.pid) >= LEAST
+
+
+def by_network(timeline: Timeline, job: Job, number: int, lost: Lost) -> bool:
+    """In a slice, or in one of its neighbours."""
+    facts = timeline.facts
+    return by_network_over(timeline, job, lost, facts.at_ns(number - 1), facts.at_ns(number + 2))
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:

@@ -7,8 +7,8 @@ live diagnosis and a later one look at the same ones. Instants are Unix-epoch ns
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from ingero.model.sites import Sites
 from ingero.model.window import BUCKETS, Records
 
 SLICE_NS = 2_000_000_000
+GPU_LAG_NS = 1_000_000_000  # a card's busy share is of the second before it was asked (seen on an H200)
 
 
 def slice_start(at_ns: int, origin_ns: int) -> int:
@@ -88,6 +89,10 @@ WAKERS = np.dtype(
         ("count", "<i8"),
     ]
 )
+
+
+# Calls of one process, second by second.
+SECONDS = np.dtype([("start_ns", "<i8"), ("op", "<i8"), ("count", "<i8"), ("exact", "<i8")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +209,60 @@ def no_waits(_tid: int, _bucket: str, _from_ns: int, _to_ns: int) -> list[str]:
     return []
 
 
+def no_seconds(_pid: int) -> Records:
+    return np.zeros(0, SECONDS)
+
+
+def no_windows(_pid: int, _tid: int) -> dict[int, int]:
+    return {}
+
+
+def nobody_asked(_gpu_ids: Collection[int], _spans: Sequence[tuple[int, int]]) -> float | None:
+    return None
+
+
 def _none(dtype: np.dtype[np.void]) -> Records:
     return np.zeros(0, dtype)
+
+
+Span = tuple[int, int]
+SpanRows = dict[str, Records]
+# What is summed over stretches of time, and what tells its rows apart.
+SUMMED = {
+    "threads": ("pid", "tid"),
+    "operations": ("pid", "op", "caller"),
+    "culprits": ("victim_pid", "victim_tid", "pid", "throttled"),
+    "wakers": ("pid", "tid", "waker_pid", "waker_tid", "kind", "bucket"),
+}
+LARGEST = ("comm", "feeder", "max_ns")  # not sums
+
+
+def _numbered(parts: Sequence[Records]) -> Records:
+    for number, part in enumerate(parts):
+        part["slice"] = number
+    return np.concatenate(parts)
+
+
+def _within(rows: Records, spans: Sequence[Span], facts: Facts) -> Records:
+    starts = facts.origin_ns + rows["slice"] * facts.slice_ns
+    chosen = np.zeros(len(rows), bool)
+    for from_ns, to_ns in spans:
+        chosen |= (starts >= from_ns) & (starts < to_ns)
+    return rows[chosen]
+
+
+def _summed(rows: Records, keys: tuple[str, ...]) -> Records:
+    """One row for each key."""
+    if not len(rows):
+        return rows.copy()
+    marks = np.stack([rows[key] for key in keys], axis=1)
+    _, first, which = np.unique(marks, axis=0, return_index=True, return_inverse=True)
+    made = rows[first].copy()
+    for name in rows.dtype.names or ():
+        if name not in (*keys, "slice"):
+            made[name] = 0
+            (np.maximum if name in LARGEST else np.add).at(made[name], which.reshape(-1), rows[name])
+    return made
 
 
 @dataclass(slots=True)
@@ -244,6 +301,30 @@ class Facts:
     longest: Callable[[int, str, int, int], list[str]] = no_waits  # ids of a thread's longest waits
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
     sites: Sites = field(default_factory=Sites)  # where calls, waits and samples come from
+    seconds: Callable[[int], Records] = no_seconds  # SECONDS of a process
+    windows: Callable[[int, int], dict[int, int]] = no_windows  # of a thread: how long, by start
+    # The busy share of the busiest of some cards over stretches of time; None: not known
+    busy: Callable[[Collection[int], Sequence[tuple[int, int]]], float | None] = nobody_asked
+    spans: Callable[[Sequence[Span]], SpanRows] | None = None  # sums over any stretches of time
+
+    def over(self, stretches: Sequence[Sequence[Span]]) -> Facts:
+        """The same, with the sums of each stretch as one slice."""
+        read = self.spans or self._by_slices
+        parts = [read(spans) for spans in stretches]
+        rows = {name: _numbered([part[name] for part in parts]) for name in SUMMED}
+        return replace(
+            self,
+            threads=rows["threads"],
+            operations=rows["operations"],
+            culprits=rows["culprits"],
+            wakers=rows["wakers"],
+        )
+
+    def _by_slices(self, spans: Sequence[Span]) -> SpanRows:
+        """Where only slices are known: those that begin within."""
+        return {
+            name: _summed(_within(getattr(self, name), spans, self), keys) for name, keys in SUMMED.items()
+        }
 
     def at_ns(self, number: int) -> int:
         """When a slice began."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class FactReader:
         self._connection = connection
         self._node = node_id
         self._origin = origin_ns
+        self._chosen: tuple[model.Span, ...] = ()
 
     def read(self, from_ns: int, to_ns: int) -> Facts:
         self._from, self._to = from_ns, to_ns
@@ -63,6 +64,10 @@ class FactReader:
         self._ids = self._id_range()
         self._read_details(found)
         found.marks = self._marks
+        found.seconds = self._seconds
+        found.windows = self._windows
+        found.spans = self._spans
+        found.busy = self._busy
         found.longest = self._longest
         found.sites = SiteReader(self._connection, self._node)
         return found
@@ -103,14 +108,57 @@ class FactReader:
     def _sums(
         self, table: str, keys: tuple[str, ...], sums: tuple[str, ...], maxima: tuple[str, ...]
     ) -> list[Row]:
-        slice_of = f"(start_ns - {self._origin}) / {SLICE_NS}"
+        """By slice; of certain stretches of time all together, as slice 0."""
+        slice_of = "0" if self._chosen else f"(start_ns - {self._origin}) / {SLICE_NS}"
         columns = ", ".join(
             [f"{slice_of} AS slice", *keys, *(f"MAX({c})" for c in maxima), *(f"SUM({c})" for c in sums)]
         )
+        spans = self._chosen or ((self._from, self._to),)
+        within = " OR ".join("start_ns >= ? AND start_ns < ?" for _ in spans)
         return self._all(
-            f"SELECT {columns} FROM {table} WHERE node_id = ? AND start_ns >= ? AND start_ns < ?"
+            f"SELECT {columns} FROM {table} WHERE node_id = ? AND ({within})"
             f" GROUP BY slice, {', '.join(keys)}",
-            self._range,
+            (self._node, *(at for span in spans for at in span)),
+        )
+
+    def _spans(self, spans: Sequence[model.Span]) -> model.SpanRows:
+        self._chosen = tuple(spans)
+        try:
+            return {
+                "threads": self._threads(),
+                "operations": self._operations(),
+                "culprits": self._culprits(),
+                "wakers": self._wakers(),
+            }
+        finally:
+            self._chosen = ()
+
+    def _seconds(self, pid: int) -> Records:
+        rows = self._all(
+            "SELECT start_ns, op_id, SUM(count), MIN(exact) FROM operation_second"
+            " WHERE node_id = ? AND start_ns >= ? AND start_ns < ? AND pid = ? GROUP BY 1, 2",
+            (*self._range, pid),
+        )
+        return np.array(rows, model.SECONDS)
+
+    def _busy(self, gpu_ids: Collection[int], spans: Sequence[model.Span]) -> float | None:
+        """Of the busiest card; a sample tells of the second before it."""
+        marks = ", ".join("?" for _ in gpu_ids)
+        within = " OR ".join("at_ns >= ? AND at_ns < ?" for _ in spans)
+        rows = self._all(
+            f"SELECT AVG(gpu_share) FROM gpu_sample WHERE node_id = ? AND gpu_id IN ({marks}) AND ({within})"
+            " GROUP BY gpu_id",
+            (self._node, *gpu_ids, *(at + model.GPU_LAG_NS for span in spans for at in span)),
+        )
+        return max((row[0] for row in rows if isinstance(row[0], float)), default=None)
+
+    def _windows(self, pid: int, tid: int) -> dict[int, int]:
+        return dict(
+            self._all(
+                f"SELECT start_ns, SUM({' + '.join(BUCKET_COLUMNS)}) FROM thread_second"
+                " WHERE node_id = ? AND start_ns >= ? AND start_ns < ? AND pid = ? AND tid = ? GROUP BY 1",
+                (*self._range, pid, tid),
+            )
         )
 
     def _threads(self) -> Records:

@@ -1,0 +1,1 @@
+"""Jobs to be recorded on a real card, each with its truth."""

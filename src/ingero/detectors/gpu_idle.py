@@ -1,0 +1,39 @@
+"""Idle GPU: the card idles, there is work, and no other kind names most of why.
+
+Shows as   a card that is busy for less than three quarters of the time, by its own word.
+Proof      the card's busy share, and what the chain that feeds it did meanwhile.
+Not this   a program that sleeps on purpose or waits to be asked (underutilised); what
+           another kind names: then that one is told.
+Blind to   cards that do not tell how busy they are; kernels that fill only a part of one.
+"""
+
+from __future__ import annotations
+
+from ingero.detectors import proofs
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
+from ingero.detectors.slowdown import DOING
+from ingero.model.finding import Fix
+
+
+def headline(case: Case) -> str:
+    main = case.main
+    what = DOING.get(main.bucket, "waits") if main else "waits"
+    return (
+        f"The GPU of {case.job.comm} is idle {case.ns / max(case.wall_ns, 1):.0%} of the time while it {what}"
+    )
+
+
+def advise(case: Case) -> list[Fix]:
+    return [Fix("See what the thread does there.", f"ingero explain --per-process --pid {case.job.pid}")]
+
+
+DETECTOR = Detector(
+    name="gpu-idle",
+    title="The GPU is idle though there is work",
+    needs=frozenset({"calls", "sched", "gpu"}),
+    headline=headline,
+    prove=proofs.waits,
+    advise=advise,
+    confidence=0.7,
+    lines=(LOST, WAITS_FOR),
+)

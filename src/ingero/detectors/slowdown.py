@@ -1,0 +1,51 @@
+"""Slowdown: steps take longer than before, and no other kind names most of the extra time.
+
+Shows as   fewer steps a second than the job itself made in the same recording.
+Proof      the account of a slow step against that of a usual one: the rows that grew.
+Not this   a step with more work for a card that is as busy as before; what another kind
+           names: then that one is told.
+Blind to   a pace that was never better while it was watched; jobs none of whose calls are
+           counted exactly.
+"""
+
+from __future__ import annotations
+
+from ingero.detectors import proofs
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
+from ingero.model.finding import Fix
+
+DOING = {
+    "sleep": "sleeps",
+    "lock_wait": "waits for a lock",
+    "gpu_wait": "waits for the GPU",
+    "host_cpu": "computes",
+    "cuda_cpu": "is inside CUDA calls",
+    "unexplained": "does something that could not be told",
+}
+
+
+def headline(case: Case) -> str:
+    main = case.main
+    what = DOING.get(main.bucket, "waits") if main else "waits"
+    return f"{case.job.comm} became slower: it {what} longer in every step"
+
+
+def advise(case: Case) -> list[Fix]:
+    return [
+        Fix(
+            "See what the thread does there, and what changed at that time.",
+            f"ingero explain --per-process --pid {case.job.pid}",
+        )
+    ]
+
+
+DETECTOR = Detector(
+    name="slowdown",
+    title="The job became slower",
+    needs=frozenset({"calls", "sched"}),
+    headline=headline,
+    prove=proofs.waits,
+    advise=advise,
+    confidence=0.7,
+    lines=(LOST, WAITS_FOR),
+)
