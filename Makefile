@@ -21,7 +21,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-truth truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -62,6 +62,9 @@ test-shapes: build  ## the eBPF tests under each attach shape, twenty minutes; n
 
 bench-truth: build  ## how often the diagnosis is right, on injected faults; needs root; TRUTH=--help lists options
 	@$(BIN)/python -m benchmarks.truth.run $(TRUTH)
+
+truth-replay: build  ## judge every recording that is kept, say what changed; REPLAY=--accept renews the verdicts
+	@$(BIN)/python -m benchmarks.corpus.replay $(REPLAY)
 
 bench: build  ## measure what tracing costs, write docs/overhead.md; needs root; BENCH=--quick is short
 	@$(BIN)/python -m benchmarks.run $(BENCH)

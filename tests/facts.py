@@ -7,6 +7,7 @@ slice of two seconds to waiting for a core while the GPU has nothing to do.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -273,6 +274,36 @@ class Story:
             for name in dtype.names or ():
                 made[name] = [row.get(name, np.nan) for row in rows]
             setattr(self.facts.cards, table.removeprefix("gpu_"), made)
+
+    def paced(self) -> Story:
+        """With what happened second by second, so that there is a pace: half of its slice each."""
+        self.facts.seconds = self._seconds
+        self.facts.windows = self._windows
+        self.facts.busy = self._busy
+        return self
+
+    def _seconds(self, pid: int) -> model.Records:
+        rows = [
+            (self._at(row["slice"]) + half * SECOND, row["op"], row["count"] // 2, int(not row["estimated"]))
+            for row in self.rows.get("operations", [])
+            if row["pid"] == pid
+            for half in range(2)
+        ]
+        return np.array(sorted(rows), model.SECONDS)
+
+    def _windows(self, pid: int, tid: int) -> dict[int, int]:
+        mine = [row for row in self.rows["threads"] if (row["pid"], row["tid"]) == (pid, tid)]
+        return {
+            self._at(row["slice"]) + half * SECOND: sum(row["ns"]) // 2 for row in mine for half in range(2)
+        }
+
+    def _busy(self, _cards: Collection[int], spans: Sequence[model.Span]) -> float | None:
+        shares = [
+            row["gpu_share"]
+            for row in self.rows.get("gpu_samples", [])
+            if any(from_ns <= self._at(row["slice"]) < to_ns for from_ns, to_ns in spans)
+        ]
+        return float(np.mean(shares)) if shares else None
 
     def _at(self, number: int) -> int:
         return self.facts.at_ns(number)

@@ -48,6 +48,8 @@ NAMES = [
     "kv-cache-pressure",
     "head-of-line",
     "underutilised",
+    "slowdown",
+    "gpu-idle",
 ]
 STATES = [
     "cuda-error",
@@ -113,7 +115,7 @@ def test_no_page_is_left_of_a_kind_that_is_gone() -> None:
 
 @pytest.mark.parametrize("detector", ALL, ids=ids)
 def test_a_kind_is_either_looked_for_or_says_why_not(detector: Detector) -> None:
-    assert (detector.find is no_evidence) == bool(detector.unwatched)
+    assert (detector.find is no_evidence) == (bool(detector.unwatched) or detector.rest)
     assert detector.needs or detector.either
 
 

@@ -20,7 +20,7 @@ export function nowPage() {
     const open = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));
     replace(
       element,
-      h("div", { class: "main-column" }, verdict(report), report.findings.map((each) => finding(each, report, words)), unexplained(report), healthy(report)),
+      h("div", { class: "main-column" }, verdict(report), bounds(report), report.findings.map((each) => finding(each, report, words)), unexplained(report), healthy(report)),
       h("aside", { class: "side-column", "aria-label": "Trust" }, machine(report), trust(report), notWatched(report)),
     );
     for (const each of element.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
@@ -38,6 +38,17 @@ function verdict(report) {
     { class: "verdict", "data-severity": worst?.severity ?? "NONE", style: { "--tone": severityColour(worst?.severity ?? "none") } },
     h("h1", {}, what),
     h("p", {}, `${report.node}, ${duration(report.recorded_ns ?? length)} recorded, ${moment(report.window.from_ns)} to ${clock(report.window.to_ns)}`),
+  );
+}
+
+// What limits each job now, whether something is wrong or not.
+function bounds(report) {
+  if (!report.bound?.length) return null;
+  const named = (each) => `${each.comm} (${each.pid})${each.node ? ` on ${each.node}` : ""}`;
+  return h(
+    "section",
+    { class: "panel bound", "aria-label": "Bound by" },
+    h("dl", { class: "facts" }, report.bound.slice(0, 8).map((each) => fact(`${named(each)} is bound by`, each.text))),
   );
 }
 

@@ -16,6 +16,7 @@ from ingero.correlate.timeline import Timeline
 from ingero.detectors import diagnose
 from ingero.model.facts import SLICE_NS
 from ingero.model.finding import Finding
+from ingero.model.report import Bound
 from ingero.store.findings import FindingRow
 from ingero.store.writer import Writer
 
@@ -28,6 +29,7 @@ class LiveDiagnosis:
 
     def __init__(self, writer: Writer) -> None:
         self.findings: tuple[Finding, ...] = ()
+        self.bound: tuple[Bound, ...] = ()
         self.trouble = ""
         self._writer = writer
         self._due_ns = 0
@@ -47,11 +49,12 @@ class LiveDiagnosis:
 
     def _look(self, reach_ns: int | None) -> None:
         try:
-            found = diagnose(Timeline(self._writer.facts(reach_ns))).findings
+            told = diagnose(Timeline(self._writer.facts(reach_ns)))
         except (sqlite3.Error, ValueError, ArithmeticError, LookupError, TypeError) as error:
             self.trouble = f"the diagnosis failed: {type(error).__name__}: {error}"
             return
-        found = [self._with_line(each) for each in found]
+        found = [self._with_line(each) for each in told.findings]
+        self.bound = tuple(told.bound)
         self.findings = tuple(found)
         self._writer.save_findings(row_of(each, self._writer.recording_id) for each in found)
 

@@ -427,6 +427,7 @@ class Agent:
             overhead=self._overhead,
             database=self._database_status(),
             findings=self._writer.diagnosis.findings if self._writer else (),
+            bound=self._writer.diagnosis.bound if self._writer else (),
             warnings=self._warnings(),
         )
 

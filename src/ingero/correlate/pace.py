@@ -27,6 +27,7 @@ LEAST_WINDOWS = (
 USUAL_WINDOWS = 3  # seconds that a pace was kept, to be usual
 USUAL_PART = 0.2  # of what was seen, or five seconds
 STEADY = 0.8  # part of the seconds in which a call must come
+OFTEN = 0.3  # the same of a job whose start and end are in the recording, too
 LEAST_CALLS = 3
 SURE = 5.0  # standard errors that a change must exceed
 MOST_CHANGES = 40  # a job that changes more often has no pace
@@ -110,13 +111,13 @@ def pace_of(
 def last_step_ns(seconds: Records, walls: Mapping[int, int]) -> int | None:
     """When the last second with the calls of its loop began."""
     starts = np.array(sorted(walls), np.int64)
-    counts = _steady_counts(seconds[seconds["exact"] > 0], starts)
+    counts = _steady_counts(seconds[seconds["exact"] > 0], starts, OFTEN)
     last = [int(starts[np.flatnonzero(each)[-1]]) for each in counts.values()]
     return int(np.median(last)) if last else None
 
 
-def _steady_counts(seconds: Records, starts: NDArray[np.int64]) -> dict[int, Series]:
-    """Of calls that come in nearly every second."""
+def _steady_counts(seconds: Records, starts: NDArray[np.int64], part: float = STEADY) -> dict[int, Series]:
+    """Of calls that come in so many of the seconds."""
     found: dict[int, Series] = {}
     for op in np.unique(seconds["op"]).tolist():
         rows = seconds[seconds["op"] == op]
@@ -125,7 +126,7 @@ def _steady_counts(seconds: Records, starts: NDArray[np.int64]) -> dict[int, Ser
             continue
         counts = np.zeros(len(starts))
         np.add.at(counts, np.searchsorted(starts, rows["start_ns"]), rows["count"])
-        if (counts > 0).sum() >= STEADY * len(starts):
+        if (counts > 0).sum() >= part * len(starts):
             found[op] = counts
     return found
 

@@ -74,6 +74,22 @@ def idle_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]
     return total
 
 
+def waited_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]) -> int:
+    """How much of the spikes is the wait for the GPU at their end, beyond the usual one.
+
+    Only where nothing is given to the GPU amid the spike: an evaluation is the job's own work.
+    """
+    steps = durations(marks)
+    usually = float(np.median(marks[:, 1]))
+    known = dict(zip(steps[:, 0].tolist(), marks[1:, 1].tolist(), strict=True))
+    total = 0.0
+    for start, excess in spikes.tolist():
+        waited = known.get(start, 0) - usually
+        if waited > 0 and not _fed(np.array([(start, excess)], np.int64), launches):
+            total += min(waited, excess)
+    return int(total)
+
+
 def _alike(spikes: NDArray[np.int64], usual: int) -> NDArray[np.int64]:
     """Without those that are far shorter than the longest: a hiccup among them is none of them."""
     excess = spikes[:, 1] - usual

@@ -16,7 +16,7 @@ from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import Pace, last_step_ns, pace_of
 from ingero.correlate.ranks import align
-from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in
+from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in, waited_ns
 from ingero.correlate.steps import Loop, find_loop
 from ingero.correlate.tables import Tables
 from ingero.model.facts import Facts, Marks
@@ -102,6 +102,7 @@ class Job:
     capturing: dict[int, int] = field(default_factory=dict)  # by slice, ns of filling graphs
     spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
     spikes_idle_ns: int = 0  # of them: surely without work for the GPU, if every launch was seen
+    spikes_waited_ns: int = 0  # of them: the GPU was waited for longer than usual
     covered: float = 1.0  # part of the recording its sums cover
     pace: Pace | None = None
 
@@ -209,6 +210,7 @@ class Timeline:
             # Only a call that waits for the GPU shows by its length whether there was work.
             if len(job.spikes) and self.facts.ops[job.loop.op].kind == "sync":
                 job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
+                job.spikes_waited_ns = waited_ns(job.spikes, marks, self._launches(pid)[:, 0])
         self._mark_rare(job)
         job.pace = self._pace(job, ends_ns)
         return job

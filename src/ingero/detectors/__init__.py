@@ -50,7 +50,7 @@ from ingero.detectors.detector import Detector, Evidence, State
 from ingero.detectors.judge import Claim, Judge, claim_of, claims_of, state_finding
 from ingero.detectors.verdict import Verdicts
 from ingero.model.finding import Finding, Unexplained
-from ingero.model.report import NotWatched
+from ingero.model.report import Bound, NotWatched
 
 ALL: tuple[Detector, ...] = tuple(
     module.DETECTOR
@@ -103,6 +103,7 @@ class Diagnosis:
     findings: list[Finding]
     unexplained: list[Unexplained]
     not_watched: list[NotWatched]
+    bound: list[Bound]
 
 
 def diagnose(timeline: Timeline) -> Diagnosis:
@@ -136,7 +137,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
     judge = Judge(timeline, claims)
     findings = in_order(_once(judge.findings() + states))
-    return Diagnosis(findings, judge.unexplained(), not_watched)
+    return Diagnosis(findings, judge.unexplained(), not_watched, verdicts.bound)
 
 
 def why_not(detector: Detector, timeline: Timeline) -> str:

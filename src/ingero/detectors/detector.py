@@ -181,6 +181,7 @@ class Detector:
     advise: Callable[[Case], list[Fix]] = no_advice
     confidence: float = 0.9
     unwatched: str = ""  # why nobody looks for it yet
+    rest: bool = False  # nobody looks for it: it is what no other kind names (verdict.py)
     severity: str = "by wall time lost"
     least_share: float = 0.03
     lines: tuple[Line, ...] = ()  # the first that tells a line decides; the others are further proof

@@ -31,6 +31,7 @@ DETECTOR = Detector(
     name="gpu-idle",
     title="The GPU is idle though there is work",
     needs=frozenset({"calls", "sched", "gpu"}),
+    rest=True,
     headline=headline,
     prove=proofs.waits,
     advise=advise,

@@ -2,6 +2,7 @@
 
 Shows as   single long iterations at equal distances in time.
 Proof      the iterations themselves; the period and its regularity.
+           Waits for the GPU count, too, where the job gives it nothing meanwhile.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
            irregular ones; frequent ones (gradient accumulation, logging).
 Blind to   what happens in a spike, unless another finding tells; computing that falls between
@@ -67,13 +68,16 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         if not in_part and _computes(job, numbers, all_ns):
             idle = max(idle, job.spikes_idle_ns)
         enough = SEEN_IN_PART if in_part else 1 - EXPLAINED
-        if left < (1 - EXPLAINED) * all_ns or idle < enough * all_ns or not total:
+        waited = job.spikes_waited_ns
+        stopped = sum(each.ns["unexplained"] for each in numbers) >= EXPLAINED * all_ns  # by a debugger, say
+        for_the_gpu = idle < enough * all_ns and waited >= (1 - EXPLAINED) * all_ns and not stopped
+        if left < (1 - EXPLAINED) * all_ns or (idle < enough * all_ns and not for_the_gpu) or not total:
             continue
-        left = min(left, idle)
+        left, bucket = (min(left, waited), "gpu_wait") if for_the_gpu else (min(left, idle), "unexplained")
         note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"
         for each in numbers:  # a spike has no slice of its own: its time is spread over the period
             ns = left * each.wall_ns // total
-            yield Evidence(job, each, ns, (Lost("unexplained", ns, job.pid, job.tid, job.comm),), note=note)
+            yield Evidence(job, each, ns, (Lost(bucket, ns, job.pid, job.tid, job.comm),), note=note)
 
 
 def headline(case: Case) -> str:

@@ -43,6 +43,7 @@ DETECTOR = Detector(
     name="slowdown",
     title="The job became slower",
     needs=frozenset({"calls", "sched"}),
+    rest=True,
     headline=headline,
     prove=proofs.waits,
     advise=advise,

@@ -18,16 +18,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import Stretch
 from ingero.correlate.timeline import Job, Timeline
+from ingero.detectors.bound import bound_of, in_words
 from ingero.detectors.names import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, name_of
 from ingero.model.facts import Span
+from ingero.model.report import Bound
+from ingero.units import SECOND
 
 LEAST_SHARE = 0.03  # of the time: nobody is told of less
 LEAST_PART = 0.25  # of the extra time: smaller parts come with the larger ones
 LEAST_NS = 500_000_000
+NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
 AS_BUSY = 0.10  # that a card's busy share may differ by, and is the same
 IDLE_SHARE = 0.25  # of the time: with less idleness a card counts as kept busy
 KEPT_BUSY = 0.85  # of the time: such a card has nothing to complain of
@@ -94,6 +100,7 @@ class Verdicts:
         self._timeline = timeline
         self.named: list[Named] = []
         self.busy: dict[int, float] = {}  # by process: the card over its usual time
+        self.bound: list[Bound] = []  # what limits each job now
         for job in timeline.jobs:
             if not timeline.facts.partial:
                 self._judge(job)
@@ -121,6 +128,12 @@ class Verdicts:
         spans = [each.spans for each in (usual, slow) if each]
         accounts = Accounts(self._timeline.facts, self._timeline.family, spans)
         made = accounts.of(job.pid, job.tid)
+        now = 1 if slow is not None and slow.last_ns > usual.last_ns else 0
+        setting = Setting(self._timeline, job, False, usual.first_ns, usual.last_ns)
+        limit = bound_of(setting, made[now], busy[now])
+        if limit is not None:
+            limit = _with_pace(limit, job, now)
+            self.bound.append(msgspec.structs.replace(limit, text=in_words(limit)))
         if slow is not None:
             self.named += self._slower(job, usual, slow, accounts, made, busy)
         self.named += self._idle(job, usual, accounts, made[0], busy[0])
@@ -221,8 +234,24 @@ class Verdicts:
             ns = sum(row.ns for row in rows)
             enough = max(LEAST_NS, LEAST_SHARE * told.wall_ns, LEAST_PART * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
+                rows = [row for row in rows if row.ns >= NOISE * ns]
                 found.append(Named(told, kind or unnamed, tuple(rows), _line(rows, lines)))
         return sorted(found, key=lambda each: -each.ns)
+
+
+def _with_pace(limit: Bound, job: Job, now: int) -> Bound:
+    pace = job.pace
+    if pace is None:
+        return limit
+    if not now or pace.slow is None:
+        return msgspec.structs.replace(limit, steps_per_s=_per_s(pace.usual))
+    slow, usual = _per_s(pace.slow), _per_s(pace.usual)
+    since = pace.slow.spans[-1][0]
+    return msgspec.structs.replace(limit, steps_per_s=slow, usual_steps_per_s=usual, since_ns=since)
+
+
+def _per_s(stretch: Stretch) -> float | None:
+    return round(stretch.steps * SECOND / stretch.wall_ns, 3) if stretch.wall_ns else None
 
 
 def exposed(rows: Sequence[Lost], lost_ns: int) -> list[Lost]:

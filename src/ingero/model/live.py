@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ingero.model.finding import Finding, SourceLine
 from ingero.model.metrics import Limits, Snapshot
+from ingero.model.report import Bound
 
 LAYERS = ("runtime", "driver", "graph", "nccl")
 
@@ -192,6 +193,7 @@ class LiveView:
     overhead: Overhead = Overhead()
     database: DatabaseStatus = DatabaseStatus()
     findings: tuple[Finding, ...] = ()  # worst first
+    bound: tuple[Bound, ...] = ()  # what limits each job
     warnings: tuple[str, ...] = ()
 
     def layer(self, name: str) -> tuple[OperationRow, ...]:

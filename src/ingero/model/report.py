@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ingero.model.finding import Finding, Unexplained
+from ingero.model.finding import Finding, SourceLine, Unexplained, Who
 
 
 class ReportWindow(msgspec.Struct, frozen=True):
@@ -188,6 +188,24 @@ class NotWatched(msgspec.Struct, frozen=True):
     why: str
 
 
+class Bound(msgspec.Struct, frozen=True):
+    """What limits a job that feeds a GPU, at the end of the time looked at."""
+
+    pid: int
+    comm: str
+    by: str  # gpu, requests (it waits to be asked), or a bucket
+    share: float  # of its time; of the GPU: how busy it is
+    what: str | None  # of time on a core: the kind of call, or gc
+    source: SourceLine | None
+    who: list[Who]
+    gpu_busy_share: float | None
+    steps_per_s: float | None
+    usual_steps_per_s: float | None = None  # where the pace changed
+    since_ns: int | None = None  # when it did
+    node: str | None = None  # where the report is of several
+    text: str = ""  # the same for people
+
+
 class Report(msgspec.Struct, frozen=True):
     node: str
     window: ReportWindow
@@ -198,6 +216,7 @@ class Report(msgspec.Struct, frozen=True):
     overhead: OverheadReport
     not_watched: list[NotWatched]
     unexplained: list[Unexplained] = []
+    bound: list[Bound] = []
     recorded_ns: int | None = None  # how much of the window was recorded
     by: LabelReport | None = None  # where a label was asked for
 

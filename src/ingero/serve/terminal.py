@@ -39,6 +39,7 @@ BUCKET_STYLES: dict[str, str] = {
     "unexplained": "white",
     "lost": "red",
 }
+MOST_BOUND = 4  # jobs whose limit is shown
 SEVERITY_STYLES = {"CRITICAL": "bold white on red", "HIGH": "bold red", "MEDIUM": "yellow", "LOW": "cyan"}
 # Told apart without colour too.
 BUCKET_MARKS = dict(zip(BUCKET_STYLES, "█▓▒#%d=pn·?x", strict=True))
@@ -233,6 +234,14 @@ def finding_lines(findings: Sequence[Finding], most: int = 3) -> list[Text]:
         if finding.source is not None and number < most:
             lines.append(Text(f"    {place_words(finding.source)}", "cyan"))
     return lines
+
+
+def bound_lines(view: LiveView) -> list[Text]:
+    """What limits each job, the first few."""
+    return [
+        Text(f"Bound by: {clean(each.comm, 40)} ({each.pid}): {clean(each.text, 200)}")
+        for each in view.bound[:MOST_BOUND]
+    ]
 
 
 def finding_words(finding: Finding) -> str:

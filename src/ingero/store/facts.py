@@ -84,9 +84,10 @@ class FactReader:
             found.arrivals = self._arrivals(found)
             found.unmatched = list(self._unmatched(found))
         found.cards = read_gpus(self._connection, self._node, self._origin, self._from, self._to)
-        if len(found.cards.samples):
+        feeding = found.threads["pid"][found.threads["feeder"] > 0]
+        if len(found.cards.samples) or len(np.unique(feeding)) > 1:
             found.gpus = self._gpus()
-        else:
+        if not len(found.cards.samples):
             found.absent.setdefault("gpu", found.cards.why or "no counters of a GPU in this recording")
         found.system = list(self._system())
         found.losses = list(self._losses())

@@ -10,7 +10,7 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import diagnose, in_order
 from ingero.detectors.judge import usual_step_ns
 from ingero.model.finding import Finding, Unexplained
-from ingero.model.report import NotWatched, StepTime
+from ingero.model.report import Bound, NotWatched, StepTime
 from ingero.serve.answers.report_processes import Extras
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader, RecordingInfo
@@ -24,6 +24,7 @@ class Diagnosed:
     unexplained: list[Unexplained] = field(default_factory=list)
     not_watched: list[NotWatched] = field(default_factory=list)
     extras: Extras = field(default_factory=Extras)
+    bound: list[Bound] = field(default_factory=list)
 
 
 def recordings_within(reader: Reader, when: TimeRange) -> list[RecordingInfo]:
@@ -40,6 +41,7 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
         one = diagnose(timeline)
         found.findings.extend(with_stored_line(reader, recording, each) for each in one.findings)
         found.unexplained.extend(one.unexplained)
+        found.bound.extend(one.bound)
         unwatched.update((each.what, each) for each in one.not_watched)
         for job in timeline.jobs:
             _learn(found.extras, job, one.findings)

@@ -187,6 +187,7 @@ def _judged(report: Report, diagnosis: Diagnosed, pid: int | None) -> Report:
         report,
         findings=in_order(_victims(diagnosis.findings, pid)),
         unexplained=_victims(diagnosis.unexplained, pid),
+        bound=[each for each in diagnosis.bound if pid is None or each.pid == pid],
         not_watched=[*diagnosis.not_watched, *report.not_watched],
         processes=report.processes if pid is None else _only(report.processes, pid),
     )

@@ -42,6 +42,7 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
         unexplained=[
             msgspec.structs.replace(one, node=each.node) for each in reports for one in each.unexplained
         ],
+        bound=[msgspec.structs.replace(one, node=each.node) for each in reports for one in each.bound],
         recorded_ns=recorded_ns,
         by=_by([(each.node, each.by) for each in reports if each.by is not None]),
     )

@@ -66,7 +66,7 @@ EVERYTHING = _Room(1000, 1000, 1000, 1000)
 def diagnosis(report: Report, detail: Detail) -> Document:
     """What `ingero explain` prints."""
     document = Document(f"Diagnosis of {tidy(report.node)}")
-    document.add(*header(report, detail), Gap())
+    document.add(*header(report, detail), *_bound(report, detail), Gap())
     if report.findings:
         document.add(*_findings(report, detail))
     elif any(map(feeds_gpu, report.processes)):
@@ -87,6 +87,14 @@ def header(report: Report, detail: Detail) -> Iterator[Block]:
     yield Line(f"{units.format_ns(report.recorded_ns)} recorded; {counted}", "dim")
     yield Line(f"System: {system_words(report, detail.verbose)}")
     yield from (Line(card_words(card)) for card in report.system.gpus[: None if detail.verbose else CARDS])
+
+
+def _bound(report: Report, detail: Detail) -> Iterator[Block]:
+    """What limits each job now, whether something is wrong or not."""
+    shown = report.bound if detail.verbose else report.bound[:IN_FULL]
+    for each in shown:
+        who = person(each.comm, each.pid) + (f" on {tidy(each.node, 80)}" if each.node else "")
+        yield Line(f"Bound by: {who}: {tidy(each.text, 300)}")
 
 
 def system_words(report: Report, verbose: bool = False) -> str:

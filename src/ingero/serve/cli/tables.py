@@ -116,9 +116,10 @@ def _in_flight(view: LiveView) -> list[Any]:
 
 
 def _findings(view: LiveView) -> list[Any]:
+    bound = terminal.bound_lines(view)
     if not view.findings:
-        return []
-    return [Text("Findings", "bold"), *terminal.finding_lines(view.findings), Text()]
+        return [*bound, Text()] if bound else []
+    return [*bound, Text("Findings", "bold"), *terminal.finding_lines(view.findings), Text()]
 
 
 def log_line(view: LiveView) -> Text:

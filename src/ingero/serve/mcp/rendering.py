@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ingero.model.finding import Cause, Finding, Proof, StackFrame, Unexplained, Who
-from ingero.model.report import Loss, NotWatched, OperationLine, ProcessReport, Report, ThreadLine
+from ingero.model.report import Bound, Loss, NotWatched, OperationLine, ProcessReport, Report, ThreadLine
 from ingero.serve.answers.buckets import bucket_words, percents
 from ingero.serve.answers.operations import OperationStats
 from ingero.serve.mcp.code_lines import code_lines, place
@@ -125,6 +125,16 @@ def unexplained_part(each: Unexplained) -> Part:
         "victim": who_line(each.victim.pid, each.victim.comm),
         "since": instant(each.first_ns),
         "share_of_wall_time_lost": format_share(each.wall_share),
+        "text": data(each.text),
+    }
+
+
+def bound_part(each: Bound) -> Part:
+    """What limits a job now."""
+    return {
+        **({"node": name(each.node)} if each.node else {}),
+        "job": who_line(each.pid, each.comm),
+        "by": word(each.by),
         "text": data(each.text),
     }
 

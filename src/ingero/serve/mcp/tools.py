@@ -88,6 +88,7 @@ class Tools:
             "answer": _verdict(report),
             "window": rendering.window(report),
             "findings": [rendering.finding_line(each, report.of_several) for each in report.findings[:limit]],
+            "bound_by": [rendering.bound_part(each) for each in report.bound[:limit]] or None,
             "unexplained": [rendering.unexplained_part(each) for each in report.unexplained[:limit]] or None,
             **_footer(report),
         }
@@ -110,6 +111,7 @@ class Tools:
             "chains": [
                 rendering.finding_chain(each, full, report.of_several) for each in report.findings[:limit]
             ],
+            "bound_by": [rendering.bound_part(each) for each in report.bound[:limit]] or None,
             "more_findings": max(0, len(report.findings) - limit) or None,
             "unexplained": [rendering.unexplained_part(each) for each in report.unexplained[:limit]] or None,
             **_footer(report),

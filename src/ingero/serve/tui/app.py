@@ -109,7 +109,7 @@ class LiveApp(App[None]):
         # The base screen's widgets, even while another screen lies on top.
         self._static("header", terminal.header_lines(view))
         self._static("system", [terminal.system_line(view), *terminal.card_lines(view)])
-        self._static("findings", terminal.finding_lines(view.findings))
+        self._static("findings", [*terminal.bound_lines(view), *terminal.finding_lines(view.findings)])
         self._static("in_flight", self._in_flight(view))
         self._static("status", [*self._mode_line(), *terminal.footer_lines(view)])
         self._draw_processes([process for process in view.processes if self._is_wanted(process.comm)])

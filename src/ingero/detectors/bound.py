@@ -1,0 +1,118 @@
+"""What limits a job now: the GPU, its own work at a line, somebody else, or that nobody asks it.
+
+Every job that feeds a GPU gets this line, also one with which nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from ingero.correlate.account import Account, grown_lines
+from ingero.correlate.loss import Lost
+from ingero.detectors.names import GPU, NOBODY, Setting, name_of
+from ingero.model.finding import SourceLine, Who
+from ingero.model.report import Bound
+from ingero.units import format_share
+
+# Where a job's time goes, and what it does on a core, in words.
+PLACES = {
+    "runqueue": "waiting for a core",
+    "disk_wait": "the disk",
+    "memory_wait": "waiting for memory",
+    "lock_wait": "waiting for a lock",
+    "peer_wait": "waiting for another process or thread",
+    "net_wait": "waiting for the network",
+    "sleep": "sleeping",
+    "gpu_wait": "waiting for the GPU",
+    "host_cpu": "its own work",
+    "cuda_cpu": "work inside CUDA calls",
+}
+WORK = {
+    "launch": "launching kernels",
+    "graph": "launching graphs",
+    "copy": "copying",
+    "sync": "reading values back",
+    "alloc": "allocating GPU memory",
+    "free": "freeing GPU memory",
+    "capture": "capturing graphs",
+    "gc": "Python's garbage collector",
+    "io": "reading and writing files",
+}
+BUSY = 0.75  # of the time: such a card is what the job waits for
+WAITED_FOR = 0.10  # of the time, where the card does not tell: then the thread is ahead of it
+MAX_WHO = 3
+
+
+def bound_of(setting: Setting, account: Account, busy: float | None) -> Bound | None:
+    """None where nothing was accounted."""
+    if not account.rows:
+        return None
+    sides: dict[str, list[Lost]] = defaultdict(list)
+    for row in account.rows:
+        sides[_side(row, setting)].append(row)
+    shares = {side: sum(row.ns for row in rows) / account.wall_ns for side, rows in sides.items()}
+    by = _largest(shares, busy)
+    share = shares.get(by, 0.0)
+    main = max(sides.get(by, account.rows), key=lambda row: row.ns)
+    by = by.partition(" ")[0]
+    of_work = by in ("host_cpu", "cuda_cpu")
+    return Bound(
+        pid=setting.job.pid,
+        comm=setting.job.comm,
+        by=by,
+        share=round(busy if by == GPU and busy is not None else min(1.0, share), 4),
+        what=main.what or None if of_work else None,
+        source=_source(account, main) if of_work else None,
+        who=[] if by == GPU else [Who(part.pid, part.comm, part.ns, None) for part in main.who[:MAX_WHO]],
+        gpu_busy_share=None if busy is None else round(busy, 4),
+        steps_per_s=None,
+    )
+
+
+def _side(row: Lost, setting: Setting) -> str:
+    name = name_of(row, setting)
+    if name == NOBODY:
+        return "requests"
+    if row.bucket == "gpu_wait" and row.what not in ("copy", "alloc", "free"):
+        return GPU
+    return f"{row.bucket} {row.what}".rstrip()
+
+
+def _largest(shares: dict[str, float], busy: float | None) -> str:
+    if busy is not None and busy >= BUSY:
+        return GPU
+    if busy is None and shares.get(GPU, 0.0) >= WAITED_FOR and shares.get("requests", 0.0) < shares[GPU]:
+        return GPU
+    others = {side: share for side, share in shares.items() if side != GPU} or shares
+    return max(others, key=lambda side: others[side])
+
+
+def _source(account: Account, main: Lost) -> SourceLine | None:
+    lines = grown_lines(Account(()), account, 1.0).get((main.bucket, main.what), [])
+    return lines[0].source if lines else None
+
+
+def in_words(bound: Bound) -> str:
+    """`the GPU, 97 % busy; 18.3 steps/s`."""
+    parts = [_limit(bound)]
+    if bound.by != GPU and bound.gpu_busy_share is not None:
+        parts.append(f"GPU {format_share(bound.gpu_busy_share)} busy")
+    if bound.steps_per_s is not None:
+        before = f" ({bound.usual_steps_per_s:.3g} before)" if bound.usual_steps_per_s is not None else ""
+        parts.append(f"{bound.steps_per_s:.3g} steps/s{before}")
+    return "; ".join(parts)
+
+
+def _limit(bound: Bound) -> str:
+    share = format_share(bound.share)
+    if bound.by == GPU:
+        told = bound.gpu_busy_share is not None
+        return f"the GPU, {share} busy" if told else f"the GPU, waited for {share} of the time"
+    if bound.by == "requests":
+        return f"requests: it waits to be asked {share} of the time"
+    words = WORK.get(bound.what or "", PLACES.get(bound.by, bound.by))
+    if bound.source is not None:
+        words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"
+    elif bound.who and bound.who[0].pid != bound.pid:
+        words += f": {bound.who[0].comm} ({bound.who[0].pid})"
+    return f"{words}, {share} of the time"

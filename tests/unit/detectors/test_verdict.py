@@ -1,0 +1,123 @@
+"""The verdict as the difference of two ledgers: what always holds, whatever happened to the job."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingero.correlate.account import Accounts
+from ingero.model.finding import Finding
+from tests.facts import HOG, JOB, Story, job
+
+USUAL, SLOW, SLICES = range(4), range(4, 9), 9
+# Extra time of a slow step, and what it should be called.
+EXTRA = {
+    "host_cpu": "data-starvation",
+    "disk_wait": "disk-wait",
+    "memory_wait": "memory-pressure",
+    "runqueue": "cpu-contention",
+    "net_wait": "slow-peer",
+    "lock_wait": "slowdown",
+    "sleep": "slowdown",
+    "unexplained": "slowdown",
+}
+
+
+def slower(bucket: str, fall: float, more: str = "", share: float = 0.0) -> Story:
+    """Steps as usual for eight seconds, then fewer: the extra time is in one bucket, or in two."""
+    story = job(slices=SLICES, when=USUAL)
+    lost = 2000 * fall
+    extra = {bucket: lost * (1 - share)}
+    if more:
+        extra[more] = extra.get(more, 0.0) + lost * share
+    usual = {"cuda_cpu": 60.0 * (1 - fall), "host_cpu": 100.0 * (1 - fall)}
+    spent = {name: usual.get(name, 0.0) + extra.get(name, 0.0) for name in {*usual, *extra}}
+    job(spent, {"host_cpu": 20.0}, steps=round(200 * (1 - fall)), story=story, when=SLOW)
+    if bucket == "runqueue":
+        story.process(HOG, "hog").culprit(HOG, "hog", lost, when=SLOW)
+    return story.paced()
+
+
+def slowest(story: Story) -> list[Finding]:
+    """Findings over the slow time."""
+    begin = story.facts.at_ns(SLOW[0])
+    return [each for each in story.findings() if each.last_ns > begin + 2_000_000_000]
+
+
+@given(st.sampled_from(sorted(EXTRA)), st.floats(0.2, 0.8))
+@settings(max_examples=60, deadline=None)
+def test_a_pace_that_falls_is_always_told_and_by_its_name(bucket: str, fall: float) -> None:
+    found = slowest(slower(bucket, fall))
+    assert [each.kind for each in found][:1] == [EXTRA[bucket]]
+    assert abs((found[0].effect.wall_share or 0) - fall) < 0.15  # made-up facts know whole slices only
+
+
+@given(st.floats(0.2, 0.8))
+@settings(max_examples=20, deadline=None)
+def test_more_work_for_a_busy_card_is_no_trouble(fall: float) -> None:
+    assert not slowest(slower("gpu_wait", fall))
+
+
+def test_a_card_that_stays_busy_gives_the_lie_to_nothing_but_idleness() -> None:
+    """More work a step: the card is as busy as before, and says so."""
+    story = slower("gpu_wait", 0.5)
+    story.looked(gpu_share=0.97)
+    assert not slowest(story)
+    (bound,) = story.diagnose().bound
+    assert (bound.by, bound.gpu_busy_share) == ("gpu", 0.97)
+    assert bound.steps_per_s is not None
+    assert bound.usual_steps_per_s is not None
+    assert bound.steps_per_s < 0.6 * bound.usual_steps_per_s
+
+
+@given(st.sampled_from(sorted(EXTRA)), st.sampled_from(sorted(EXTRA)), st.floats(0.2, 0.8), st.floats(0, 0.5))
+@settings(max_examples=60, deadline=None)
+def test_what_is_told_does_not_contradict_itself(bucket: str, more: str, fall: float, share: float) -> None:
+    for each in slower(bucket, fall, more, share).findings():
+        effect, gain = each.effect, each.gain
+        assert effect.excess_ns is None or (gain is not None and gain.ns <= effect.excess_ns)
+        if effect.usual_ns and effect.now_ns and (effect.wall_share or 0) > 0.05:
+            assert effect.now_ns > effect.usual_ns
+        assert abs(sum(cause.share for cause in each.causes) - 1) < 0.01
+        who = [one for cause in each.causes for one in cause.who]
+        assert not who or who[0].ns == max(one.ns for one in who)
+
+
+@given(st.sampled_from(sorted(EXTRA)), st.floats(0.2, 0.8))
+@settings(max_examples=20, deadline=None)
+def test_the_rows_of_an_account_are_all_of_the_time(bucket: str, fall: float) -> None:
+    timeline = slower(bucket, fall).timeline()
+    pace = timeline.jobs[0].pace
+    assert pace is not None
+    assert pace.slow is not None
+    spans = [pace.usual.spans, pace.slow.spans]
+    for account, number in zip(
+        Accounts(timeline.facts, timeline.family, spans).of(JOB, JOB), range(2), strict=True
+    ):
+        over = timeline.facts.over(spans)
+        mine = over.threads[(over.threads["slice"] == number) & (over.threads["tid"] == JOB)]
+        assert abs(account.wall_ns - int(mine["ns"].sum())) <= 100
+
+
+def test_the_end_of_a_process_is_no_trouble() -> None:
+    story = job(slices=SLICES, when=range(7))
+    story.thread(JOB, "python3", {"host_cpu": 1900.0}, {"host_cpu": 1900.0}, feeder=True, when=range(7, 9))
+    story.calls("gc_collect", 3, 1800, when=range(7, 9))
+    story.process(JOB, "python3", end_ns=story.facts.at_ns(8))
+    assert not story.paced().findings()
+
+
+def test_a_hundred_waits_a_step_do_not_hide_that_there_are_fewer_steps() -> None:
+    story = job(slices=SLICES, when=USUAL)
+    job({"host_cpu": 1200.0}, steps=100, story=story, when=SLOW)
+    story.calls("cuMemcpyDtoH_v2", 20_000, 900, when=SLOW, size=8, split={"gpu_wait": 500})
+    (bound,) = story.paced().diagnose().bound
+    assert bound.usual_steps_per_s is not None
+    assert bound.steps_per_s is not None
+    assert 0.4 < bound.steps_per_s / bound.usual_steps_per_s < 0.6
+
+
+def test_a_healthy_job_has_its_limit_and_no_finding() -> None:
+    diagnosis = job().looked(gpu_share=0.97).paced().diagnose()
+    assert [each.by for each in diagnosis.bound] == ["gpu"]
+    assert not diagnosis.findings
