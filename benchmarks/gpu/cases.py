@@ -60,10 +60,10 @@ CASES = (
     Case("recapture", "graph-trouble", "recapture", lined=True),
     Case("tiny", "launch-bound", "tiny", (1000, 4000), lined=True),
     Case("gpu-bound", model="large-training"),
-    Case("launch-bound-but-fine"),
+    Case("eager-small", "launch-bound"),
     Case("cold-start", model="large-training", cold=True),
     Case("bursty-serving", fault="requests", amount=(5, 60), model="graph-decode"),
-    Case("evaluation", fault="evaluation", amount=(20, 80)),
-    Case("quick-loader", fault="quick-loader", amount=(0.05, 0.2), cores=8),
+    Case("evaluation", fault="evaluation", amount=(20, 80), model="large-training"),
+    Case("quick-loader", fault="quick-loader", amount=(0.05, 0.2), cores=8, model="large-training"),
     Case("hidden-hog", model="large-training", around=("one-hog",)),
 )  # fmt: skip

@@ -26,9 +26,9 @@ from benchmarks import jobs
 from benchmarks.gpu.corpus.cases import SETS, Case
 
 PROGRAMS = Path(__file__).parent / "programs"
-HEALTHY_BEFORE_S = 6.5
-TROUBLED_S = 6.5
-WHOLE_S = 7.0
+HEALTHY_BEFORE_S = 6.0
+TROUBLED_S = 6.0
+WHOLE_S = 6.5
 READY_S = 40
 HOG = "while True: pass"
 GROUP = Path("/sys/fs/cgroup/ingero-corpus")

@@ -28,6 +28,7 @@ READ_BYTES = 64 << 10  # a copy of at most this much takes microseconds on any b
 BEHIND = frozenset({"", "launch", "graph", "collective", "module", "capture"})
 READ_NS = 200_000  # on a core, for a value read back
 MAX_WHO = 16
+FAILING = 0.1  # of the allocations
 WAITS_SHARE = 0.03  # of the time waited for the disk: with less, kernel time has other reasons
 
 
@@ -152,6 +153,12 @@ class Accounts:
             if op is not None and self._kind(row) == "sync":
                 sums[op.name] += int(row["count"])
         return max(sums.values(), default=0)  # the runtime's call and the driver's inside it are one
+
+    def out_of_memory(self, number: int, pid: int) -> bool:
+        """Whether allocations fail: what they, and the tidying up after them, take is a matter of memory."""
+        rows = self._tables.operations.get((number, pid))
+        made = [row for row in (rows if rows is not None else ()) if self._kind(row) == "alloc"]
+        return sum(int(row["errors"]) for row in made) > FAILING * sum(int(row["count"]) for row in made)
 
     def launches(self, number: int, pid: int) -> tuple[int, int]:
         """Kernels and graphs given to the GPU."""

@@ -35,7 +35,7 @@ KINDS = (
     (re.compile(r"Launch|Memset|GetDevice$|GetLastError|IsCapturing|KernelGetFunction"), "launch"),
     (re.compile(r"Synchronize|EventQuery|StreamQuery"), "sync"),
     (re.compile(r"Free|Unmap|MemRelease|AddressFree"), "free"),
-    (re.compile(r"Alloc|MemMap|MemCreate|AddressReserve|MemSetAccess|MemGetInfo"), "alloc"),
+    (re.compile(r"[Aa]lloc|MemMap|MemCreate|AddressReserve|MemSetAccess|MemGetInfo"), "alloc"),
     (re.compile(r"Module|Library|CtxCreate|PrimaryCtx|Init$"), "module"),
 )
 CALLS = frozenset({"copy", "capture", "graph", "launch", "sync", "free", "alloc", "collective"})

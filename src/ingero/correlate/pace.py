@@ -113,7 +113,7 @@ def last_step_ns(seconds: Records, walls: Mapping[int, int]) -> int | None:
     starts = np.array(sorted(walls), np.int64)
     counts = _steady_counts(seconds[seconds["exact"] > 0], starts, OFTEN)
     last = [int(starts[np.flatnonzero(each)[-1]]) for each in counts.values()]
-    return int(np.median(last)) if last else None
+    return sorted(last)[(len(last) - 1) // 2] if last else None
 
 
 def _steady_counts(seconds: Records, starts: NDArray[np.int64], part: float = STEADY) -> dict[int, Series]:
@@ -211,10 +211,12 @@ def _usual_and_slow(
 
     best = max(chosen, key=lambda at: sum(against(at, other) > 0 for other in chosen))
     usual, slow = np.zeros(count, bool), np.zeros(count, bool)
+    starting = young
     for at, (first, last) in enumerate(segments):
         falls = against(at, best) < np.log(1 - LEAST_FALL)
-        if falls and (lengths[at] < LEAST_WINDOWS or (young and not first)):
-            continue  # what began or ended amid a second fills a part of it; and a young process starts
+        starting = starting and falls
+        if falls and (starting or lengths[at] < LEAST_WINDOWS):
+            continue  # what began or ended amid a second fills a part of it
         (slow if falls else usual)[first:last] = True
     return usual, slow
 

@@ -48,7 +48,7 @@ from ingero.detectors import (
 )
 from ingero.detectors.detector import Detector, Evidence, State
 from ingero.detectors.judge import Claim, Judge, claim_of, claims_of, state_finding
-from ingero.detectors.verdict import Verdicts
+from ingero.detectors.verdict import Named, Verdicts
 from ingero.model.finding import Finding, Unexplained
 from ingero.model.report import Bound, NotWatched
 
@@ -93,6 +93,8 @@ ALL: tuple[Detector, ...] = tuple(
     )
 )
 KINDS = tuple(detector.name for detector in ALL)
+SPIKY = frozenset({"data-starvation", "gpu-idle", "gc-pause"})  # what long iterations may consist of
+MUCH = 1.5  # times the spikes: then it is not done in them alone
 BY_NAME = {detector.name: detector for detector in ALL}
 
 
@@ -129,7 +131,9 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
     unwatched = {each.what for each in not_watched}
     for named in verdicts.named:
-        claim = claim_of(BY_NAME[named.kind], named, timeline) if named.kind not in unwatched else None
+        if named.kind in unwatched or _in_spikes(named, claims):
+            continue
+        claim = claim_of(BY_NAME[named.kind], named, timeline)
         claims += [claim] if claim else []
     not_watched.extend(_not_watched_of(timeline))
     if timeline.cards.watched and timeline.facts.cards.why:
@@ -138,6 +142,18 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     judge = Judge(timeline, claims)
     findings = in_order(_once(judge.findings() + states))
     return Diagnosis(findings, judge.unexplained(), not_watched, verdicts.bound)
+
+
+def _in_spikes(named: Named, claims: list[Claim]) -> bool:
+    """Work that is done in regular spikes is told as those, with its line."""
+    spikes = next(
+        (each for each in claims if each.detector is periodic_spike.DETECTOR and each.job is named.told.job),
+        None,
+    )
+    if spikes is None or named.told.changed or named.kind not in SPIKY or named.ns > MUCH * spikes.ns:
+        return False
+    spikes.line = named.line
+    return True
 
 
 def why_not(detector: Detector, timeline: Timeline) -> str:

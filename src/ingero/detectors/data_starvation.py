@@ -40,6 +40,9 @@ SLOW_START = 3  # times fewer iterations than usual
 
 
 def _by_workers(lost: Lost, job: Job, timeline: Timeline) -> bool:
+    known = timeline.facts.processes.get(job.pid)
+    if lost.bucket == "sleep" and known and known.serves:
+        return False  # a client that has nothing to ask
     if lost.via and lost.bucket in WORKING and not lost.rare:
         return timeline.family.works_for(lost.pid, job.pid)
     crowded = lost.bucket == "runqueue" and lost.whose == "own"

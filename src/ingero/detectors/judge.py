@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from ingero.correlate.account import Line as GrownLine
 from ingero.correlate.loss import Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
@@ -79,6 +80,7 @@ class Claim:
     job: Job
     episodes: list[Episode]
     named: Named | None = None  # where it comes from the job's account
+    line: GrownLine | None = None  # of the time it is about, where the account tells it
 
     @property
     def evidence(self) -> list[Evidence]:
@@ -104,7 +106,7 @@ class Claim:
         """Where it was fully on: a fault that begins or ends amid a slice fills only a part of it."""
         seen = self.job.slices[0].number, self.job.slices[-1].number
         kept = [episode.without_edges(seen) for episode in self.episodes]
-        return Claim(self.detector, self.job, kept, self.named)
+        return Claim(self.detector, self.job, kept, self.named, self.line)
 
 
 def claim_of(detector: Detector, named: Named, timeline: Timeline) -> Claim | None:
@@ -312,7 +314,7 @@ class Judge:
                 for e in claim.episodes
             ],
         )
-        return with_line(finding, claim.detector, subject_of_case(case))
+        return with_line(finding, claim.detector, subject_of_case(case), claim.line)
 
     def _case(self, claim: Claim, wall_ns: int) -> Case:
         facts = self._timeline.facts

@@ -88,9 +88,9 @@ def _of_work(row: Lost, setting: Setting) -> str:
 
 
 def _of_waiting(row: Lost, setting: Setting) -> str:
-    """Asleep, or waiting for an answer."""
+    """Asleep, or waiting for an answer; a server waits to be asked, whatever its clients do meanwhile."""
     known = setting.timeline.facts.processes.get(setting.job.pid)
-    if known and known.serves and not row.via:
+    if known and known.serves:
         return NOBODY
     if row.bucket == "sleep" and not row.via:
         return UNNAMED  # a decision of the program's, of which only the line can tell why

@@ -31,16 +31,21 @@ from ingero.model.report import Bound
 from ingero.units import SECOND
 
 LEAST_SHARE = 0.03  # of the time: nobody is told of less
-LEAST_PART = 0.25  # of the extra time: smaller parts come with the larger ones
+LEAST_PART = 0.15  # of the extra time: smaller parts come with the larger ones
+LEAST_IDLE_PART = 0.25  # the same of an idle card: work that it did not wait for is in there, too
 LEAST_NS = 500_000_000
 NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
 AS_BUSY = 0.10  # that a card's busy share may differ by, and is the same
+LEAST_IDLE = 0.10  # of the time: a card that works all the time is idle for some percent of it
 IDLE_SHARE = 0.25  # of the time: with less idleness a card counts as kept busy
-KEPT_BUSY = 0.85  # of the time: such a card has nothing to complain of
+KEPT_BUSY = 0.90  # of the time: such a card has nothing to complain of
+# What freeing memory makes the card do counts as its work, and is none.
+DESPITE = frozenset({"alloc-churn"})
 WORK_PER_WAIT = 20  # launches: with more in between, the queue is deep enough
 OFTENER = 2  # times as many waits in a step as usual
 FEEDING = frozenset({"launch", "graph"})
 ON_CORE = ("host_cpu", "cuda_cpu", "gpu_wait")
+NEEDLESS = frozenset({"io", "gc", "copy", "alloc", "free"})  # work that a step can do without, or elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class Verdicts:
         judged = [named.told for named in self.named if named.told.job is job]
         if any(told.covers(first, last) > 0.25 * (last - first) for told in judged):
             return True
-        return self.busy.get(job.pid, 0.0) >= KEPT_BUSY
+        return kind not in DESPITE and self.busy.get(job.pid, 0.0) >= KEPT_BUSY
 
     def _judge(self, job: Job) -> None:
         usual, slow = self._stretches(job)
@@ -169,6 +174,8 @@ class Verdicts:
         often = per_step[1] >= OFTENER * per_step[0] and _takes_turns(accounts, 1, job)
         setting = Setting(self._timeline, job, often, slow.first_ns, slow.last_ns)
         groups = self._groups(rows, setting)
+        if accounts.out_of_memory(1, job.pid):
+            groups.pop("alloc-churn", None)
         # Without anybody else on the card, and a card as busy as before, a step has more work.
         if not self._idles_more(told):
             groups.pop(GPU, None)
@@ -196,17 +203,20 @@ class Verdicts:
         named = [(row, name_of(row, setting)) for row in account.rows]
         chosen = sum(row.ns for row, name in named if name == NOBODY or _chosen(row))
         lost = idle - chosen
-        if lost < LEAST_SHARE * wall:
+        if lost < LEAST_IDLE * wall:
             return []
         keeping = [row for row, name in named if name not in (GPU, NOBODY) and not _chosen(row)]
         rows = exposed(keeping, lost)
         if lost < IDLE_SHARE * wall:  # so much is the way programs are: only what is no work of theirs counts
-            rows = [row for row in rows if row.bucket not in ON_CORE or row.what == "io"]
+            rows = [row for row in rows if row.bucket not in ON_CORE or row.what in NEEDLESS]
         if not rows:
             return []
         told = Told(job, usual.spans, wall, sum(row.ns for row in rows), busy=busy)
         lines = grown_lines(Account(()), account, 1.0)
-        return self._told(told, self._groups(rows, setting), "gpu-idle", lines)
+        groups = self._groups(rows, setting)
+        if accounts.out_of_memory(0, job.pid):
+            groups.pop("alloc-churn", None)
+        return self._told(told, groups, "gpu-idle", lines)
 
     # --- names -----------------------------------------------------------------------------
 
@@ -232,7 +242,8 @@ class Verdicts:
         found = []
         for kind, rows in groups.items():
             ns = sum(row.ns for row in rows)
-            enough = max(LEAST_NS, LEAST_SHARE * told.wall_ns, LEAST_PART * total)
+            part = LEAST_PART if told.changed else LEAST_IDLE_PART
+            enough = max(LEAST_NS, LEAST_SHARE * told.wall_ns, part * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
                 rows = [row for row in rows if row.ns >= NOISE * ns]
                 found.append(Named(told, kind or unnamed, tuple(rows), _line(rows, lines)))

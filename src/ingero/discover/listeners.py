@@ -7,6 +7,7 @@ they are is told by the descriptors. One namespace is read once per round.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ MAX_TABLE_BYTES = 4 << 20  # some 27,000 sockets
 MAX_DESCRIPTORS = 8192
 _TCP_LISTENS = b"0A"
 _UNIX_LISTENS = 0x10000
+# Sockets that every CUDA process has of its driver's, and Python's multiprocessing for its own
+# helpers: nobody is served there.
+_OWN_HELPERS = re.compile(rb"@cuda-|@nvidia|/pymp-[^/]*/listener-")
 
 
 class Round:
@@ -67,7 +71,7 @@ def parse_unix(raw: bytes) -> Iterator[int]:
                 listens = int(words[3], 16) & _UNIX_LISTENS
             except ValueError:
                 continue
-            if listens:
+            if listens and not (len(words) > 7 and _OWN_HELPERS.search(words[7])):
                 yield int(words[6])
 
 

@@ -136,7 +136,8 @@ class FactReader:
 
     def _seconds(self, pid: int) -> Records:
         rows = self._all(
-            "SELECT start_ns, op_id, SUM(count), MIN(exact) FROM operation_second"
+            "SELECT CAST(start_ns AS INTEGER), CAST(op_id AS INTEGER), CAST(TOTAL(count) AS INTEGER),"
+            " CAST(MIN(exact) AS INTEGER) FROM operation_second"
             " WHERE node_id = ? AND start_ns >= ? AND start_ns < ? AND pid = ? GROUP BY 1, 2",
             (*self._range, pid),
         )
@@ -156,7 +157,8 @@ class FactReader:
     def _windows(self, pid: int, tid: int) -> dict[int, int]:
         return dict(
             self._all(
-                f"SELECT start_ns, SUM({' + '.join(BUCKET_COLUMNS)}) FROM thread_second"
+                f"SELECT CAST(start_ns AS INTEGER), CAST(TOTAL({' + '.join(BUCKET_COLUMNS)}) AS INTEGER)"
+                " FROM thread_second"
                 " WHERE node_id = ? AND start_ns >= ? AND start_ns < ? AND pid = ? AND tid = ? GROUP BY 1",
                 (*self._range, pid, tid),
             )

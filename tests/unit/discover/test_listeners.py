@@ -66,3 +66,11 @@ def test_a_path_that_looks_like_a_row_is_at_most_a_socket_nobody_holds() -> None
     assert list(parse_unix(head + row + junk)) == [17]
     assert list(parse_unix(b"")) == []
     assert list(parse_tcp(b"head\n 0A 0A\n")) == []
+
+
+def test_sockets_of_the_driver_and_of_pythons_helpers_serve_nobody() -> None:
+    head = b"Num RefCount Protocol Flags Type St Inode Path\n"
+    row = b"0000000000000000: 00000002 00000000 00010000 0001 01 %d %s\n"
+    names = (b"@cuda-uvmfd-4026531836-2051", b"/tmp/pymp-x1/listener-ab", b"/run/app.sock", b"@app")
+    table = head + b"".join(row % (number, name) for number, name in enumerate(names, start=1))
+    assert list(listeners.parse_unix(table)) == [3, 4]

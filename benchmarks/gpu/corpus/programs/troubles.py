@@ -25,8 +25,8 @@ def compute(seconds: float) -> int:
     """Python work, as decoding or augmenting is."""
     until = time.perf_counter() + seconds
     turns = 0
-    while time.perf_counter() < until:  # at: decode slow-worker crowd locked
-        turns += 1  # at: decode slow-worker crowd locked
+    while time.perf_counter() < until:  # at: decode slow-worker slow-item crowd locked
+        turns += 1  # at: decode slow-worker slow-item crowd locked
     return turns
 
 

@@ -1,0 +1,111 @@
+"""Pace: steps per second from calls that are counted exactly, and when it changed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ingero.correlate.pace import Pace, last_step_ns, pace_of
+from ingero.model.facts import SECONDS
+
+SECOND = 1_000_000_000
+NAMES = {1: "cudaStreamSynchronize", 2: "cuMemcpyDtoHAsync_v2", 3: "cuDeviceGet", 4: "cuLaunchKernel"}
+WALLS = {number * SECOND: SECOND for number in range(20)}
+
+
+def rows(counts: dict[int, list[int]], estimated: tuple[int, ...] = ()) -> np.ndarray:
+    made = [
+        (number * SECOND, op, count, int(op not in estimated))
+        for op, series in counts.items()
+        for number, count in enumerate(series)
+        if count
+    ]
+    return np.array(sorted(made), SECONDS)
+
+
+def pace(counts: dict[int, list[int]], estimated: tuple[int, ...] = (), **more: object) -> Pace | None:
+    return pace_of(rows(counts, estimated), NAMES, WALLS, 0, 20 * SECOND, 1, **more)  # type: ignore[arg-type]
+
+
+def seconds_of(found: Pace) -> list[tuple[int, int]]:
+    assert found.slow is not None
+    return [(start // SECOND, end // SECOND) for start, end in found.slow.spans]
+
+
+def test_a_steady_job_has_a_usual_pace_and_no_slow_time() -> None:
+    found = pace({1: [20, 21] * 10, 2: [20, 20] * 10})
+    assert found is not None
+    assert found.slow is None
+    assert abs(found.usual.step_ns - SECOND / 20.5) < SECOND / 200
+
+
+def test_a_fall_has_its_seconds_and_what_it_cost() -> None:
+    found = pace({1: [20] * 10 + [10] * 10, 2: [20] * 10 + [10] * 10})
+    assert found is not None
+    assert seconds_of(found) == [(10, 19)]
+    assert abs(found.excess_ns - 4.5 * SECOND) < SECOND / 10
+
+
+def test_calls_that_a_trouble_adds_do_not_hide_the_fall() -> None:
+    found = pace({1: [20] * 10 + [900] * 10, 2: [20] * 10 + [10] * 10, 3: [400] * 10 + [200] * 10})
+    assert found is not None
+    assert found.slow is not None
+    assert abs(found.slow.step_ns / found.usual.step_ns - 2) < 0.1
+
+
+def test_a_call_that_only_asks_decides() -> None:
+    """Two calls a step where there was one, in two of three: the third says how many steps there are."""
+    counts = {1: [20] * 10 + [8] * 10, 2: [20] * 10 + [8] * 10, 3: [400] * 10 + [80] * 10}
+    found = pace(counts, questions=[3])
+    assert found is not None
+    assert found.slow is not None
+    assert abs(found.slow.step_ns / found.usual.step_ns - 5) < 0.2
+
+
+def test_a_second_that_changes_amid_belongs_to_neither() -> None:
+    found = pace({1: [20] * 9 + [15] + [10] * 10})
+    assert found is not None
+    assert seconds_of(found) == [(10, 19)]
+    assert found.usual.last_ns == 9 * SECOND
+
+
+def test_a_hiccup_of_a_second_is_no_pace() -> None:
+    found = pace({1: [200] * 9 + [80] + [200] * 10})
+    assert found is not None
+    assert found.slow is None
+
+
+def test_a_job_that_recovers_was_slow_in_between() -> None:
+    found = pace({1: [200] * 6 + [100] * 6 + [200] * 8})
+    assert found is not None
+    assert seconds_of(found) == [(6, 12)]
+
+
+def test_the_start_of_a_young_process_is_no_slowness() -> None:
+    counts = {1: [3, 3, 3, 5, 6] + [20] * 15}
+    found = pace(counts, young=True)
+    assert found is not None
+    assert found.slow is None
+    assert pace(counts) is not None  # one that ran for long was slow then
+
+
+def test_noise_is_no_change() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(50):
+        found = pace({1: random.normal(60, 6, 20).astype(int).tolist()})
+        assert found is not None
+        assert found.slow is None
+
+
+def test_estimates_are_no_pace() -> None:
+    assert pace({4: [9000] * 10 + [4000] * 10}, estimated=(4,)) is None
+
+
+def test_the_last_second_of_steps() -> None:
+    counts = rows({1: [20] * 14, 4: [9000] * 15})
+    assert last_step_ns(counts, WALLS) in (13 * SECOND, 14 * SECOND)
+
+
+def test_nothing_at_all_has_no_pace() -> None:
+    assert pace({}) is None
+    assert pace_of(rows({1: [20] * 20}), NAMES, {}, 0, SECOND, 1) is None
+    assert last_step_ns(rows({}), WALLS) is None
