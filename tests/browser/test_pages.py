@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from benchmarks.corpus.kept import FOLDER, database
 from tests.browser.conftest import Open, Start, Watched
 from tests.browser.serving import PAGES, Running, with_a_gpu
 
@@ -40,6 +41,22 @@ def test_the_first_page_tells_what_the_diagnosis_says(server: Running, browse: O
     expect(side).to_contain_text(report["not_watched"][0]["why"])
     card.get_by_text("Stack").click()
     expect(card.get_by_role("list", name="Stack, innermost first")).to_contain_text("augment")
+
+
+def test_what_limits_each_job_is_said_on_the_first_page(server: Running, browse: Open) -> None:
+    (bound,) = server.ask("/api/v1/explain").value["bound"]
+    panel = browse(server).get_by_role("region", name="Bound by")
+    expect(panel).to_contain_text(f"{bound['comm']} ({bound['pid']}) is bound by")
+    expect(panel).to_contain_text(bound["text"])
+
+
+def test_what_was_watched_less_is_said_in_words(tmp_path: Path, start: Start, browse: Open) -> None:
+    """A job of a real card, whose launches the budget thinned."""
+    with database(FOLDER / "card" / "decode-medium.json") as recording:
+        db = Path(shutil.copy(recording, tmp_path / "card.db"))
+    side = browse(start(db)).get_by_role("complementary", name="Trust")
+    expect(side).to_contain_text("timing of launches: 1 call in")
+    expect(side).not_to_contain_text("[object")
 
 
 def test_a_finding_leads_to_the_timeline_and_its_proof_to_sql(server: Running, browse: Open) -> None:

@@ -41,6 +41,9 @@ function verdict(report) {
   );
 }
 
+// How each thing that was watched less was watched at the end.
+const lastOfEach = (actions) => [...new Map(actions.map((each) => [each.what, each])).values()];
+
 // What limits each job now, whether something is wrong or not.
 function bounds(report) {
   if (!report.bound?.length) return null;
@@ -239,7 +242,7 @@ function trust(report) {
       h("dd", {}, losses.length ? count(losses.reduce((sum, each) => sum + each.count, 0)) : "nothing"),
     ),
     losses.length ? h("ul", { class: "plain" }, losses.map((each) => h("li", {}, `${count(each.count)} ${each.reason}, from ${clock(each.from_ns)}`))) : null,
-    overhead.actions.length ? h("ul", { class: "plain" }, overhead.actions.map((each) => h("li", {}, each))) : null,
+    overhead.actions.length ? h("ul", { class: "plain" }, lastOfEach(overhead.actions).map((each) => h("li", {}, `${each.what}: ${each.after}`))) : null,
   );
 }
 

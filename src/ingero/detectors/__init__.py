@@ -6,7 +6,7 @@ ALL is the catalogue in the order of its documentation; diagnose() asks every on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import (
@@ -152,7 +152,13 @@ def _in_spikes(named: Named, claims: list[Claim]) -> bool:
     )
     if spikes is None or named.told.changed or named.kind not in SPIKY or named.ns > MUCH * spikes.ns:
         return False
+    main = max(named.rows, key=lambda row: row.ns)
     spikes.line = named.line
+    for episode in spikes.episodes:
+        episode.evidence = [
+            replace(each, causes=tuple(replace(lost, bucket=main.bucket) for lost in each.causes))
+            for each in episode.evidence
+        ]
     return True
 
 

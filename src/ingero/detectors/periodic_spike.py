@@ -48,6 +48,14 @@ def _computes(job: Job, numbers: list[SliceLedger], all_ns: int) -> bool:
     return computing >= (1 - EXPLAINED) * all_ns and other - computing < EXPLAINED * all_ns and not graphs
 
 
+def _steps_apart(job: Job, period_ns: int) -> str:
+    """How many steps lie between two of them, where the steps are counted."""
+    if job.pace is None:
+        return ""
+    steps = round(period_ns / max(job.pace.usual.step_ns, 1.0))
+    return f" (every {steps} steps)" if steps > 1 else ""
+
+
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job in timeline.jobs:
         spikes = job.spikes
@@ -74,14 +82,18 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         if left < (1 - EXPLAINED) * all_ns or (idle < enough * all_ns and not for_the_gpu) or not total:
             continue
         left, bucket = (min(left, waited), "gpu_wait") if for_the_gpu else (min(left, idle), "unexplained")
-        note = f"{len(spikes)} spikes of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart"
+        every = _steps_apart(job, period)
+        note = (
+            f"{len(spikes)} stalls of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart{every}"
+        )
         for each in numbers:  # a spike has no slice of its own: its time is spread over the period
             ns = left * each.wall_ns // total
             yield Evidence(job, each, ns, (Lost(bucket, ns, job.pid, job.tid, job.comm),), note=note)
 
 
 def headline(case: Case) -> str:
-    return f"{case.job.comm} stalls at regular intervals: {case.evidence[0].note}"
+    share = case.ns / max(case.wall_ns, 1)
+    return f"{case.job.comm} stalls at regular intervals: {case.evidence[0].note}, {share:.0%} of the time"
 
 
 def prove(case: Case) -> list[Proof]:

@@ -34,6 +34,7 @@ LEAST_SHARE = 0.03  # of the time: nobody is told of less
 LEAST_PART = 0.15  # of the extra time: smaller parts come with the larger ones
 LEAST_IDLE_PART = 0.25  # the same of an idle card: work that it did not wait for is in there, too
 LEAST_NS = 500_000_000
+MOST_SPANS = 100  # that a question to the database is made of
 NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
 AS_BUSY = 0.10  # that a card's busy share may differ by, and is the same
 LEAST_IDLE = 0.10  # of the time: a card that works all the time is idle for some percent of it
@@ -147,11 +148,17 @@ class Verdicts:
         if job.pace is not None:
             return job.pace.usual, job.pace.slow
         facts = self._timeline.facts
-        settled = [each for each in job.slices if not each.cold]
+        settled = [each for each in job.slices if not each.cold and not each.ending]
         if not settled:
             return None, None
-        spans = tuple((facts.at_ns(each.number), facts.at_ns(each.number + 1)) for each in settled)
-        return Stretch(spans, 0.0, sum(each.wall_ns for each in settled)), None
+        spans: list[Span] = []
+        for each in settled:  # those next to each other are one: an hour has 1,800
+            first, last = facts.at_ns(each.number), facts.at_ns(each.number + 1)
+            if spans and spans[-1][1] == first:
+                spans[-1] = (spans[-1][0], last)
+            else:
+                spans.append((first, last))
+        return Stretch(tuple(spans[:MOST_SPANS]), 0.0, sum(each.wall_ns for each in settled)), None
 
     # --- the pace fell ---------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ def test_where_launches_are_watched_in_part_half_of_the_stall_must_be_seen(
 
 def test_a_spike_under_way_at_the_end_is_one_of_them() -> None:
     (finding,) = cut_at(5.9).findings()
-    assert (finding.kind, "3 spikes" in finding.title) == (KIND, True)
+    assert (finding.kind, "3 stalls" in finding.title) == (KIND, True)
 
 
 def test_of_a_spike_under_way_what_it_has_come_to_is_idle_too() -> None:
