@@ -102,6 +102,8 @@ class Activities:
             self._frames |= self._facts.sites.stacks(missing)
             for bucket, op, flags, stack, count in rows[["bucket", "op", "flags", "stack", "count"]].tolist():
                 frames = self._frames.get(stack, ())
+                if not 0 <= bucket < len(BUCKET_NAMES):  # the file may come from anybody
+                    continue
                 source = source_of(frames)
                 self._stacks.setdefault(source, stack)
                 counts[BUCKET_NAMES[bucket], self._what(op, flags, frames), source] += count

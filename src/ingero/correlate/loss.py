@@ -54,6 +54,7 @@ class SliceLedger:
     system_ns: int = 0  # of the time on a core: inside the kernel
     lost: list[Lost] = field(default_factory=list)
     cold: bool = False
+    starting: bool = False  # the process had not yet begun to give the GPU work second after second
     ending: bool = False  # the job's last second of steps, or what came after it
     lossy: bool = False  # records were lost meanwhile: nothing may be concluded from absence
 

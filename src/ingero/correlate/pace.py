@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,10 @@ STEADY = 0.8  # part of the seconds in which a call must come
 OFTEN = 0.3  # the same of a job whose start and end are in the recording, too
 LEAST_CALLS = 3
 SURE = 5.0  # standard errors that a change must exceed
-MOST_CHANGES = 40  # a job that changes more often has no pace
+SAME_PACE = 0.3  # of the logarithm: slow times that differ by less are one trouble
+BY_THE_CLOCK = 0.1  # of what other calls vary by: then it has nothing to do with the steps
+MOST_SPANS = 40  # that a stretch is made of
+MOSTLY_EXACT = 0.8  # of the seconds of a call: then a few estimates among them do no harm
 SILENT = 0.02  # of the usual: a second without a step counts as this much
 WHOLE = 0.3  # of a second: shorter windows say little about a pace
 PLAIN = re.compile(r"^cu(da)?|_v\d+|_ptsz|_ptds")
@@ -60,18 +63,15 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of one job. `slow` is None where the pace held."""
+    """Of one job. `slow` is empty where the pace held; each is a pace of its own."""
 
     op: int
     usual: Stretch
-    slow: Stretch | None = None
+    slow: tuple[Stretch, ...] = ()
 
-    @property
-    def excess_ns(self) -> int:
-        """What the slow steps took longer than usual ones would have."""
-        if self.slow is None:
-            return 0
-        return max(0, int(self.slow.wall_ns - self.slow.steps * self.usual.step_ns))
+    def excess_ns(self, slow: Stretch) -> int:
+        """What slow steps took longer than usual ones would have."""
+        return max(0, int(slow.wall_ns - slow.steps * self.usual.step_ns))
 
 
 def pace_of(
@@ -93,19 +93,29 @@ def pace_of(
     lengths = np.array([walls[int(at)] for at in starts], np.float64)
     whole = lengths >= WHOLE * np.median(lengths) if len(lengths) else np.zeros(0, bool)
     starts, lengths = starts[whole], lengths[whole]
-    estimated = set(seconds["op"][seconds["exact"] == 0].tolist())
-    exact = seconds[~np.isin(seconds["op"], list(estimated))]
+    ops, which = np.unique(seconds["op"], return_inverse=True)
+    parts = np.bincount(which, seconds["exact"] > 0) / np.maximum(np.bincount(which), 1) if len(ops) else ops
+    exact = seconds[np.isin(seconds["op"], ops[parts >= MOSTLY_EXACT])]
     counts = _once(_steady_counts(exact, starts), names, step_op)
     if len(starts) < 2 or not counts:
         return None
     step_op = step_op if step_op in counts else min(counts, key=lambda op: counts[op].sum())
     steps = counts[step_op]
-    counts = {op: each for op, each in counts.items() if op in questions} or counts
+    counts = _deciding(counts, questions, lengths)
     table = np.stack(list(counts.values()))
     logs = _logs(table, lengths)
     segments = _segments(logs, _noise(logs, table))
     usual, slow = _usual_and_slow(logs, segments, young)
     return _made(step_op, steps, table, starts, lengths, usual, slow)
+
+
+def _deciding(counts: dict[int, Series], questions: Collection[int], lengths: Series) -> dict[int, Series]:
+    """Questions, unless somebody asks by the clock: always as often, whatever the rest does."""
+    rates = {op: each / lengths for op, each in counts.items()}
+    varies = {op: float(np.std(rate)) / max(float(np.mean(rate)), 1e-30) for op, rate in rates.items()}
+    most = max(varies.values())
+    asked = {op: each for op, each in counts.items() if op in questions and varies[op] >= BY_THE_CLOCK * most}
+    return asked or counts
 
 
 def last_step_ns(seconds: Records, walls: Mapping[int, int]) -> int | None:
@@ -153,50 +163,55 @@ def _noise(logs: Series, table: Series) -> Series:
     return np.asarray(np.maximum(np.maximum(own, 0.01), chance), np.float64)
 
 
-def _agreed(ratios: Series) -> int:
-    """Which call says by how much the pace changed: the one in the middle.
+def _agreed(ratios: Series) -> NDArray[np.int64]:
+    """Which call says by how much the pace changed, for each column: the one in the middle.
 
     Of two in the middle the one that changed less: calls that a trouble adds to every step may change
     by any factor, the pace does not.
     """
-    order = np.argsort(ratios)
+    order = np.argsort(ratios, axis=0)
     low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
-    return int(min(low, high, key=lambda at: abs(ratios[at])))
+    sizes = np.abs(np.stack([np.take_along_axis(ratios, side[None], 0)[0] for side in (low, high)]))
+    return np.asarray(np.where(sizes[0] <= sizes[1], low, high)[None], np.int64)
+
+
+def _agreed_ratio(ratios: Series) -> float:
+    column = ratios[:, None]
+    return float(np.take_along_axis(column, _agreed(column), 0)[0, 0])
 
 
 def _segments(logs: Series, noise: Series) -> list[tuple[int, int]]:
-    """Stretches of one pace, as (first, behind the last)."""
-    done: list[tuple[int, int]] = []
-    todo = [(0, logs.shape[1])]
-    while todo:
-        first, last = todo.pop()
-        at = _change(logs[:, first:last], noise) if len(done) + len(todo) < MOST_CHANGES else None
-        if at is None:
-            done.append((first, last))
-        else:
-            todo += [(first, first + at), (first + at, last)]
-    return sorted(done)
+    """Stretches of one pace, as (first, behind the last).
 
-
-def _change(logs: Series, noise: Series) -> int | None:
-    """Where the two sides differ most, if they surely do."""
-    count = logs.shape[1]
-    if count < 2:
-        return None
-    at = np.arange(1, count)
+    From single seconds upwards: neighbours that do not surely differ become one, the most alike first.
+    So a fault of some seconds amid an hour stands out as it does amid a minute.
+    """
+    edges = np.arange(logs.shape[1] + 1)
     sums = np.concatenate([np.zeros((len(logs), 1)), np.cumsum(logs, axis=1)], axis=1)
-    ratios = (sums[:, -1:] - sums[:, at]) / (count - at) - sums[:, at] / at
-    errors = noise[:, None] * np.sqrt(1 / at + 1 / (count - at))
-    best = int(np.argmax((np.abs(ratios) / errors).mean(axis=0)))
-    op = _agreed(ratios[:, best])
-    sure = abs(ratios[op, best]) > max(SURE * errors[op, best], -np.log(1 - LEAST_FALL))
-    return int(at[best]) if sure else None
+    while len(edges) > 2:
+        lengths = np.diff(edges)
+        means = np.diff(sums[:, edges], axis=1) / lengths
+        ratios = np.diff(means, axis=1)
+        errors = noise[:, None] * np.sqrt(1 / lengths[1:] + 1 / lengths[:-1])
+        which = _agreed(ratios)
+        ratio = np.abs(np.take_along_axis(ratios, which, 0)[0])
+        error = np.take_along_axis(errors, which, 0)[0]
+        alike = ratio / np.maximum(SURE * error, -np.log(1 - LEAST_FALL))
+        behind, before = np.append(alike[1:], np.inf), np.append(np.inf, alike[:-1])
+        merged = (alike <= 1) & (alike <= before) & (alike < behind)
+        if not merged.any():
+            merged = alike <= 1  # equals in a row
+            if not merged.any():
+                break
+            merged &= np.cumsum(merged) == 1
+        edges = np.delete(edges, np.flatnonzero(merged) + 1)
+    return list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
 
 
 def _usual_and_slow(
     logs: Series, segments: list[tuple[int, int]], young: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which seconds have the usual pace, and which a lower one."""
+) -> tuple[NDArray[np.bool_], list[NDArray[np.bool_]]]:
+    """Which seconds have the usual pace, and which a lower one: those of about one pace together."""
     means = [logs[:, first:last].mean(axis=1) for first, last in segments]
     lengths = np.array([last - first for first, last in segments])
     count = logs.shape[1]
@@ -206,18 +221,24 @@ def _usual_and_slow(
     ]
 
     def against(one: int, other: int) -> float:
-        ratios = means[one] - means[other]
-        return float(ratios[_agreed(ratios)])
+        return _agreed_ratio(means[one] - means[other])
 
-    best = max(chosen, key=lambda at: sum(against(at, other) > 0 for other in chosen))
-    usual, slow = np.zeros(count, bool), np.zeros(count, bool)
-    starting = young
+    longest = int(np.argmax(lengths))
+    best = max(chosen, key=lambda at: against(at, longest))
+    usual, slow = np.zeros(count, bool), list[NDArray[np.bool_]]()
+    starting, before = young, 0.0
     for at, (first, last) in enumerate(segments):
-        falls = against(at, best) < np.log(1 - LEAST_FALL)
+        level = against(at, best)
+        falls = level < np.log(1 - LEAST_FALL)
         starting = starting and falls
         if falls and (starting or lengths[at] < LEAST_WINDOWS):
             continue  # what began or ended amid a second fills a part of it
-        (slow if falls else usual)[first:last] = True
+        if not falls:
+            usual[first:last] = True
+            continue
+        if not slow or abs(level - before) > SAME_PACE:  # another trouble, or another phase of the job
+            slow.append(np.zeros(count, bool))
+        slow[-1][first:last], before = True, level
     return usual, slow
 
 
@@ -228,22 +249,37 @@ def _made(
     starts: NDArray[np.int64],
     lengths: Series,
     usual: NDArray[np.bool_],
-    slow: NDArray[np.bool_],
+    slow: list[NDArray[np.bool_]],
 ) -> Pace | None:
     """Steps are counted where the pace was usual; by how much it fell, all calls say together."""
+    usual = _longest(usual)
     steps, wall_ns = float(counted[usual].sum()), float(lengths[usual].sum())
     if not steps:
         return None
-    found = Pace(op, Stretch(tuple(_spans(starts[usual], lengths[usual])), steps, int(wall_ns)))
-    if not slow.any():
-        return found
-    slow_ns = float(lengths[slow].sum())
-    before, after = table[:, usual].sum(axis=1) / wall_ns, table[:, slow].sum(axis=1) / slow_ns
-    ratios = np.log(np.maximum(after, SILENT * before) / np.maximum(before, 1e-30))
-    made = steps / wall_ns * slow_ns * float(np.exp(ratios[_agreed(ratios)]))
-    if slow_ns / made < found.usual.step_ns / (1 - LEAST_FALL):
-        return found
-    return replace(found, slow=Stretch(tuple(_spans(starts[slow], lengths[slow])), made, int(slow_ns)))
+    before = table[:, usual].sum(axis=1) / wall_ns
+    stretches = []
+    for mask in slow:
+        chosen = _longest(mask)
+        slow_ns = float(lengths[chosen].sum())
+        after = table[:, chosen].sum(axis=1) / slow_ns
+        ratios = np.log(np.maximum(after, SILENT * before) / np.maximum(before, 1e-30))
+        made = steps / wall_ns * slow_ns * float(np.exp(_agreed_ratio(ratios)))
+        if slow_ns / made >= wall_ns / steps / (1 - LEAST_FALL):
+            stretches.append(Stretch(tuple(_spans(starts[chosen], lengths[chosen])), made, int(slow_ns)))
+    found = Stretch(tuple(_spans(starts[usual], lengths[usual])), steps, int(wall_ns))
+    return Pace(op, found, tuple(stretches))
+
+
+def _longest(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Of seconds in very many runs those in the longest: a question to a database has an end."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    runs = sorted(
+        zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True), key=lambda run: run[0] - run[1]
+    )
+    kept = np.zeros(len(mask), bool)
+    for first, last in runs[:MOST_SPANS]:
+        kept[first:last] = True
+    return kept
 
 
 def _spans(starts: NDArray[np.int64], lengths: Series) -> list[tuple[int, int]]:

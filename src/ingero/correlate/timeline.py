@@ -112,8 +112,8 @@ class Job:
 
     @property
     def settled(self) -> list[SliceLedger]:
-        """Without its end: what a process does to tidy up is no trouble of the job."""
-        return [each for each in self.slices if not each.ending]
+        """Without its start and its end: importing and tidying up are no trouble of the job."""
+        return [each for each in self.slices if not each.ending and not each.starting]
 
     def spent(self, number: int, *kinds: str) -> Spent:
         calls = self.calls.get(number, {})
@@ -382,5 +382,6 @@ class Timeline:
         last_cold = last_cold if cold and last_cold >= cold[0] else -1
         steady_ns = self._steady_ns(job)
         for each in job.slices:
-            each.cold = each.number <= last_cold or self.facts.at_ns(each.number) < steady_ns
+            each.starting = self.facts.at_ns(each.number) < steady_ns
+            each.cold = each.number <= last_cold or each.starting
             each.lossy = each.number in self._blind

@@ -129,7 +129,7 @@ def claims_of(detector: Detector, evidence: Iterable[Evidence]) -> list[Claim]:
     """Evidence that is worth saying, by job."""
     by_job: dict[int, list[Evidence]] = defaultdict(list)
     for each in evidence:
-        if not each.slice.ending:
+        if not each.slice.ending and not each.slice.starting:
             by_job[each.job.pid].append(_bounded(each))
     claims = []
     for members in by_job.values():
@@ -244,14 +244,15 @@ class Judge:
         if severity is None:
             return None
         case = self._case(claim, told.wall_ns)
-        case.first_ns, case.last_ns = told.spans[0][0], told.spans[-1][1]
+        facts = self._timeline.facts
+        spans = [(max(first, facts.from_ns), min(last, facts.to_ns)) for first, last in told.spans]
+        case.first_ns, case.last_ns = spans[0][0], spans[-1][1]
         claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
         left = max(0, told.excess_ns - claimed)
         unexplained = int(left * named.ns / claimed) if left > 0.1 * told.excess_ns else 0
         excess = named.ns + unexplained
         # Most of the extra time takes the rest along: waking up, cold caches, others that wait in turn.
         gain_ns = excess if told.changed and claimed >= MOSTLY * told.excess_ns else named.ns
-        facts = self._timeline.facts
         headline = claim.detector.headline or (lambda _: claim.detector.title)
         finding = Finding(
             id=finding_id(facts.node, claim.detector.name, claim.job.pid, facts.origin_ns),
@@ -268,7 +269,7 @@ class Judge:
             gain=Gain(gain_ns, round(min(1.0, gain_ns / max(told.wall_ns, 1)), 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
-            episodes=list(told.spans),
+            episodes=spans,
         )
         return with_line(finding, claim.detector, subject_of_case(case), named.line)
 
@@ -399,7 +400,8 @@ class Judge:
 
     def _more_gpu_ns(self, job: Job, slow: list[SliceLedger]) -> int:
         """Longer waits for the GPU: more work per iteration, which is no riddle."""
-        calm = [each for each in job.slices if not each.cold and each not in slow]
+        numbers = {each.number for each in slow}
+        calm = [each for each in job.slices if not each.cold and each.number not in numbers]
         more = _gpu_per_step(job, slow) - _gpu_per_step(job, calm)
         return int(max(0.0, more) * sum(job.steps(each.number) for each in slow))
 

@@ -109,7 +109,7 @@ def _launching(case: Case) -> int:
 
 
 def headline(case: Case) -> str:
-    per_launch = _launching(case) / _launches(case).count
+    per_launch = _launching(case) / max(_launches(case).count, 1)
     return f"{case.job.comm} spends its time launching tiny kernels, {format_ns(per_launch)} each"
 
 

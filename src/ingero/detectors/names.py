@@ -36,8 +36,6 @@ ON_CORE = {
 }
 WAITS = {"disk_wait": "disk-wait", "memory_wait": "memory-pressure"}
 FOR_THE_GPU = {"copy": "copy-bound", "alloc": "alloc-churn", "free": "alloc-churn"}
-# Detectors that say by themselves how much of the waiting for the GPU is theirs.
-GPU_KINDS = frozenset({"gpu-shared", "gpu-throttled", "nccl-straggler", "collective-imbalance"})
 ROW_KINDS = frozenset({
     *CORES.values(), *ON_CORE.values(), *WAITS.values(), "gil-contention", "slow-peer", "network-retransmits",
 }) - {"graph-trouble"}  # fmt: skip

@@ -21,12 +21,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines
+from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.pace import Stretch
+from ingero.correlate.pace import MOST_SPANS, Stretch
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.bound import bound_of, in_words
 from ingero.detectors.names import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, name_of
-from ingero.model.facts import Span
+from ingero.model.facts import Facts, Span
 from ingero.model.report import Bound
 from ingero.units import SECOND
 
@@ -34,14 +35,18 @@ LEAST_SHARE = 0.03  # of the time: nobody is told of less
 LEAST_PART = 0.15  # of the extra time: smaller parts come with the larger ones
 LEAST_IDLE_PART = 0.25  # the same of an idle card: work that it did not wait for is in there, too
 LEAST_NS = 500_000_000
-MOST_SPANS = 100  # that a question to the database is made of
 NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
-AS_BUSY = 0.10  # that a card's busy share may differ by, and is the same
+MORE_WORK = 0.5  # of what a step takes longer: the card's own work; then nothing is wrong with it
+MOST_SLOW = 4  # slow times of a job that are looked at, the longest
+NOW_NS = 20 * SECOND  # of the last time at one pace: what limits the job now
+WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
+A_PART = 0.25  # of a slice that lies in what is judged here
+CAPTURING = 0.2  # of the launching: then it is for graphs
 LEAST_IDLE = 0.10  # of the time: a card that works all the time is idle for some percent of it
 IDLE_SHARE = 0.25  # of the time: with less idleness a card counts as kept busy
 KEPT_BUSY = 0.90  # of the time: such a card has nothing to complain of
-# What freeing memory makes the card do counts as its work, and is none.
-DESPITE = frozenset({"alloc-churn"})
+# Copying, and what freeing memory makes the card do, count as its work.
+DESPITE = frozenset({"alloc-churn", "copy-bound"})
 WORK_PER_WAIT = 20  # launches: with more in between, the queue is deep enough
 OFTENER = 2  # times as many waits in a step as usual
 FEEDING = frozenset({"launch", "graph"})
@@ -66,9 +71,14 @@ class Told:
     def changed(self) -> bool:
         return self.usual_ns is not None
 
-    def covers(self, first_ns: int, last_ns: int) -> int:
-        """How much of a stretch lies within."""
-        return sum(max(0, min(last_ns, end) - max(first_ns, start)) for start, end in self.spans)
+    def slices(self, facts: Facts) -> dict[int, int]:
+        """How much of each slice lies within."""
+        found: dict[int, int] = defaultdict(int)
+        for start, end in self.spans:
+            first, last = ((at - facts.origin_ns) // facts.slice_ns for at in (start, end - 1))
+            for number in range(first, last + 1):
+                found[number] += min(end, facts.at_ns(number + 1)) - max(start, facts.at_ns(number))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +96,7 @@ class Named:
 
     def by_slice(self, timeline: Timeline) -> Iterator[tuple[SliceLedger, tuple[Lost, ...]]]:
         """Its rows spread over the slices it lies in."""
-        facts, job = timeline.facts, self.told.job
-        parts = {
-            each.number: self.told.covers(facts.at_ns(each.number), facts.at_ns(each.number + 1))
-            for each in job.slices
-        }
+        parts, job = self.told.slices(timeline.facts), self.told.job
         most = max(parts.values(), default=0)
         chosen = [each for each in job.slices if parts[each.number] >= 0.5 * most > 0]
         total = sum(parts[each.number] for each in chosen)
@@ -105,96 +111,135 @@ class Verdicts:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.named: list[Named] = []
-        self.busy: dict[int, float] = {}  # by process: the card over its usual time
         self.bound: list[Bound] = []  # what limits each job now
         for job in timeline.jobs:
             if not timeline.facts.partial:
                 self._judge(job)
+        facts = timeline.facts
+        self._judged = {  # process and slice
+            (named.told.job.pid, number)
+            for named in self.named
+            for number, ns in named.told.slices(facts).items()
+            if ns > A_PART * facts.slice_ns
+        }
 
     def replaces(self, kind: str, job: Job, each: SliceLedger) -> bool:
         """Whether what a detector says of a slice by itself is told here, or the card gives it the lie."""
         if kind not in ROW_KINDS:
             return False
-        first, last = self._timeline.facts.at_ns(each.number), self._timeline.facts.at_ns(each.number + 1)
-        judged = [named.told for named in self.named if named.told.job is job]
-        if any(told.covers(first, last) > 0.25 * (last - first) for told in judged):
+        if (job.pid, each.number) in self._judged:
             return True
-        return kind not in DESPITE and self.busy.get(job.pid, 0.0) >= KEPT_BUSY
+        return kind not in DESPITE and self._busy_in(job, each.number) >= KEPT_BUSY
+
+    def _busy_in(self, job: Job, number: int) -> float:
+        """The card in a slice, where it works for this job alone; 0 where that is not known."""
+        cards = self._timeline.cards
+        if self._shared(job, number, number + 1):
+            return 0.0
+        shares = [known(row["gpu_share"]) for row in cards.during(number, job.pid)]
+        return max((share for share in shares if share is not None), default=0.0)
+
+    def _shared(self, job: Job, first: int, last: int) -> bool:
+        """Whether others work on the job's card in these slices."""
+        cards = self._timeline.cards
+        mine = cards.of(job.pid)
+        return any(
+            user.pid != job.pid and (user.sm_share or 0.0) >= WORKS_SHARE
+            for number in range(first, last)
+            for user in cards.users(number, mine)
+        )
+
+    def _busy(self, job: Job, stretch: Stretch) -> float | None:
+        """The card's own word, as far as it is about this job."""
+        facts, cards = self._timeline.facts, self._timeline.cards.of(job.pid)
+        if not cards:
+            return None
+        slices = [(at - facts.origin_ns) // facts.slice_ns for at in (stretch.first_ns, stretch.last_ns)]
+        return None if self._shared(job, *slices) else facts.busy(cards, stretch.spans)
 
     def _judge(self, job: Job) -> None:
         usual, slow = self._stretches(job)
         if usual is None:
             return
-        cards = self._timeline.cards.of(job.pid)
-        busy = [
-            self._timeline.facts.busy(cards, each.spans) if cards else None for each in (usual, slow) if each
-        ]
-        if busy[0] is not None:
-            self.busy[job.pid] = busy[0]
-        spans = [each.spans for each in (usual, slow) if each]
-        accounts = Accounts(self._timeline.facts, self._timeline.family, spans)
+        stretches = [usual, *sorted(slow, key=lambda each: -each.wall_ns)[:MOST_SLOW]]
+        busy = [self._busy(job, each) for each in stretches]
+        last = _last_of(max(stretches, key=lambda each: each.last_ns))
+        accounts = Accounts(
+            self._timeline.facts, self._timeline.family, [*(each.spans for each in stretches), last]
+        )
         made = accounts.of(job.pid, job.tid)
-        now = 1 if slow is not None and slow.last_ns > usual.last_ns else 0
-        setting = Setting(self._timeline, job, False, usual.first_ns, usual.last_ns)
-        limit = bound_of(setting, made[now], busy[now])
+        self._limit(job, stretches, made[-1], last)
+        for number in range(1, len(stretches)):
+            self.named += self._slower(job, stretches, number, accounts, made, busy)
+        self.named += self._idle(job, usual, accounts, made[0], busy[0])
+
+    def _limit(self, job: Job, stretches: Sequence[Stretch], account: Account, last: Sequence[Span]) -> None:
+        """What limits the job at the end."""
+        now = max(stretches, key=lambda each: each.last_ns)
+        setting = Setting(self._timeline, job, False, *last[0])
+        limit = bound_of(setting, account, self._busy(job, replace(now, spans=tuple(last))))
         if limit is not None:
             limit = _with_pace(limit, job, now)
             self.bound.append(msgspec.structs.replace(limit, text=in_words(limit)))
-        if slow is not None:
-            self.named += self._slower(job, usual, slow, accounts, made, busy)
-        self.named += self._idle(job, usual, accounts, made[0], busy[0])
 
-    def _stretches(self, job: Job) -> tuple[Stretch | None, Stretch | None]:
+    def _stretches(self, job: Job) -> tuple[Stretch | None, Sequence[Stretch]]:
         if job.pace is not None:
             return job.pace.usual, job.pace.slow
         facts = self._timeline.facts
         settled = [each for each in job.slices if not each.cold and not each.ending]
-        if not settled:
-            return None, None
         spans: list[Span] = []
+        wall_ns = 0
         for each in settled:  # those next to each other are one: an hour has 1,800
             first, last = facts.at_ns(each.number), facts.at_ns(each.number + 1)
             if spans and spans[-1][1] == first:
                 spans[-1] = (spans[-1][0], last)
-            else:
+            elif len(spans) < MOST_SPANS:
                 spans.append((first, last))
-        return Stretch(tuple(spans[:MOST_SPANS]), 0.0, sum(each.wall_ns for each in settled)), None
+            else:
+                break
+            wall_ns += each.wall_ns
+        return (Stretch(tuple(spans), 0.0, wall_ns) if spans else None), ()
 
     # --- the pace fell ---------------------------------------------------------------------
 
     def _slower(
         self,
         job: Job,
-        usual: Stretch,
-        slow: Stretch,
+        stretches: Sequence[Stretch],
+        number: int,
         accounts: Accounts,
         made: Sequence[Account],
         busy: Sequence[float | None],
     ) -> list[Named]:
         assert job.pace is not None
-        ratio, excess = slow.steps / usual.steps, job.pace.excess_ns
-        told = Told(
-            job, slow.spans, slow.wall_ns, excess, int(usual.step_ns), int(slow.step_ns), busy[1], busy[0]
-        )
-        rows = grown(made[0], made[1], ratio, excess)
-        per_step = [accounts.waits(number, job.pid) / each.steps for number, each in enumerate((usual, slow))]
-        often = per_step[1] >= OFTENER * per_step[0] and _takes_turns(accounts, 1, job)
+        usual, slow = stretches[0], stretches[number]
+        ratio, excess = slow.steps / usual.steps, job.pace.excess_ns(slow)
+        more_work = _more_work(busy[0], busy[number], usual, slow)
+        if more_work is not None and more_work > MORE_WORK:
+            return []  # the card has more to do in a step
+        per_step = [accounts.waits(at, job.pid) / stretches[at].steps for at in (0, number)]
+        often = per_step[1] >= OFTENER * per_step[0] and _takes_turns(accounts, number, job)
         setting = Setting(self._timeline, job, often, slow.first_ns, slow.last_ns)
-        groups = self._groups(rows, setting)
-        if accounts.out_of_memory(1, job.pid):
+        groups = self._groups(grown(made[0], made[number], ratio, excess), setting)
+        if accounts.out_of_memory(number, job.pid):
             groups.pop("alloc-churn", None)
-        # Without anybody else on the card, and a card as busy as before, a step has more work.
-        if not self._idles_more(told):
-            groups.pop(GPU, None)
+        # Waits for the GPU are its work, unless it says that it has less of it.
+        for_the_gpu = groups.pop(GPU, [])
+        if more_work is not None:
+            groups.setdefault(UNNAMED, []).extend(for_the_gpu)
         else:
-            groups.setdefault(UNNAMED, []).extend(groups.pop(GPU, []))
-        lines = grown_lines(made[0], made[1], ratio)
-        return self._told(told, groups, "slowdown", lines)
-
-    @staticmethod
-    def _idles_more(told: Told) -> bool:
-        """Whether the card says that it has less to do; without its word waits for it are its work."""
-        return told.busy is not None and told.usual_busy is not None and told.busy < told.usual_busy - AS_BUSY
+            excess -= sum(row.ns for row in for_the_gpu)
+        told = Told(
+            job,
+            slow.spans,
+            slow.wall_ns,
+            excess,
+            int(usual.step_ns),
+            int(slow.step_ns),
+            busy[number],
+            busy[0],
+        )
+        return self._told(told, groups, "slowdown", grown_lines(made[0], made[number], ratio))
 
     # --- idle though there is work -------------------------------------------------------
 
@@ -244,8 +289,9 @@ class Verdicts:
     ) -> list[Named]:
         """What is worth saying; what has no name when it is most of it."""
         total = sum(row.ns for rows in groups.values() for row in rows)
-        if groups.pop("graph-trouble", None):  # what a capture launches is part of capturing
-            groups.pop("launch-bound", None)
+        capturing = sum(row.ns for row in groups.pop("graph-trouble", ()))
+        if capturing >= CAPTURING * sum(row.ns for row in groups.get("launch-bound", ())):
+            groups.pop("launch-bound", None)  # what a capture launches is part of capturing
         found = []
         for kind, rows in groups.items():
             ns = sum(row.ns for row in rows)
@@ -257,15 +303,33 @@ class Verdicts:
         return sorted(found, key=lambda each: -each.ns)
 
 
-def _with_pace(limit: Bound, job: Job, now: int) -> Bound:
+def _last_of(stretch: Stretch) -> list[Span]:
+    first, last = stretch.spans[-1]
+    return [(max(first, last - NOW_NS), last)]
+
+
+def _more_work(usual_busy: float | None, busy: float | None, usual: Stretch, slow: Stretch) -> float | None:
+    """Of what the steps became longer, the part in which the card works more in each; None: it does not tell.
+
+    With the same work in fewer steps it would be busy less by as much as there are fewer.
+    """
+    if not usual_busy or busy is None:
+        return None
+    same = usual_busy * usual.step_ns / slow.step_ns
+    return (busy - same) / (usual_busy - same) if usual_busy > same else None
+
+
+def _with_pace(limit: Bound, job: Job, now: Stretch) -> Bound:
     pace = job.pace
     if pace is None:
         return limit
-    if not now or pace.slow is None:
-        return msgspec.structs.replace(limit, steps_per_s=_per_s(pace.usual))
-    slow, usual = _per_s(pace.slow), _per_s(pace.usual)
-    since = pace.slow.spans[-1][0]
-    return msgspec.structs.replace(limit, steps_per_s=slow, usual_steps_per_s=usual, since_ns=since)
+    steps = _per_s(now)
+    if now is pace.usual:
+        return msgspec.structs.replace(limit, steps_per_s=steps)
+    since = now.spans[-1][0]
+    return msgspec.structs.replace(
+        limit, steps_per_s=steps, usual_steps_per_s=_per_s(pace.usual), since_ns=since
+    )
 
 
 def _per_s(stretch: Stretch) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ class FactReader:
         self._node = node_id
         self._origin = origin_ns
         self._chosen: tuple[model.Span, ...] = ()
+        self._asked: dict[object, Any] = {}  # answers that several ask for
 
     def read(self, from_ns: int, to_ns: int) -> Facts:
         self._from, self._to = from_ns, to_ns
@@ -135,6 +137,12 @@ class FactReader:
             self._chosen = ()
 
     def _seconds(self, pid: int) -> Records:
+        if pid not in self._asked:
+            self._asked[pid] = self._read_seconds(pid)
+        found: Records = self._asked[pid]
+        return found
+
+    def _read_seconds(self, pid: int) -> Records:
         rows = self._all(
             "SELECT CAST(start_ns AS INTEGER), CAST(op_id AS INTEGER), CAST(TOTAL(count) AS INTEGER),"
             " CAST(MIN(exact) AS INTEGER) FROM operation_second"
@@ -152,9 +160,16 @@ class FactReader:
             " GROUP BY gpu_id",
             (self._node, *gpu_ids, *(at + model.GPU_LAG_NS for span in spans for at in span)),
         )
-        return max((row[0] for row in rows if isinstance(row[0], float)), default=None)
+        shares = [row[0] for row in rows if isinstance(row[0], float) and math.isfinite(row[0])]
+        return min(1.0, max(0.0, *shares)) if shares else None
 
     def _windows(self, pid: int, tid: int) -> dict[int, int]:
+        if (pid, tid) not in self._asked:
+            self._asked[pid, tid] = self._read_windows(pid, tid)
+        found: dict[int, int] = self._asked[pid, tid]
+        return found
+
+    def _read_windows(self, pid: int, tid: int) -> dict[int, int]:
         return dict(
             self._all(
                 f"SELECT CAST(start_ns AS INTEGER), CAST(TOTAL({' + '.join(BUCKET_COLUMNS)}) AS INTEGER)"

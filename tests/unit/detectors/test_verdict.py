@@ -89,8 +89,8 @@ def test_the_rows_of_an_account_are_all_of_the_time(bucket: str, fall: float) ->
     timeline = slower(bucket, fall).timeline()
     pace = timeline.jobs[0].pace
     assert pace is not None
-    assert pace.slow is not None
-    spans = [pace.usual.spans, pace.slow.spans]
+    (slow,) = pace.slow
+    spans = [pace.usual.spans, slow.spans]
     for account, number in zip(
         Accounts(timeline.facts, timeline.family, spans).of(JOB, JOB), range(2), strict=True
     ):
@@ -121,3 +121,32 @@ def test_a_healthy_job_has_its_limit_and_no_finding() -> None:
     diagnosis = job().looked(gpu_share=0.97).paced().diagnose()
     assert [each.by for each in diagnosis.bound] == ["gpu"]
     assert not diagnosis.findings
+
+
+def test_a_step_with_more_host_work_that_a_busy_card_hides_is_no_trouble() -> None:
+    story = slower("host_cpu", 0.5).looked(gpu_share=0.97)
+    assert not slowest(story)
+
+
+def test_one_short_capture_does_not_hide_what_launching_costs() -> None:
+    story = job({"host_cpu": 1500.0, "cuda_cpu": 300.0}).looked(gpu_share=0.1)
+    story.sampled("cuLaunchKernel model.py:7", 80).calls("cudaStreamEndCapture", 1, 0.2, when=range(1, 2))
+    assert story.paced().kinds()
+
+
+def test_two_slow_times_are_judged_each_by_itself() -> None:
+    """An evaluation of a busy card, longer than the fault after it."""
+    story = job(slices=16, when=range(4))
+    job({}, steps=80, story=story, when=range(4, 9))
+    job(story=story, when=range(9, 12))
+    job({"disk_wait": 1000.0, "host_cpu": 50.0}, steps=20, story=story, when=range(12, 16))
+    found = story.paced().findings()
+    assert [each.kind for each in found] == ["disk-wait"]
+
+
+def test_what_limits_a_job_now_is_of_the_end() -> None:
+    story = job(slices=16, when=range(4))
+    job({"disk_wait": 1000.0, "host_cpu": 50.0}, steps=100, story=story, when=range(4, 8))
+    job(story=story, when=range(8, 16))
+    (bound,) = story.paced().diagnose().bound
+    assert (bound.by, bound.usual_steps_per_s) == ("gpu", None)
