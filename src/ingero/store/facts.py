@@ -239,6 +239,8 @@ class FactReader:
             known["comm"] = known["comm"] or f"pid {known['pid']}"
             known["listens"] = None if known["listens"] is None else bool(known["listens"])
             known["cpus"] = cpus_of(known["cpus"])
+            for name in ("start_ns", "end_ns"):  # the file may come from anybody
+                known[name] = known[name] if isinstance(known[name], int) else None
             yield model.ProcessFact(**known)
 
     def _id_range(self) -> tuple[int, int]:
