@@ -28,10 +28,7 @@ from ingero.detectors import (
     gpu_shared,
     gpu_throttled,
     graph_trouble,
-    head_of_line,
-    kv_cache_pressure,
     launch_bound,
-    managed_thrash,
     memory_pressure,
     nccl_hang,
     nccl_straggler,
@@ -39,11 +36,11 @@ from ingero.detectors import (
     noisy_neighbour,
     oom_kill,
     periodic_spike,
-    pod_restart,
     slow_peer,
     slowdown,
     sync_heavy,
     underutilised,
+    unwatched,
     version_mismatch,
 )
 from ingero.detectors.detector import Detector, Evidence, State
@@ -52,45 +49,44 @@ from ingero.detectors.verdict import Named, Verdicts
 from ingero.model.finding import Finding, Unexplained
 from ingero.model.report import Bound, NotWatched
 
-ALL: tuple[Detector, ...] = tuple(
-    module.DETECTOR
-    for module in (
-        cpu_contention,
-        cpu_throttled,
-        noisy_neighbour,
-        data_starvation,
-        disk_wait,
-        memory_pressure,
-        oom_kill,
-        gil_contention,
-        gc_pause,
-        network_retransmits,
-        slow_peer,
-        sync_heavy,
-        launch_bound,
-        copy_bound,
-        alloc_churn,
-        gpu_memory_leak,
-        cuda_oom,
-        managed_thrash,
-        cold_start,
-        periodic_spike,
-        graph_trouble,
-        gpu_shared,
-        nccl_straggler,
-        nccl_hang,
-        collective_imbalance,
-        gpu_throttled,
-        gpu_fault,
-        cuda_error,
-        version_mismatch,
-        pod_restart,
-        kv_cache_pressure,
-        head_of_line,
-        underutilised,
-        slowdown,
-        gpu_idle,
-    )
+ALL: tuple[Detector, ...] = (
+    *(
+        module.DETECTOR
+        for module in (
+            cpu_contention,
+            cpu_throttled,
+            noisy_neighbour,
+            data_starvation,
+            disk_wait,
+            memory_pressure,
+            oom_kill,
+            gil_contention,
+            gc_pause,
+            network_retransmits,
+            slow_peer,
+            sync_heavy,
+            launch_bound,
+            copy_bound,
+            alloc_churn,
+            gpu_memory_leak,
+            cuda_oom,
+            cold_start,
+            periodic_spike,
+            graph_trouble,
+            gpu_shared,
+            nccl_straggler,
+            nccl_hang,
+            collective_imbalance,
+            gpu_throttled,
+            gpu_fault,
+            cuda_error,
+            version_mismatch,
+            underutilised,
+            slowdown,
+            gpu_idle,
+        )
+    ),
+    *unwatched.DETECTORS.values(),
 )
 KINDS = tuple(detector.name for detector in ALL)
 SPIKY = frozenset({"data-starvation", "gpu-idle", "gc-pause"})  # what long iterations may consist of
@@ -129,9 +125,9 @@ def diagnose(timeline: Timeline) -> Diagnosis:
         ]
         claims.extend(claims_of(detector, evidence))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
-    unwatched = {each.what for each in not_watched}
+    silent = {each.what for each in not_watched}
     for named in verdicts.named:
-        if named.kind in unwatched or _in_spikes(named, claims):
+        if named.kind in silent or _in_spikes(named, claims):
             continue
         claim = claim_of(BY_NAME[named.kind], named, timeline)
         claims += [claim] if claim else []

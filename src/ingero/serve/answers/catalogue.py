@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from ingero.correlate import chain, ledger, steps, timeline
-from ingero.detectors import ALL, judge
+from ingero.correlate import account, activity, chain, ledger, pace, steps, timeline
+from ingero.detectors import ALL, bound, judge, unwatched, verdict
 from ingero.detectors.detector import Detector
 from ingero.model.finding import SEVERITY_SHARES
 from ingero.units import format_bytes, format_ns
@@ -66,11 +66,17 @@ def entries() -> list[Entry]:
 
 
 def module_of(detector: Detector) -> ModuleType:
+    """Of one that is watched; the others are rows of a table."""
     return importlib.import_module(f"ingero.detectors.{detector.name.replace('-', '_')}")
 
 
+def words_of(detector: Detector) -> str:
+    """What is said of a detector where it is written."""
+    return unwatched.TEXTS[detector.name] if detector.unwatched else module_of(detector).__doc__ or ""
+
+
 def _entry(detector: Detector) -> Entry:
-    summary, parts = described(module_of(detector).__doc__ or "")
+    summary, parts = described(words_of(detector))
     return Entry(
         detector.name, detector.title, summary, parts, _severity(detector, parts),
         tuple(sorted(detector.needs | detector.either)), detector.unwatched,
@@ -103,7 +109,9 @@ def described(text: str) -> tuple[str, dict[str, str]]:
 
 def thresholds() -> list[Threshold]:
     """Numbers of the modules that judge, in the order in which they are used."""
-    modules = [timeline, steps, chain, ledger, judge, *map(module_of, ALL)]
+    watched = [detector for detector in ALL if not detector.unwatched]
+    before = [pace, activity, account, verdict, bound, timeline, steps, chain, ledger, judge]
+    modules = [*before, *map(module_of, watched)]
     return [each for module in modules for each in _thresholds_of(module)]
 
 

@@ -1,0 +1,70 @@
+"""Kinds that people know and nobody looks for yet, in one table: nothing recorded shows them.
+
+A row becomes a file of its own when there is something to see it by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingero.detectors.detector import Detector
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatched:
+    """`why`: what is missing to see it."""
+
+    name: str
+    title: str
+    summary: str
+    proof: str
+    not_this: str
+    why: str
+
+    def text(self) -> str:
+        """As the docstrings of detectors are."""
+        shows = f"{self.title[0].lower()}{self.title[1:]}"
+        return (
+            f"{self.summary}\n\nShows as   {shows}.\nProof      {self.proof}.\n"
+            f"Not this   {self.not_this}.\nBlind to   everything, so far: {self.why}."
+        )
+
+
+TABLE = (
+    Unwatched(
+        "managed-thrash",
+        "Managed memory moves back and forth between host and GPU",
+        "Managed-memory thrash: pages of managed memory move between host and GPU all the time.",
+        "faults of managed memory, which the driver serves",
+        "first touches of managed memory",
+        "the driver's page faults are not recorded yet",
+    ),
+    Unwatched(
+        "pod-restart",
+        "A pod of the job was restarted or evicted",
+        "Pod restart: Kubernetes restarted or evicted a pod of the job.",
+        "the pod's restart count and reason",
+        "a process that ends by itself",
+        "the kubelet is not asked yet",
+    ),
+    Unwatched(
+        "kv-cache-pressure",
+        "The serving engine's cache is full",
+        "KV-cache pressure: the serving engine preempts requests because its cache is full.",
+        "the engine's preemptions and cache usage",
+        "a queue that is long for lack of compute (head-of-line)",
+        "serving engines' own metrics are not read yet",
+    ),
+    Unwatched(
+        "head-of-line",
+        "Long requests hold up short ones",
+        "Head-of-line blocking: long requests hold up short ones in a serving engine.",
+        "waiting requests behind a running one",
+        "an engine that has no requests",
+        "serving engines' own metrics are not read yet",
+    ),
+)
+TEXTS = {each.name: each.text() for each in TABLE}
+DETECTORS = {
+    each.name: Detector(each.name, each.title, frozenset({"calls"}), unwatched=each.why) for each in TABLE
+}
