@@ -211,9 +211,12 @@ def _merged(rows: Iterable[Lost]) -> list[Lost]:
 def _everybody(rows: Iterable[Lost]) -> tuple[Part, ...]:
     sums: dict[int, Part] = {}
     for row in rows:
+        # They may have had the core for longer than this row waited for it.
+        share = min(1.0, row.ns / max(sum(part.ns for part in row.who), 1))
         for part in row.who:
             before = sums.get(part.pid)
-            sums[part.pid] = Part(part.pid, part.comm, part.ns + (before.ns if before else 0))
+            ns = int(part.ns * share) + (before.ns if before else 0)
+            sums[part.pid] = Part(part.pid, part.comm, ns)
     return tuple(sorted(sums.values(), key=lambda part: -part.ns)[:MAX_WHO])
 
 
@@ -228,11 +231,11 @@ def grown(usual: Account, now: Account, ratio: float, excess_ns: int) -> list[Lo
     rows = [(row, more) for row, more in rows if more > 0]
     total = sum(more for _, more in rows)
     part = min(1.0, excess_ns / total) if total else 0.0
-    made = [_scaled(row, more * part) for row, more in rows]
+    made = [scaled(row, more * part) for row, more in rows]
     return sorted((row for row in made if row.ns > 0), key=lambda row: -row.ns)
 
 
-def _scaled(row: Lost, ns: float) -> Lost:
+def scaled(row: Lost, ns: float) -> Lost:
     """As much of a row, with its culprits' parts in proportion."""
     part = ns / row.ns if row.ns else 0.0
     who = tuple(Part(each.pid, each.comm, int(each.ns * part)) for each in row.who)

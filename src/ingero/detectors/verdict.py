@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines
+from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines, scaled
 from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import MOST_SPANS, Stretch
@@ -102,7 +102,7 @@ class Named:
         total = sum(parts[each.number] for each in chosen)
         for each in chosen:
             share = parts[each.number] / total
-            yield each, tuple(replace(row, ns=int(row.ns * share)) for row in self.rows)
+            yield each, tuple(scaled(row, row.ns * share) for row in self.rows)
 
 
 class Verdicts:
@@ -345,7 +345,7 @@ def exposed(rows: Sequence[Lost], lost_ns: int) -> list[Lost]:
         total = sum(row.ns for row in side)
         part = min(1.0, max(0.0, hidden / total)) if total else 0.0
         hidden -= total * part
-        found += [replace(row, ns=int(row.ns * (1 - part))) for row in side]
+        found += [scaled(row, row.ns * (1 - part)) for row in side]
     return [row for row in found if row.ns > 0]
 
 

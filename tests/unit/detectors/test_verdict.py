@@ -34,7 +34,7 @@ def slower(bucket: str, fall: float, more: str = "", share: float = 0.0) -> Stor
     spent = {name: usual.get(name, 0.0) + extra.get(name, 0.0) for name in {*usual, *extra}}
     job(spent, {"host_cpu": 20.0}, steps=round(200 * (1 - fall)), story=story, when=SLOW)
     if bucket == "runqueue":
-        story.process(HOG, "hog").culprit(HOG, "hog", lost, when=SLOW)
+        story.process(HOG, "hog").culprit(HOG, "hog", extra["runqueue"], when=SLOW)
     return story.paced()
 
 
@@ -81,6 +81,8 @@ def test_what_is_told_does_not_contradict_itself(bucket: str, more: str, fall: f
         assert abs(sum(cause.share for cause in each.causes) - 1) < 0.01
         who = [one for cause in each.causes for one in cause.who]
         assert not who or who[0].ns == max(one.ns for one in who)
+        for cause in each.causes:
+            assert sum(one.ns for one in cause.who) <= 1.01 * max(cause.ns, 1)
 
 
 @given(st.sampled_from(sorted(EXTRA)), st.floats(0.2, 0.8))
