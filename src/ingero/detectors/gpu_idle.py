@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from ingero.detectors import proofs
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
-from ingero.detectors.slowdown import DOING
-from ingero.model.finding import Fix
+from ingero.detectors.slowdown import DOING, advise
 
 
 def headline(case: Case) -> str:
@@ -21,10 +20,6 @@ def headline(case: Case) -> str:
     return (
         f"The GPU of {case.job.comm} is idle {case.ns / max(case.wall_ns, 1):.0%} of the time while it {what}"
     )
-
-
-def advise(case: Case) -> list[Fix]:
-    return [Fix("See what the thread does there.", f"ingero explain --per-process --pid {case.job.pid}")]
 
 
 DETECTOR = Detector(

@@ -5,7 +5,8 @@ Proof      the account of a slow step against that of a usual one: the rows that
 Not this   a step with more work for a card that is as busy as before; what another kind
            names: then that one is told.
 Blind to   a pace that was never better while it was watched; jobs none of whose calls are
-           counted exactly.
+           counted exactly; what a job means to do: a phase with more host work, a checkpoint of
+           some seconds, a pause of its own are told as any fall is, here or by another kind.
 """
 
 from __future__ import annotations
