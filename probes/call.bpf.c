@@ -128,8 +128,10 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return -1;
-	if (set->stacks && !(f->flags & FRAME_BARE) && !(set->outermost && f->flags & CALL_NESTED))
+	if (set->stacks && !(f->flags & FRAME_BARE) && !(set->outermost && f->flags & CALL_NESTED)) {
 		stack_id = walk_call(ctx, t, f->start_ns, now);
+		charge_walk(t, set, now);
+	}
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)
 		return -1;
@@ -241,7 +243,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return 0;
-	count_timed(t, info->group);
+	count_timed(t, info->meter);
 	ns = now - f->start_ns;
 	flags = t->depth ? CALL_NESTED : 0;
 	f->ret = info->flags & OP_STATUS ? (__s64)(__s32)arch_return_value(regs) : (__s64)arch_return_value(regs);
@@ -256,7 +258,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	/* Whether an event is the last of its work shows only while launches are watched. */
 	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
-	if (info->flags & OP_SYNC && info->group == GROUP_SYNC && !t->depth && !failed &&
+	if (info->flags & OP_WAIT && !t->depth && !failed &&
 	    (!(info->flags & OP_MAY_WAIT) || t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS))
 		end_round(t, f->sp, (__u64)op << 32 | info->flags, now);
 	if (info->flags & OP_NOT_READY_OK) {
@@ -295,7 +297,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		return 0;
 	}
 	why = deserves(s, set, info->flags, failed, ns, now, why);
-	if (!(why & (WHY_SAMPLE | WHY_ALL | WHY_ERROR)) && !walk_due(s, set))
+	if (!(why & (WHY_ALL | WHY_ERROR)) && !walk_due(s, t, set, why & WHY_SAMPLE, now))
 		f->flags |= FRAME_BARE;
 	count_call(s, t, f, ns, bucket, failed, now);
 	if (!why) {

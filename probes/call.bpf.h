@@ -7,9 +7,11 @@
 #ifndef INGERO_CALL_H
 #define INGERO_CALL_H
 
+#include "walk_cost.bpf.h"
 #include "watch.bpf.h"
 
 #define MOST_UNSAMPLED (1 << 20)
+#define FEW_WALKS 4	/* of an operation in a second */
 
 struct handle_key {
 	__u32 pid;
@@ -129,7 +131,8 @@ static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 static __always_inline int call_enter(void *ctx, __u64 *slot)
 {
 	const struct uregs *regs = ctx;
-	__u32 op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 op = cookie & (OPS - 1);
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u64 now = bpf_ktime_get_ns();
 	struct thread *t = current_thread(task, now);
@@ -144,7 +147,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	cost = cost_of(t);
 	if (!cost)
 		return 1;
-	if (info->flags & OP_CLOSED) {
+	if (info->flags & OP_CLOSED || cookie >> COOKIE_VARIANT_SHIFT != info->variant) {
 		cost->passed++;
 		return 1;
 	}
@@ -152,6 +155,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		note_quiet(t, set, now);
 		renew_watch(t);
 	}
+	count_function(info, op);
 	settle(t, now, running_bucket(t));
 	if (t->depth)
 		drop_unwound(t, arch_sp(regs), op);
@@ -177,7 +181,7 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	if (!(info->flags & OP_QUIET))	/* asking what there is feeds no GPU */
 		t->flags |= H_FEEDER;
 	if (info->every > 1 && bpf_get_prandom_u32() & (info->every - 1)) {
-		cost->counted[info->group < GROUPS ? info->group : 0]++;
+		cost->counted[info->meter & (METERS - 1)]++;
 		return count_alone(regs, t, info, op, depth, set);
 	}
 	f = &t->frames[depth];
@@ -293,10 +297,16 @@ static __always_inline bool sample_due(struct op_stats *s, const struct settings
 	return true;
 }
 
-/* Whether a record also gets its stack, where not all can. Not the first of each second: of calls that
- * come in turns, some would never have one. */
-static __always_inline bool walk_due(const struct op_stats *s, const struct settings *set)
+/* Whether a record also gets its stack, where not all can: within what walks may take of the thread's time,
+ * or a little beyond it for an operation that had hardly any in this second. Not the first of each second: of
+ * calls that come in turns, some would never have one. */
+static __always_inline bool walk_due(const struct op_stats *s, const struct thread *t, const struct settings *set,
+				     bool sample, __u64 now)
 {
+	if (!may_walk(t, set, now, s->budget_last <= FEW_WALKS || bpf_get_prandom_u32() % s->budget_last < FEW_WALKS))
+		return false;
+	if (sample)
+		return true;
 	if (s->budget_last <= set->walks_per_second)
 		return s->budget_used <= set->walks_per_second;
 	if (s->budget_last > set->rare_per_second)	/* those have no record */

@@ -23,7 +23,8 @@ struct wire {
 	enum sample_flag sample_flag;
 	enum python_flag python_flag;
 	enum missing missing;
-	enum group group;
+	enum meters meters;
+	enum cookie cookie;
 	struct call call;
 	struct wait wait;
 	struct process process;

@@ -93,7 +93,7 @@ struct thread {
 	__u64 sector;
 	__u64 wait_stack;	/* where it waits, if that was walked when it began to; 0: not */
 	__u64 long_syscalls;	/* system calls whose last wait was long, a bit each */
-	__u64 line_due_ns;	/* when the line of a wait may be walked again */
+	__u64 walk_due_ns;	/* when its stack may be walked again, by what walks took so far */
 	__u64 walked_ns;	/* its last walk at the return of a call: when, */
 	__u64 walked_frame;	/* of which innermost Python frame, */
 	__u64 walked_at;	/* at which instruction, */
@@ -150,6 +150,7 @@ struct {
  * cookie of a call in flight, which saves the return a look-up of 40 ns. Slot 0 is
  * nobody's. */
 #define THREADS 8192
+#define OPS 512
 
 struct thread_ref {
 	__u64 slot;
@@ -176,6 +177,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct thread_cost);
 } thread_costs SEC(".maps");
+
+struct {			/* calls of functions without a meter of their own, by operation */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, OPS);
+	__type(key, __u32);
+	__type(value, __u64);
+} op_hits SEC(".maps");
 
 struct {			/* slots that were used and are free again */
 	__uint(type, BPF_MAP_TYPE_QUEUE);

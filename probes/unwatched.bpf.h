@@ -21,7 +21,8 @@
 #define QUEUED 2		/* rounds that the GPU may have before it when an event of it is waited for */
 #define QUIET_NS 5000000	/* on a core without a call: whoever launches makes hundreds meanwhile */
 #define QUIET_FOR 16		/* times as long it may have computed as it was seen to */
-#define LOOK_NS 20000000	/* the shortest look */
+#define BRIEF_NS 100000		/* on a core: not long enough to give the GPU much */
+#define LOOK_NS 15000000	/* the shortest time launches are watched */
 #define MOST_ON_CORE (1000000 >> 10)	/* to begin with; known to be more, more counts */
 
 /* Places differ by their stack pointer; what different lines of Python call is often one place. */
@@ -75,11 +76,14 @@ static __always_inline void begin_idle(struct thread *t, __u64 sp, __u32 op, __u
 	t->idle = 1;
 }
 
-/* It got something to do, and nothing before that was missed. */
+/* It got something to do, and nothing before that was missed: launches were watched since, or the thread was hardly
+ * on a core. A pause longer than launches are watched at a time would never be known otherwise. */
 static __always_inline void learn_first_work(struct thread *t, __u32 watch)
 {
-	if (!(watch & 1) && t->idle_watch == watch)
-		learn_on_core(&t->round.sites[t->site & (SITES - 1)].on_core, on_core(t) - t->idle_on_core);
+	__u64 seen = on_core(t) - t->idle_on_core;
+
+	if (!(watch & 1) && (t->idle_watch == watch || seen < BRIEF_NS))
+		learn_on_core(&t->round.sites[t->site & (SITES - 1)].on_core, seen);
 }
 
 /* A call begins, the first since launches were closed or opened: the thread may have been on its core

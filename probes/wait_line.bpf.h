@@ -31,17 +31,19 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 {
 	struct wait_work *work = value;
 	struct thread *t = find_thread(bpf_get_current_task_btf());
+	struct settings *set = get_settings();
 	struct wait_stack *r;
 	struct scratch *c;
 	__u64 hash, id, now = bpf_ktime_get_ns();
 
-	if (!t)
+	if (!t || !set)
 		return 0;
 	c = begin_stack(t, now, MAX_WALK, &hash);
 	if (!c)
 		return 0;
 	id = finish_stack(t, c, hash, bpf_get_task_stack(bpf_get_current_task_btf(), c->s.native, sizeof(c->s.native),
 						      BPF_F_USER_STACK), now);
+	charge_walk(t, set, now);
 	r = bpf_ringbuf_reserve(&frames, sizeof(*r), 0);
 	if (!r) {
 		lose(LOSS_RING_STACK, 1);
@@ -52,20 +54,6 @@ static int walk_wait(struct bpf_map *map, void *key, void *value)
 	r->stack_id = id;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
-}
-
-/* Whether a wait gets its line where not all stacks are walked: not too soon after the last, and at no
- * fixed distance, or of waits that take turns some would never have one. */
-static __always_inline bool line_due(struct thread *t, const struct settings *set, __u64 now)
-{
-	__u64 pause = 1000000000ULL / (set->walks_per_second + 1);
-
-	if (!set->outermost)
-		return true;
-	if (now < t->line_due_ns)
-		return false;
-	t->line_due_ns = now + pause / 2 + bpf_get_prandom_u32() % pause;
-	return true;
 }
 
 static __always_inline void ask_for_line(struct thread *t, struct task_struct *task)
@@ -99,11 +87,13 @@ __noinline int walk_early(struct thread *t, __u64 now)
 
 	if (!t || !set || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
 		return 0;
-	if (!line_due(t, set, now))
+	if (!may_walk(t, set, now, true))
 		return 0;
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
-	if (c)
+	if (c) {
 		t->wait_stack = finish_stack(t, c, hash, 0, now);
+		charge_walk(t, set, now);
+	}
 	cost = bpf_map_lookup_elem(&locked_walks, &zero);
 	if (cost)
 		add_cost(cost, bpf_ktime_get_ns() - now);

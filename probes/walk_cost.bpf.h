@@ -7,6 +7,8 @@
 
 #include "frames.bpf.h"
 
+#define WALK_CREDIT_NS 1000000000ULL	/* of time: the share of so long may be spent at once */
+
 struct {			/* what walking costs the traced threads */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -36,6 +38,25 @@ static __always_inline void count_walk(const struct thread *t, __u64 since)
 		__sync_fetch_and_add(&own->walks, 1);
 		__sync_fetch_and_add(&own->walk_ns, ns);
 	}
+}
+
+/* Walks take no more than a share of a thread's time: each puts off the next by its own length over that share,
+ * from a second ago at the earliest. So a program whose stacks are all new is within it from the start. `few`
+ * may run ahead by as much again, so that rare calls are not crowded out by frequent ones. */
+static __always_inline bool may_walk(const struct thread *t, const struct settings *set, __u64 now, bool few)
+{
+	return !set->walk_share || now + (few ? WALK_CREDIT_NS : 0) >= t->walk_due_ns;
+}
+
+static __always_inline void charge_walk(struct thread *t, const struct settings *set, __u64 since)
+{
+	__u64 ns = bpf_ktime_get_ns() - since, from = since - WALK_CREDIT_NS;
+
+	if (!set->walk_share)
+		return;
+	if (t->walk_due_ns > from)
+		from = t->walk_due_ns;
+	t->walk_due_ns = from + (ns << 16) / set->walk_share;
 }
 
 #endif

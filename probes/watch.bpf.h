@@ -8,8 +8,6 @@
 
 #include "unwatched.bpf.h"
 
-#define OPS 512
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, OPS);
@@ -60,13 +58,24 @@ __noinline int lose_call(__u32 reason)
 	return 0;
 }
 
-__noinline int count_timed(struct thread *t, __u32 group)
+__noinline int count_timed(struct thread *t, __u32 meter)
 {
 	struct thread_cost *cost = t ? cost_of(t) : 0;
 
-	if (cost && group < GROUPS)
-		cost->timed[group]++;
+	if (cost && meter < METERS)
+		cost->timed[meter]++;
 	return 0;
+}
+
+static __always_inline void count_function(const struct op_info *info, __u32 op)
+{
+	__u64 *hits;
+
+	if (info->meter)
+		return;
+	hits = bpf_map_lookup_elem(&op_hits, &op);
+	if (hits)
+		__sync_fetch_and_add(hits, 1);
 }
 
 /* The thread's own copy of its process's runtime ranges, renewed when procs changed:
@@ -180,12 +189,16 @@ __noinline int renew_watch(struct thread *t)
 			break;
 		op = t->frames[top].op;
 		info = bpf_map_lookup_elem(&op_info, &op);
-		if (!info || info->group == GROUP_OTHER || info->group == GROUP_SYNC)
+		if (!info || !(info->flags & OP_CYCLED))
 			break;
 		t->sync = t->frames[top].sync_before;
 		t->depth = top;
 	}
 	t->watch = set->watch;
+	if (set->blind) {	/* waits for the GPU are missed, too: nothing is known of the round they end */
+		t->round.from_ns = 0;
+		t->idle = 0;
+	}
 	t->busy_known = 0;
 	t->polls = 0;
 	t->last_event = 0;

@@ -337,6 +337,11 @@ struct io_value {
 	char comm[16];
 };
 
+/* A probe's attach cookie: the operation's number, and above it the variant of its link. */
+enum cookie {
+	COOKIE_VARIANT_SHIFT = 16,
+};
+
 /* What the kernel must know about an operation; Python's attach/probes.py fills it. */
 enum op_flag {
 	OP_SYNC = 1,		/* returns when the GPU got there: time inside is gpu_wait */
@@ -367,19 +372,17 @@ enum op_flag {
 	OP_NAMES = 33554432,	/* out is a handle for what args[name_arg] or args[from_arg] is */
 	OP_LAUNCH = 67108864,	/* args[kernel_arg] is the kernel launched */
 	OP_CLOSED = 134217728,	/* not looked at now: the agent puts the probe on, or takes it off */
+	OP_CYCLED = 268435456,	/* watched a part of the time: calls in flight may never return to us */
+	OP_WAIT = 536870912,	/* a wait for the GPU, at which a round of the job's loop ends */
 };
 
 #define NO_ARG 0xff
 
-/* Operations that are watched less together, where watching them costs too much. */
-enum group {
-	GROUP_OTHER,		/* always watched */
-	GROUP_LAUNCH,
-	GROUP_COPY,
-	GROUP_EVENT,
-	GROUP_POLL,
-	GROUP_SYNC,
-	GROUPS,
+/* Hits are counted apart for functions that are called often: the agent gives each of those a meter of
+ * its own (op_info.meter) once op_hits shows it. All others share the first. */
+enum meters {
+	METER_OTHERS,
+	METERS = 32,
 };
 
 /* What tracing a thread took so far, in hits by their kind. By slot of the thread, and
@@ -387,8 +390,8 @@ enum group {
 struct thread_cost {
 	__u32 pid;
 	__u32 tid;
-	__u64 timed[GROUPS];	/* entry and return */
-	__u64 counted[GROUPS];	/* entry alone */
+	__u32 timed[METERS];	/* entry and return; wraps */
+	__u32 counted[METERS];	/* entry alone */
 	__u64 passed;		/* entry alone, of operations that are closed */
 	__u64 records;
 	__u64 walks;
@@ -412,8 +415,9 @@ struct op_info {
 	__u8 name_arg;		/* text */
 	__u8 from_arg;		/* handle or host function that another handle is made from */
 	__u8 kernel_arg;
-	__u8 group;		/* enum group */
+	__u8 meter;
 	__u32 every;		/* a power of two: one call of so many is timed, the others are counted; 0: all */
+	__u32 variant;		/* of the two links a function may be in while it moves between them: which counts */
 };
 
 /* What a thread waits for inside a system call, by number; Python fills it. */
@@ -465,6 +469,8 @@ struct settings {
 	__u32 watch;		/* how often operations were closed or opened; odd: some are closed */
 	__u32 outermost;	/* of nested calls only the outermost is walked */
 	__u32 walks_per_second;	/* of those rare_per_second, so many have their stack walked */
+	__u32 walk_share;	/* of a thread's time that walks of its calls and waits may take, in 65536ths; 0: all */
+	__u32 blind;		/* waits for the GPU are among what is watched a part of the time */
 	__u64 watch_ns;		/* when watch became what it is */
 };
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from ingero.agent.run import Agent
-from ingero.model.layout import Group
 from ingero.model.live import QuietSurface
 from ingero.model.options import TraceOptions
 
@@ -89,7 +88,7 @@ class Intermittent(Agent):
     def _off(self) -> None:
         assert self._session is not None
         self._off_ns = time.monotonic_ns()
-        self._session.take_off(frozenset(Group))
+        self._session.take_off(everything=True)
         remembered = [link for *_, link in self._attached]
         for link in list(self._kernel._links):
             if link == self._kernel._tasks_link:
@@ -113,8 +112,8 @@ class Intermittent(Agent):
         self._attached[:] = again
         self._kernel._links += [link for *_, link in again if link != self._kernel._tasks_link]
         self._session.put_on(self._targets.paths())
-        if self._governor._open_ns is None:  # it had taken these off itself
-            self._session.take_off(self._governor.watch.groups)
+        if self._governor._on_ns is None:  # it had taken these off itself
+            self._session.take_off()
         self._governor.stood_still(self._off_ns)
 
 

@@ -36,7 +36,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "store": STAGE,
     "detectors": BASICS | {"model", "correlate"},
     "fleet": BASICS | {"model"},
-    "agent": STAGE | {"discover", "attach", "capture", "correlate", "detectors", "store", "serve.answers"},
+    "governor": STAGE | {"attach"},
+    "agent": STAGE
+    | {"discover", "attach", "capture", "governor", "correlate", "detectors", "store", "serve.answers"},
     "scenarios": BASICS | {"model", "store", "correlate", "detectors", "serve.answers"},
     "serve.answers": STAGE | {"store", "discover", "attach", "correlate", "detectors", "fleet"},
     "serve.terminal": BASICS | {"model"},

@@ -49,7 +49,7 @@ def test_names_are_unique() -> None:
 
 
 def test_numbers_fit_the_kernels_table() -> None:
-    assert len(probes.kernel_table("x86_64")) <= define("watch.bpf.h", "OPS")
+    assert len(probes.kernel_table("x86_64")) <= define("maps.bpf.h", "OPS")
     assert [number for number, _ in probes.BY_NAME.values()] == list(range(1, len(ROWS) + 1))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ingero.attach.kernel import Detail
 from ingero.model.layout import Bucket
 from ingero.scenarios import cuda
 from tests.ebpf.accounts import MS
@@ -60,17 +61,14 @@ def test_long_waits_have_their_line(waits_tracer: tuple[Tracer, bool], python: s
 
 def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tracer, bool]) -> None:
     tracer, _ = waits_tracer
-    usual = tracer.agent._kernel.settings
     with workload(str(WORKLOADS / "two_threads.py"), str(cuda.stub_dir()), "lock") as job:
         tracer.until_target(job.pid)
         until_readable(tracer, job.pid)
-        tracer.agent._kernel.watch(0, usual.rare_per_second, 8, usual.sample_every_ns, True)
+        tracer.agent._kernel.watch(0, Detail(walk_share=0.00005), blind=False)  # 50 us a second
         first = len(tracer.windows)
         [said] = job.go()
         tracer.tick()
-        tracer.agent._kernel.watch(
-            0, usual.rare_per_second, usual.walks_per_second, usual.sample_every_ns, False
-        )
+        tracer.agent._kernel.watch(0, Detail(), blind=False)
     lined = [
         bool(number)
         for window in tracer.windows[first:]

@@ -144,7 +144,7 @@ class Tracer:
                     return False
                 # The driver is mapped a moment after the runtime; then the runtime's hot probes go.
                 return not driver or (
-                    target.has_driver and not any(session.files[file].hot_links for file in target.files)
+                    target.has_driver and not any(session.files[file].hot for file in target.files)
                 )
 
         self.until(attached)

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 
 from ingero.agent.targets import Targets
 from ingero.attach.kernel import KernelSide
-from ingero.attach.probes import NO_ARG
+from ingero.attach.probes import NO_ARG, ROWS
 from ingero.attach.session import File, Guest, Session
 from ingero.attach.shapes import Point, Shape
-from ingero.model.layout import Group
 
 SECOND_NS = 1_000_000_000
 ROUND_NS = 2 * SECOND_NS  # watched
 LONGEST_NS = 20 * SECOND_NS
 WAITS_NS = (10 * SECOND_NS, 30 * SECOND_NS, 60 * SECOND_NS)
 FUTILE_WAIT_NS = 600 * SECOND_NS
+LAUNCHES = frozenset(number for number, row in enumerate(ROWS, start=1) if row.kernel != NO_ARG)
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class NameRounds:
         self._round = Round(now_ns, pids)
         try:
             for file, path in files.items():
-                guest = Guest(self._open(), file, path, self._launches(file), Group.GROUP_LAUNCH)
+                guest = Guest(self._open(), file, path, self._launches(file), LAUNCHES)
                 self._session.invite(guest)
                 self._round.guests.append(guest)
         except OSError as error:

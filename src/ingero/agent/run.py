@@ -24,7 +24,6 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.frames import Frames
-from ingero.agent.governor import Governor
 from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
@@ -45,6 +44,7 @@ from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import IngeroError, KernelError, PrivilegeError
+from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
 from ingero.model.options import TraceOptions

@@ -10,7 +10,7 @@ happens only adds.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,24 +18,14 @@ from ingero.attach.kernel import KernelSide, Settings
 from ingero.attach.shapes import calibration_point, choose
 from ingero.model import layout
 from ingero.model.checks import Check
-from ingero.model.layout import Group
+from ingero.model.governor import HitCost
 from ingero.native import _shim
 
 CALLS = 25  # some milliseconds: on a busy machine some rounds keep their core throughout
 ROUNDS = 4
 NONE_TIMED = 1 << 30
+CALIBRATED = 0  # the number of the function costs are measured on
 CACHES_BYTES = 4 << 20  # a core's own, on today's servers
-
-
-@dataclass(frozen=True, slots=True)
-class HitCost:
-    """Nanoseconds a traced call costs more than an untraced one."""
-
-    shape: str
-    ns: float  # timed: entry and return
-    counted_ns: float = 0.0  # counted at its entry alone
-    passed_ns: float = 0.0  # of an operation that is closed for the moment
-    record_ns: float = 0.0  # a record in the ring, on top; its stack has its own measured cost
 
 
 def _time() -> float:
@@ -67,11 +57,11 @@ def measure() -> HitCost:
 def _cost(kernel: KernelSide, shape: str, bare: float) -> HitCost:
     """Of each way to watch the function that stands for a launch."""
     timed = max(_time() - bare, 0.0)
-    kernel.set_watched({Group.GROUP_LAUNCH}, NONE_TIMED, closed=False)
+    kernel.set_watched({CALIBRATED}, every=NONE_TIMED)
     counted = max(_time() - bare, 0.0)
-    kernel.set_watched({Group.GROUP_LAUNCH}, 0, closed=True)
+    kernel.set_watched({CALIBRATED}, closed=True)
     passed = max(_time() - bare, 0.0)
-    kernel.set_watched({Group.GROUP_LAUNCH}, 0, closed=False)
+    kernel.set_watched({CALIBRATED})
     kernel.settings = replace(kernel.settings, record_all=True)
     kernel.configure()
     recorded = max(_time() - bare - timed, 0.0)

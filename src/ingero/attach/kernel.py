@@ -12,8 +12,8 @@ import os
 import platform
 import re
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from ingero.native import _shim
 
 DEFAULT_RING_BYTES = 16 * 1024 * 1024
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
+RARE_PER_SECOND = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,22 @@ class Settings:
     trace_all: bool = True
     record_all: bool = False
     ring_bytes: int = DEFAULT_RING_BYTES
-    rare_per_second: int = 2000
+    rare_per_second: int = RARE_PER_SECOND
     walks_per_second: int = 2000
     sample_every_ns: int = 20_000_000
     wait_record_ns: int = 1_000_000
     stacks: bool = True
     without: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What is kept of calls besides their count and time."""
+
+    rare_per_second: int = RARE_PER_SECOND  # records of an operation, by core
+    walk_share: float = 0.0  # of a thread's time, for the stacks of its calls and waits; 0: as it comes
+    sampled_less: int = 1  # times as long between two samples of an operation
+    outermost: bool = False  # of calls within calls only the outermost is walked
 
 
 @dataclass(slots=True)
@@ -144,7 +155,8 @@ class KernelSide:
         self._tasks_link = -1
         self._generation = 1
         self._learning = 0
-        self._watch, self._watch_ns, self._outermost = 0, 0, False
+        self._detail = Detail()
+        self._watch, self._watch_ns, self._blind = 0, 0, False
         self._operations = probes.kernel_table(platform.machine())
         self.processes_refused = 0  # more targets than the kernel side has room for
 
@@ -186,15 +198,17 @@ class KernelSide:
         settings["agent_pid"] = os.getpid()
         settings["trace_all"] = self.settings.trace_all
         settings["record_all"] = self.settings.record_all
-        settings["rare_per_second"] = self.settings.rare_per_second
-        settings["sample_every_ns"] = self.settings.sample_every_ns
+        settings["rare_per_second"] = min(self._detail.rare_per_second, self.settings.rare_per_second)
+        settings["sample_every_ns"] = self.settings.sample_every_ns * self._detail.sampled_less
         settings["wait_record_ns"] = self.settings.wait_record_ns
         settings["stacks"] = self.settings.stacks
         settings["generation"] = self._generation
         settings["learning"] = self._learning
         settings["watch"] = self._watch
         settings["watch_ns"] = self._watch_ns
-        settings["outermost"] = self._outermost
+        settings["blind"] = self._blind
+        settings["walk_share"] = round(self._detail.walk_share * 65536)
+        settings["outermost"] = self._detail.outermost
         settings["walks_per_second"] = self.settings.walks_per_second
         self._fill("settings", settings)
 
@@ -203,30 +217,39 @@ class KernelSide:
         self._learning = number
         self._write_settings()
 
-    def watch(
-        self, number: int, rare_per_second: int, walks_per_second: int, sample_every_ns: int, outermost: bool
-    ) -> None:
-        """How much detail is recorded; `number`: see settings.watch on the kernel side."""
+    def watch(self, number: int, detail: Detail, blind: bool) -> None:
+        """`number` and `blind`: see settings.watch on the kernel side."""
         if number != self._watch:
             self._watch_ns = time.monotonic_ns()
-        self._watch, self._outermost = number, outermost
-        self.settings = replace(
-            self.settings,
-            rare_per_second=rare_per_second,
-            walks_per_second=walks_per_second,
-            sample_every_ns=sample_every_ns,
-        )
+        self._watch, self._detail, self._blind = number, detail, blind
         self._write_settings()
 
-    def set_watched(self, groups: Collection[int], every: int, closed: bool) -> None:
-        """How the operations of some groups are watched: one call of `every` timed, or not at all."""
-        table = self._operations
-        for number in np.flatnonzero(np.isin(table["group"], list(groups))).tolist():
-            row = table[number : number + 1]
-            flags = int(row["flags"][0]) & ~int(OpFlag.OP_CLOSED)
-            row["flags"] = flags | (int(OpFlag.OP_CLOSED) if closed else 0)
-            row["every"] = every
-            _shim.map_update(self.maps["op_info"], number.to_bytes(4, "little"), row.tobytes())
+    def set_watched(
+        self, operations: Iterable[int], every: int = 1, closed: bool = False, cycled: bool = False
+    ) -> None:
+        """One call of `every` is timed, or none is looked at; `cycled`: both in turns."""
+        for number in operations:
+            row = self._operations[number : number + 1]
+            flags = int(row["flags"][0]) & ~int(OpFlag.OP_CLOSED | OpFlag.OP_CYCLED)
+            flags |= int(OpFlag.OP_CLOSED) if closed else 0
+            row["flags"] = flags | (int(OpFlag.OP_CYCLED) if cycled else 0)
+            row["every"] = every if every > 1 else 0
+            self._write_operation(number)
+
+    def set_meter(self, operation: int, meter: int) -> None:
+        """Its hits are counted apart from now on."""
+        self._operations["meter"][operation] = meter
+        self._write_operation(operation)
+
+    def set_variants(self, variants: Mapping[int, int]) -> None:
+        """Which link of an operation counts."""
+        for number, variant in variants.items():
+            self._operations["variant"][number] = variant
+            self._write_operation(number)
+
+    def _write_operation(self, number: int) -> None:
+        row = self._operations[number : number + 1]
+        _shim.map_update(self.maps["op_info"], number.to_bytes(4, "little"), row.tobytes())
 
     def forget_proc(self, pid: int) -> None:
         """The process has ended."""

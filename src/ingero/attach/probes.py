@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.model import layout
-from ingero.model.layout import Group, OpFlag
+from ingero.model.layout import OpFlag
 from ingero.model.operations import Operation
 
 NO_ARG = 0xFF
@@ -388,24 +388,13 @@ def gives_work(row: Row) -> bool:
     return row.kind in ("launch", "copy", "set", "collective") or plain_name(row).endswith("GraphLaunch")
 
 
-GROUPS = {
-    "launch": Group.GROUP_LAUNCH,
-    "module": Group.GROUP_LAUNCH,  # those that come with launches
-    "copy": Group.GROUP_COPY,
-    "set": Group.GROUP_COPY,
-    "event": Group.GROUP_EVENT,
-    "poll": Group.GROUP_POLL,
-    "sync": Group.GROUP_SYNC,
-}
-
-
-def group_of(row: Row) -> Group:
-    """With which others it is watched less, where watching costs too much."""
-    if row.layer == "nccl":
-        return Group.GROUP_OTHER
-    if row.sync:
-        return Group.GROUP_SYNC if row.kind in ("sync", "copy") else Group.GROUP_OTHER
-    return GROUPS.get(row.kind, Group.GROUP_OTHER) if row.hot else Group.GROUP_OTHER
+def family_of(row: Row) -> str:
+    """Functions that share a link: giving one of them a link of its own touches those of its family alone."""
+    if row.sync and row.kind in ("sync", "copy"):
+        return "wait"  # calls that may last: apart from the short ones
+    if row.kind in ("alloc", "free"):
+        return "memory"
+    return "short" if row.hot else "other"
 
 
 def drains(row: Row) -> bool:
@@ -436,6 +425,7 @@ def _flags(row: Row) -> OpFlag:
         ("EventRecord" in row.name, OpFlag.OP_RECORD_EVENT),
         ("EventSynchronize" in row.name or "EventQuery" in row.name, OpFlag.OP_EVENT_SYNC),
         (row.quiet, OpFlag.OP_QUIET),
+        (family_of(row) == "wait", OpFlag.OP_WAIT),
         (row.status, OpFlag.OP_STATUS),
         (row.layer == "nccl", OpFlag.OP_IN_PROGRESS_OK),
         (row.layer == "driver" or row.name.startswith(("cuGraph", "cuStream")), OpFlag.OP_CALLER),
@@ -477,7 +467,8 @@ def kernel_table(machine: str) -> np.ndarray[tuple[int], np.dtype[np.void]]:
             row.text,
             row.origin,
             row.kernel,
-            int(group_of(row)),
+            0,
+            0,
             0,
         )
     table["flags"][0] &= 0xFFFFFFFF ^ int(OpFlag.OP_STATUS)  # what it returns is no status

@@ -1,10 +1,9 @@
 """Probes on and off: which functions of which library files are attached.
 
 A file is attached once however many processes map it. Runtime functions that only
-pass on to the driver (hot rows) are kept apart, so that they can be taken off where
-the driver is probed and put on where it is not reached. Of both, functions that are
-called often have links of their own, a link for each group, so that a group can be
-taken off for a moment where watching it costs too much.
+pass on to the driver (hot rows) have links of their own, so that they can be taken off where
+the driver is probed and put on where it is not reached. So have functions that are watched
+a part of the time (`set_apart`): they go off and on again for a moment, the others stay.
 """
 
 from __future__ import annotations
@@ -14,14 +13,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingero.attach.links import Links
-from ingero.attach.probes import BY_NAME, Row, group_of
+from ingero.attach.probes import BY_NAME, ROWS, Row, family_of
 from ingero.attach.shapes import Point, Shape
 from ingero.errors import AttachError, FileFormatError
-from ingero.model.layout import Group
 from ingero.native import elf
 from ingero.native.instructions import probe_site
 
 File = tuple[int, int]
+Key = tuple[bool, str]  # a link of a file: whether of hot runtime functions, and of which family
+APART = "apart"  # the family of functions that are watched a part of the time
+# A function that moves to another link is in both for so long: calls in flight return to where they began.
+BOTH_NS = 300_000_000
 
 # One of these is the collector: of several the first, in every form the compiler made of it.
 COLLECTORS = {"python": ("gc_collect_main", "_PyGC_Collect"), "python3.9": ("collect",)}
@@ -40,13 +42,13 @@ class Function:
 
 @dataclass(slots=True, eq=False)
 class Guest:
-    """Another program on functions of a file, for a while: on and off with a group of ours."""
+    """Another program on functions of a file, for a while: off while operations of ours are."""
 
     shape: Shape
     file: File
     path_for_kernel: str
     points: list[Point]
-    group: Group
+    beside: frozenset[int]  # while one of these operations is off, it is too
     links: Links | None = None
     refused: str = ""  # why it could not be put on again
 
@@ -60,8 +62,7 @@ class Attached:
     points: list[tuple[Point, Row]]
     hot_points: list[tuple[Point, Row]]
     functions: list[Function] = field(default_factory=list)  # probed or not
-    links: dict[Group, Links] = field(default_factory=dict)
-    hot_links: dict[Group, Links] = field(default_factory=dict)
+    links: dict[Key, Links] = field(default_factory=dict)
     hot: bool = False  # the hot points are wanted
     path_for_kernel: str = ""  # where it was found last
     costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
@@ -72,15 +73,18 @@ class Attached:
         on = self.points + (self.hot_points if self.hot else [])
         return Counter(row.layer for _, row in on)
 
-    def held(self) -> list[Links]:
-        return [*self.links.values(), *self.hot_links.values()]
+    def wanted(self, apart: frozenset[int]) -> dict[Key, list[tuple[Point, Row]]]:
+        """Its links, with what is in each."""
+        found: dict[Key, list[tuple[Point, Row]]] = {}
+        for hot, points in ((False, self.points), (True, self.hot_points if self.hot else [])):
+            for point, row in points:
+                family = APART if point.op in apart else family_of(row)
+                found.setdefault((hot, family), []).append((point, row))
+        return found
 
-
-def by_group(points: Iterable[tuple[Point, Row]]) -> dict[Group, list[tuple[Point, Row]]]:
-    found: dict[Group, list[tuple[Point, Row]]] = {}
-    for point, row in points:
-        found.setdefault(group_of(row), []).append((point, row))
-    return found
+    def take(self, *families: str) -> list[Links]:
+        """Links that are to go, no longer its own."""
+        return [self.links.pop(key) for key in list(self.links) if key[1] in families]
 
 
 class Session:
@@ -91,7 +95,10 @@ class Session:
         self._without = without
         self._allow_costly = costly
         self.files: dict[File, Attached] = {}
-        self._off: frozenset[Group] = frozenset()  # taken off for the moment
+        self._apart: frozenset[int] = frozenset()  # operations with links of their own
+        self._off = False  # those are, for the moment
+        self._variants: Counter[str] = Counter()  # by family: how often its links were made anew
+        self._replaced: list[tuple[int, list[Links]]] = []  # until when
         self._leaving: list[Links] = []  # let go of, not yet off
         self._guests: list[Guest] = []
         self._incomplete = False
@@ -103,8 +110,8 @@ class Session:
             known = self._plan(path_for_kernel, path, kind)
             try:
                 self._put_on(known, path_for_kernel)
-            except AttachError:  # some groups may be on: tried again, their calls would count twice
-                self._detach(*known.held())
+            except AttachError:  # some links may be on: tried again, their calls would count twice
+                self._detach(*known.links.values())
                 raise
             self.files[file] = known
         known.path_for_kernel = path_for_kernel
@@ -114,11 +121,9 @@ class Session:
 
     def _put_on(self, known: Attached, path_for_kernel: str) -> None:
         """What is wanted of a file and not on."""
-        wanted = [(known.points, known.links), (known.hot_points if known.hot else [], known.hot_links)]
-        for points, links in wanted:
-            for group, members in by_group(points).items():
-                if group not in self._off and group not in links:
-                    links[group] = self._link(path_for_kernel, known.path, members)
+        for key, points in known.wanted(self._apart).items():
+            if key not in known.links and not (self._off and key[1] == APART):
+                known.links[key] = self._link(path_for_kernel, known.path, points)
 
     def hot_on(self, file: File, path_for_kernel: str) -> None:
         known = self.files[file]
@@ -127,27 +132,53 @@ class Session:
 
     def hot_off(self, file: File) -> None:
         known = self.files[file]
-        self._detach(*known.hot_links.values())
-        known.hot_links = {}
+        self._detach(*(links for key, links in known.links.items() if key[0]))
+        known.links = {key: links for key, links in known.links.items() if not key[0]}
         known.hot = False
 
-    def take_off(self, groups: frozenset[Group]) -> None:
-        """Groups of functions, of every file and of those to come, until they are put on again."""
-        self._off |= groups
+    def set_apart(self, operations: frozenset[int], paths: Mapping[File, str], now_ns: int) -> dict[int, int]:
+        """Functions that `take_off` means from now on. Nothing is missed: each is in its old link, too, for a
+        while. Which link of an operation counts is what this returns, for the kernel side to be told."""
+        families = {family_of(ROWS[number - 1]) for number in operations | self._apart}
+        self._apart, self._off = operations, False
+        old = [links for known in self.files.values() for links in known.take(APART, *families)]
+        self._replaced.append((now_ns + BOTH_NS, old))
+        self._variants.update(families)
+        self._put_on_all(paths)
+        return {
+            number: self._variants[family_of(row)] % 2
+            for number, row in enumerate(ROWS, start=1)
+            if family_of(row) in families
+        }
+
+    def retire(self, now_ns: int) -> None:
+        """Let go of links that were replaced a while ago."""
+        self._let_go(*(links for until_ns, old in self._replaced if until_ns <= now_ns for links in old))
+        self._replaced = [each for each in self._replaced if each[0] > now_ns]
+
+    def take_off(self, everything: bool = False) -> None:
+        """Functions with links of their own, of every file and of those to come, until they are put on."""
+        self._off = True
         for known in self.files.values():
-            for links in (known.links, known.hot_links):
-                for group in groups & links.keys():
-                    going = links.pop(group)
-                    going.let_go()  # not waited for: the kernel is done in a moment, its keeper later
-                    self._leaving.append(going)
+            families = {family for _, family in known.links} if everything else {APART}
+            self._let_go(*known.take(*families))
         for guest in self._guests:
-            if guest.group in groups:
+            if guest.beside & self._apart:
                 self._ask_out(guest)
 
+    def _let_go(self, *going: Links) -> None:
+        """Not waited for: the kernel is done in a moment, its keeper later."""
+        for links in going:
+            links.let_go()
+            self._leaving.append(links)
+
     def put_on(self, paths: Mapping[File, str]) -> None:
-        """All groups that were taken off; `paths`: where files are found now."""
+        """What was taken off; `paths`: where files are found now."""
+        self._off = False
+        self._put_on_all(paths)
+
+    def _put_on_all(self, paths: Mapping[File, str]) -> None:
         self._leaving = [each for each in self._leaving if not each.gone()]
-        self._off = frozenset()
         self._incomplete = False
         for file, known in self.files.items():
             try:
@@ -164,10 +195,10 @@ class Session:
     def mend(self, paths: Mapping[File, str]) -> None:
         """What could not be put on again is tried once more."""
         if self._incomplete and not self._off:
-            self.put_on(paths)
+            self._put_on_all(paths)
 
     def invite(self, guest: Guest) -> None:
-        """On now, unless its group is off; OSError where it is refused."""
+        """On now, unless what it is beside is off; OSError where it is refused."""
         self._ask_in(guest)
         self._guests.append(guest)
 
@@ -177,22 +208,21 @@ class Session:
         self._leaving = [each for each in self._leaving if not each.gone(wait=each.prompt)]
 
     def _ask_in(self, guest: Guest) -> None:
-        if guest.links is None and guest.group not in self._off:
+        if guest.links is None and not (self._off and guest.beside & self._apart):
             guest.links = guest.shape.attach(guest.path_for_kernel, guest.points)
 
     def _ask_out(self, guest: Guest) -> None:
         if guest.links is not None:
-            guest.links.let_go()
-            self._leaving.append(guest.links)
+            self._let_go(guest.links)
             guest.links = None
 
     def release(self, file: File) -> None:
         """Nobody uses the file any more."""
-        self._detach(*self.files.pop(file).held())
+        self._detach(*self.files.pop(file).links.values())
 
     def drop_lost(self) -> list[str]:
         """Forget files whose probes are off although we hold them: their keeper was killed."""
-        lost = [file for file, each in self.files.items() if any(links.gone() for links in each.held())]
+        lost = [file for file, each in self.files.items() if any(one.gone() for one in each.links.values())]
         paths = [self.files[file].path for file in lost]
         for file in lost:
             self.release(file)
@@ -207,13 +237,16 @@ class Session:
 
     def _link(self, path_for_kernel: str, path: str, points: list[tuple[Point, Row]]) -> Links:
         try:
-            return self._shape.attach(path_for_kernel, [point for point, _ in points])
+            return self._shape.attach(path_for_kernel, [self._with_variant(*each) for each in points])
         except OSError as error:
             why = (error.strerror or "").splitlines()[0]
             raise AttachError(
                 f"cannot attach {len(points)} functions of {path}: {why} (errno {error.errno})",
                 hint="`ingero check` shows what this kernel allows.",
             ) from error
+
+    def _with_variant(self, point: Point, row: Row) -> Point:
+        return Point(point.offset, point.op, self._variants[family_of(row)] % 2)
 
     def _plan(self, path_for_kernel: str, path: str, kind: str) -> Attached:
         """Look up the functions of the table in the file and choose where each probe sits."""
@@ -270,5 +303,6 @@ class Session:
     def close(self) -> None:
         for guest in list(self._guests):
             self.dismiss(guest)
-        self._detach(*(links for each in self.files.values() for links in each.held()))
+        self.retire(now_ns=1 << 63)
+        self._detach(*(links for each in self.files.values() for links in each.links.values()))
         self.files.clear()

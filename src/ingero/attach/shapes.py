@@ -19,6 +19,7 @@ from ingero.attach.kernel import KernelSide, explain_refusal
 from ingero.attach.links import Links, keep
 from ingero.errors import KernelError, UsageError
 from ingero.model.checks import Check
+from ingero.model.layout import Cookie
 from ingero.native import _shim, elf
 from ingero.native.instructions import probe_site
 
@@ -31,10 +32,11 @@ ENDS = ("session", "multi_enter", "multi_return", "perf_enter", "perf_return")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One probe: where in the file, and the operation's number."""
+    """One probe: where in the file, the operation's number, and which variant of its link this is."""
 
     offset: int
     op: int
+    variant: int = 0
 
 
 class Shape(Protocol):
@@ -117,7 +119,7 @@ def _perf_type() -> int:
 
 
 def _pairs(points: Sequence[Point]) -> list[tuple[int, int]]:
-    return [(point.offset, point.op) for point in points]
+    return [(point.offset, point.op | point.variant << Cookie.COOKIE_VARIANT_SHIFT) for point in points]
 
 
 SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (

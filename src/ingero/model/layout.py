@@ -139,6 +139,8 @@ class OpFlag(IntFlag):
     OP_NAMES = 33554432
     OP_LAUNCH = 67108864
     OP_CLOSED = 134217728
+    OP_CYCLED = 268435456
+    OP_WAIT = 536870912
 
 
 class WaitClass(IntEnum):
@@ -191,14 +193,13 @@ class Missing(IntEnum):
     MISSING_TEXTS = 2
 
 
-class Group(IntEnum):
-    GROUP_OTHER = 0
-    GROUP_LAUNCH = 1
-    GROUP_COPY = 2
-    GROUP_EVENT = 3
-    GROUP_POLL = 4
-    GROUP_SYNC = 5
-    GROUPS = 6
+class Meters(IntEnum):
+    METER_OTHERS = 0
+    METERS = 32
+
+
+class Cookie(IntEnum):
+    COOKIE_VARIANT_SHIFT = 16
 
 
 def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
@@ -465,7 +466,7 @@ IO_VALUE = _dtype(
 )
 
 OP_INFO = _dtype(
-    24,
+    28,
     [
         ("flags", "<u4", 0),
         ("bytes_arg", "<u1", 4),
@@ -483,8 +484,9 @@ OP_INFO = _dtype(
         ("name_arg", "<u1", 16),
         ("from_arg", "<u1", 17),
         ("kernel_arg", "<u1", 18),
-        ("group", "<u1", 19),
+        ("meter", "<u1", 19),
         ("every", "<u4", 20),
+        ("variant", "<u4", 24),
     ],
 )
 
@@ -508,7 +510,7 @@ PROC = _dtype(
 )
 
 SETTINGS = _dtype(
-    64,
+    72,
     [
         ("agent_pid", "<u4", 0),
         ("trace_all", "<u4", 4),
@@ -522,7 +524,9 @@ SETTINGS = _dtype(
         ("watch", "<u4", 44),
         ("outermost", "<u4", 48),
         ("walks_per_second", "<u4", 52),
-        ("watch_ns", "<u8", 56),
+        ("walk_share", "<u4", 56),
+        ("blind", "<u4", 60),
+        ("watch_ns", "<u8", 64),
     ],
 )
 
@@ -632,16 +636,16 @@ WALK_COST = _dtype(
 )
 
 THREAD_COST = _dtype(
-    136,
+    296,
     [
         ("pid", "<u4", 0),
         ("tid", "<u4", 4),
-        ("timed", ("<u8", (6,)), 8),
-        ("counted", ("<u8", (6,)), 56),
-        ("passed", "<u8", 104),
-        ("records", "<u8", 112),
-        ("walks", "<u8", 120),
-        ("walk_ns", "<u8", 128),
+        ("timed", ("<u4", (32,)), 8),
+        ("counted", ("<u4", (32,)), 136),
+        ("passed", "<u8", 264),
+        ("records", "<u8", 272),
+        ("walks", "<u8", 280),
+        ("walk_ns", "<u8", 288),
     ],
 )
 

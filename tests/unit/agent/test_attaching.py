@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from ingero.agent.name_rounds import LAUNCHES
 from ingero.agent.targets import Targets
-from ingero.attach.session import Session
+from ingero.attach.probes import BY_NAME
+from ingero.attach.session import APART, BOTH_NS, Session
 from ingero.attach.shapes import Point
 from ingero.discover.libraries import Library
 from ingero.errors import AttachError
-from ingero.model.layout import Group
 from ingero.scenarios import cuda
 
 from .fakes import Links
@@ -56,12 +57,45 @@ def test_a_file_whose_process_has_just_ended_does_not_end_the_trace(runtime: str
     shape = Shape()
     session = Session(shape)  # type: ignore[arg-type]
     session.attach((1, 2), runtime, runtime, "runtime", hot_runtime=True)
-    session.take_off(frozenset({Group.GROUP_LAUNCH}))
+    session.set_apart(LAUNCHES, {}, 0)
+    session.take_off()
     shape.stale.add("/proc/7/map_files/a-b")
     session.put_on({(1, 2): "/proc/7/map_files/a-b"})
-    assert Group.GROUP_LAUNCH not in session.files[1, 2].hot_links
+    assert (True, APART) not in session.files[1, 2].links
     session.put_on({(1, 2): runtime})
-    assert Group.GROUP_LAUNCH in session.files[1, 2].hot_links
+    assert (True, APART) in session.files[1, 2].links
+
+
+def test_a_function_that_gets_a_link_of_its_own_is_never_without_one(runtime: str) -> None:
+    """The new links are on before the old one goes; which of them counts is told in between."""
+    shape = Shape()
+    session = Session(shape)  # type: ignore[arg-type]
+    session.attach((1, 2), runtime, runtime, "runtime", hot_runtime=True)
+    before = list(shape.links)
+    variants = session.set_apart(LAUNCHES, {}, now_ns=0)
+    assert all(links.held for links in shape.links)
+    assert {variants[number] for number in LAUNCHES} == {1}
+    assert BY_NAME["cudaStreamSynchronize"][0] not in variants  # waits may last: theirs is left alone
+    session.retire(BOTH_NS)
+    assert sum(not links.held for links in before) == 1
+    assert all(links.held for links in shape.links if links not in before)
+    again = session.set_apart(frozenset(), {}, now_ns=BOTH_NS)
+    assert {again[number] for number in LAUNCHES} == {0}
+
+
+def test_only_functions_that_are_apart_go_off(runtime: str) -> None:
+    shape = Shape()
+    session = Session(shape)  # type: ignore[arg-type]
+    session.attach((1, 2), runtime, runtime, "runtime", hot_runtime=True)
+    session.set_apart(LAUNCHES, {}, 0)
+    session.retire(BOTH_NS)
+    on = [links for links in shape.links if links.held]
+    session.take_off()
+    assert len([links for links in on if not links.held]) == 1
+    session.take_off(everything=True)
+    assert not any(links.held for links in shape.links)
+    session.put_on({})
+    assert len([links for links in shape.links if links.held]) == len(on)
 
 
 def test_a_library_seen_while_it_is_loaded_is_looked_at_again(runtime: str, tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ingero.agent.name_rounds import FUTILE_WAIT_NS, LONGEST_NS, ROUND_NS, WAITS_NS, NameRounds
+from ingero.agent.name_rounds import FUTILE_WAIT_NS, LAUNCHES, LONGEST_NS, ROUND_NS, WAITS_NS, NameRounds
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import Attached, Session
 from ingero.attach.shapes import Point
-from ingero.model.layout import Group
 
 from .fakes import Links
 
@@ -83,17 +82,17 @@ def test_a_round_probes_the_launches_of_each_runtime_once_and_ends(
     assert (kernel.told, rounds.on) == ([1, 0], False)
 
 
-def test_a_round_in_looks_is_on_with_them_and_lasts_until_it_has_seen_enough(
+def test_a_round_in_on_periods_is_on_with_them_and_lasts_until_it_has_seen_enough(
     rounds: NameRounds, kernel: Kernel
 ) -> None:
     """Or a job whose launches are watched for 3 % of the time paid for all of them for two seconds."""
-    launches = frozenset({Group.GROUP_LAUNCH})
-    rounds._session.take_off(launches)
+    rounds._session.set_apart(LAUNCHES, {}, 0)
+    rounds._session.take_off()
     rounds.step(0, {7}, {})
     assert kernel.attached == []
     rounds._session.put_on({})
     assert [links.held for links in kernel.links] == [True]
-    rounds._session.take_off(launches)
+    rounds._session.take_off()
     assert [links.held for links in kernel.links] == [False]
     rounds._session.put_on({})
     rounds.step(ROUND_NS, {7}, {}, watched_share=0.25)
@@ -111,7 +110,8 @@ def test_a_round_ends_however_little_it_sees(rounds: NameRounds) -> None:
 
 def test_a_round_that_cannot_be_put_on_again_ends(rounds: NameRounds, kernel: Kernel) -> None:
     rounds.step(0, {7}, {})
-    rounds._session.take_off(frozenset({Group.GROUP_LAUNCH}))
+    rounds._session.set_apart(LAUNCHES, {}, 0)
+    rounds._session.take_off()
     kernel.refuse = True
     rounds._session.put_on({})
     rounds.step(1, {7}, {})

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.model.governor import Seen, Watched
+from ingero.governor.seen import Seen, Watched
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS, Records
 
-POOLED = 4  # windows
+POOLED = 6  # windows
 CPU = (Bucket.CUDA_CPU, Bucket.HOST_CPU)
 LEAST_NS = 5_000_000  # seen on a core: less says nothing of how it divides
 
@@ -44,17 +44,24 @@ class ThreadEstimator:
             tid = int(row["tid"])
             if tid in self._pools and int(row["window_ns"]) == start_ns and row["feeder"]:
                 now = watched.threads.get(tid, Seen())  # a whole window may pass between two looks
-                _divide(row, self._pools[tid], now, hidden_ns.get(int(row["pid"]), 0.0))
+                total = _sum(self._pools[tid])
+                _divide(row, total, now, hidden_ns.get(int(row["pid"]), 0.0))
+                if watched.blind:
+                    _divide_waits(row, total, now)
 
     def forget_pools(self) -> None:
         """What was seen so far says nothing of what comes, but for the last of it."""
         self._pools = {tid: deque(list(pool)[-1:], maxlen=POOLED) for tid, pool in self._pools.items()}
 
 
-def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> None:
+def _sum(pool: deque[Seen]) -> Seen:
     total = Seen()
     for each in pool:
         total.add(each)
+    return total
+
+
+def _divide(row: np.void, total: Seen, now: Seen, hidden_ns: float) -> None:
     ns = row["ns"].astype(np.int64)
     unseen = np.maximum(ns - now.ns, 0)
     row["gap"] = _gap(row, total, now, np.maximum(ns - now.told, 0))
@@ -68,6 +75,22 @@ def _divide(row: np.void, pool: deque[Seen], now: Seen, hidden_ns: float) -> Non
     row["ns"][Bucket.CUDA_CPU] = int(ns[Bucket.CUDA_CPU]) + moved
     row["ns"][Bucket.HOST_CPU] = int(ns[Bucket.HOST_CPU]) - moved
     row["estimated_ns"] = abs(moved)
+    row["gap"] = np.minimum(row["gap"], row["ns"])
+
+
+def _divide_waits(row: np.void, total: Seen, now: Seen) -> None:
+    """A wait for the GPU that nobody saw looks like work, too: most of them spin on a core."""
+    busy = [*CPU, Bucket.GPU_WAIT]
+    seen = int(total.ns[busy].sum())
+    if seen < LEAST_NS:
+        return
+    ns = row["ns"].astype(np.int64)
+    unseen = max(int(ns[busy].sum() - now.ns[busy].sum()), 0)
+    wanted = int(now.ns[Bucket.GPU_WAIT]) + unseen * int(total.ns[Bucket.GPU_WAIT]) // seen
+    moved = min(max(wanted - int(ns[Bucket.GPU_WAIT]), 0), int(ns[Bucket.HOST_CPU]))
+    row["ns"][Bucket.GPU_WAIT] += np.uint64(moved)
+    row["ns"][Bucket.HOST_CPU] -= np.uint64(moved)
+    row["estimated_ns"] += np.uint64(moved)
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingero.agent.governor import at_once
+from ingero.governor.governor import at_once
 from ingero.model.layout import Bucket
 from ingero.model.window import THREAD_TIME
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from builders import records, split, thread
 
-from ingero.capture.thread_estimates import ThreadEstimator
-from ingero.model.governor import Seen, Watched
+from ingero.governor.seen import Seen, Watched
+from ingero.governor.thread_time import ThreadEstimator
 from ingero.model.layout import Bucket
 
 MS = 1_000_000
@@ -17,11 +17,12 @@ def seen(gap: dict[str, int] | None = None, counted: int = 0, told: bool = True,
     return Seen(spent, np.array(split(**(gap or {})), np.int64), counted, spent * told)
 
 
-def complete(row, *looks: Seen, hidden_ns: float = 0.0):
+def complete(row, *looks: Seen, hidden_ns: float = 0.0, blind: bool = False):
     rows = records(row)
     estimator = ThreadEstimator()
     for look in looks:
-        estimator.complete(rows, Watched(0.1, frozenset(), threads={100: look}), 0, {100: hidden_ns})
+        watched = Watched(0.1, frozenset(), threads={100: look}, blind=blind)
+        estimator.complete(rows, watched, 0, {100: hidden_ns})
     return rows[0]
 
 
@@ -96,3 +97,17 @@ def test_a_look_within_a_long_stretch_of_work_says_nothing_of_the_gpu() -> None:
     estimator.complete(records(thread()), Watched(0.1, frozenset(), threads={100: usual}), 0, {})
     estimator.complete(rows, Watched(0.1, frozenset(), threads={100: amid}), 0, {})
     assert rows[0]["gap"][Bucket.HOST_CPU] == 720 * MS
+
+
+def test_waits_for_the_gpu_that_nobody_saw_are_not_the_threads_own_time() -> None:
+    """Spinning on a core: half of the time while it was watched, and so all the time."""
+    row = thread(cuda_cpu=25 * MS, host_cpu=925 * MS, gpu_wait=50 * MS)
+    found = complete(row, seen(cuda_cpu=25 * MS, host_cpu=25 * MS, gpu_wait=50 * MS), blind=True)
+    assert found["ns"][Bucket.GPU_WAIT] == 500 * MS
+    assert found["ns"].sum() == 1000 * MS
+
+
+def test_where_waits_are_always_watched_they_stay_as_they_are() -> None:
+    row = thread(cuda_cpu=25 * MS, host_cpu=925 * MS, gpu_wait=50 * MS)
+    found = complete(row, seen(cuda_cpu=25 * MS, host_cpu=25 * MS, gpu_wait=50 * MS))
+    assert found["ns"][Bucket.GPU_WAIT] == 50 * MS

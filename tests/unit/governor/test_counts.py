@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from builders import OPERATIONS, call, operation, records
 
-from ingero.capture.estimates import Estimator, spread_out
-from ingero.model.governor import Base, Pace, Watched, own_ns
+from ingero.governor.counts import Estimator, spread_out
+from ingero.governor.seen import METERS, Base, Pace, Steps, Watched, own_ns
 from ingero.model.histogram import percentiles
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION
@@ -18,6 +18,8 @@ LAUNCH = next(each.number for each in OPERATIONS if each.name == "cuLaunchKernel
 SYNC = next(each.number for each in OPERATIONS if each.name == "cudaStreamSynchronize")
 SECOND = 1_000_000_000
 STEADY = Pace(0.02, 12)
+ANCHOR = 3
+IN_STEP = Pace(0.02, 12, anchor=ANCHOR)
 
 
 def launches(durations_ns: tuple[int, ...], untimed: int = 0, op: str = "cuLaunchKernel"):
@@ -26,9 +28,15 @@ def launches(durations_ns: tuple[int, ...], untimed: int = 0, op: str = "cuLaunc
     return row
 
 
-def watched(share: float = 0.1, pace: Pace = STEADY, calls: tuple[int, int] = (0, 0)) -> Watched:
+def watched(share: float = 0.1, pace: Pace = STEADY, steps: Steps | None = None, waits: int = 0) -> Watched:
+    """`steps` against the function at meter ANCHOR, which was called `waits` times in the window."""
     on = int(share * SECOND)
-    return Watched(share, frozenset({LAUNCH}), {100: pace}, {100: Base(on, SECOND - on, *calls)})
+    calls = np.zeros(METERS, np.int64)
+    calls[ANCHOR] = waits
+    found = {(100, LAUNCH, ANCHOR): steps} if steps else {}
+    return Watched(
+        share, frozenset({LAUNCH}), {(100, LAUNCH): pace}, found, {100: Base(on, SECOND - on, calls)}
+    )
 
 
 def test_what_was_watched_in_full_is_left_as_it_is() -> None:
@@ -64,19 +72,39 @@ def test_rare_operations_stay_exact_beside_estimated_ones() -> None:
 
 
 def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
-    """Ten launches to each wait; 10 waits seen in looks and 30 between: the time says nothing here."""
-    pace = Pace(0.02, 12, by_calls=True)
-    row = Estimator().complete(records(launches((5000,) * 100)), watched(0.01, pace, calls=(10, 30)))[0]
+    """Ten launches to each wait; 40 waits in the window: the time says nothing here."""
+    rows = records(launches((5000,) * 100))
+    row = Estimator().complete(rows, watched(0.01, IN_STEP, Steps(90, 9), waits=40))[0]
     assert row["count"] == 400
 
 
-def test_calls_at_the_edges_of_looks_are_counted_once() -> None:
-    """110 launches were counted, ten of them before and after the time in which the waits were."""
-    pace = Pace(0.02, 12, by_calls=True)
-    seen = watched(0.01, pace, calls=(10, 30))
+def test_calls_at_the_edges_of_on_periods_are_counted_once() -> None:
+    """110 launches were counted, ten of them before and after the time that is known of."""
+    seen = watched(0.1)
     seen.bases[100] = replace(seen.bases[100], inside=100 / 110)
     row = Estimator().complete(records(launches((5000,) * 110)), seen)[0]
-    assert row["count"] == 400
+    assert row["count"] == pytest.approx(1000, abs=2)
+
+
+def test_steps_against_functions_that_are_no_longer_always_watched_say_nothing() -> None:
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.1, IN_STEP, Steps(9, 9), waits=40))
+    estimator.forget_steps()
+    rows = records(launches((5000,) * 100))
+    assert estimator.complete(rows, watched(0.1, IN_STEP, Steps(90, 9), waits=40))[0]["count"] == 400
+
+
+@pytest.mark.parametrize("cpu_ns", [0, 1, 1000])
+def test_no_more_calls_than_fit_into_the_time(cpu_ns: int) -> None:
+    """A process seen on a core for a nanosecond has no rate."""
+    seen = watched(0.1)
+    seen.bases[100] = replace(seen.bases[100], cpu_ns=cpu_ns, cpu_between_ns=SECOND)
+    row = Estimator().complete(records(launches((5000,) * 100)), seen)[0]
+    assert row["count"] == pytest.approx(1000)
+    assert row["count_error"] == pytest.approx(900)
+    seen.bases[100] = replace(seen.bases[100], cpu_ns=cpu_ns, cpu_between_ns=20_000)
+    row = Estimator().complete(records(launches((5000,) * 100)), seen)[0]
+    assert row["count"] <= 100 + 20_000 / 200
 
 
 def test_half_of_what_watching_may_cost_is_put_in_and_doubted() -> None:
@@ -92,7 +120,7 @@ def test_what_stacks_took_is_not_the_processs_own_time_but_never_all_of_it() -> 
     assert own_ns(100, 500) == 50  # stacks of waits were not on its time
 
 
-def test_a_window_without_a_look_is_told_from_those_before_it() -> None:
+def test_a_window_without_an_on_period_is_told_from_those_before_it() -> None:
     estimator = Estimator()
     estimator.complete(records(launches((5000,) * 100)), watched(0.1))
     found = estimator.complete(np.zeros(0, OPERATION), watched(0.0))
@@ -103,15 +131,15 @@ def test_an_operation_that_is_over_is_forgotten() -> None:
     estimator = Estimator()
     estimator.complete(records(launches((5000,) * 100)), watched(0.5))
     nothing = np.zeros(0, OPERATION)
-    assert [len(estimator.complete(nothing, watched(0.5))) for _ in range(6)][-1] == 0
+    assert [len(estimator.complete(nothing, watched(0.5))) for _ in range(8)][-1] == 0
 
 
 def test_the_error_covers_the_truth_of_a_job_that_varies() -> None:
-    """Looks at a job whose rate differs from look to look: about 95 % of the estimates hold."""
+    """On-periods of a job whose rate differs from one to the next: about 95 % of the estimates hold."""
     chance = np.random.default_rng(7)
     held = 0
     for _ in range(200):
-        seen = chance.normal(100, 10, 12)  # calls in looks of 10 ms
+        seen = chance.normal(100, 10, 12)  # calls in on-periods of 10 ms
         between = chance.normal(900, 30)
         spread = float(seen.std(ddof=1) / seen.mean())
         rows = records(launches((5000,) * round(float(seen.mean()))))
@@ -163,5 +191,5 @@ def test_a_job_that_does_something_else_is_not_told_from_what_it_did_before() ->
     estimator.forget_pools()
     row = estimator.complete(records(launches((5000,) * 1000)), watched(0.1))[0]
     assert row["count"] == pytest.approx(10_000, abs=1)
-    row = estimator.complete(np.zeros(0, OPERATION), watched(0.0))[0]  # no look in it: as the last one
+    row = estimator.complete(np.zeros(0, OPERATION), watched(0.0))[0]  # no on-period in it: as the last one
     assert row["count"] == pytest.approx(10_000, abs=1)

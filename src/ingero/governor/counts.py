@@ -16,54 +16,60 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.model.governor import Base, Pace, Watched
+from ingero.governor.seen import TAKEN, Base, Pace, Steps, Watched
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
-POOLED = 4  # windows
-# Of what hits are calibrated to take, what they do: a loop that spins until its turn loses nothing by them,
-# one of nothing but calls half, a program with much between its calls all. All of that range is doubted.
-TAKEN = 0.5
+POOLED = 6  # windows
 UNKNOWN_PACE = Pace(0.5, 1)
-NO_BASE = Base(0, 0, 0, 0)
+NO_BASE = Base(0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
+LEAST_CALL_NS = 200  # no call of the driver is shorter: more calls than that fit into no time
+EDGES = 1.0  # steps: one that began before the window, one that ends after it
+LEAST_CPU_NS = 2_000_000  # seen on a core: less says nothing of a rate
 Key = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class Look:
+class Glimpse:
     """What one window showed of an operation."""
 
     calls: int
     inside: float  # of those, in the time that is known of
     cpu_ns: int  # the process was on a core meanwhile
-    always: int  # and made calls that are always watched
+    steps: dict[int, Steps]  # by meter of another function
     timed: np.void  # its row
 
 
 @dataclass(slots=True)
 class Pool:
-    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=POOLED))
+    glimpses: deque[Glimpse] = field(default_factory=lambda: deque(maxlen=POOLED))
 
-    def per_ns(self) -> float:
-        """Of the process on a core."""
-        return self._inside() / max(sum(each.cpu_ns for each in self.looks), 1)
+    def per_ns(self) -> float | None:
+        """Of the process on a core; not known where it was hardly seen there."""
+        cpu_ns = sum(each.cpu_ns for each in self.glimpses)
+        return self._inside() / cpu_ns if cpu_ns >= LEAST_CPU_NS else None
 
-    def per_call(self) -> float:
-        """For each call that is always watched."""
-        return self._inside() / max(sum(each.always for each in self.looks), 1)
+    def per_call(self, anchor: int) -> float | None:
+        """For each call of another function."""
+        steps = sum((each.steps.get(anchor, Steps()) for each in self.glimpses), Steps())
+        return steps.calls / steps.always if steps.always else None
+
+    def forget_steps(self) -> None:
+        for each in self.glimpses:
+            each.steps = {}
 
     def calls(self) -> int:
-        return sum(each.calls for each in self.looks)
+        return sum(each.calls for each in self.glimpses)
 
     def _inside(self) -> float:
-        return sum(each.inside for each in self.looks)
+        return sum(each.inside for each in self.glimpses)
 
     def timed(self) -> int:
-        return sum(int(each.timed["count"]) for each in self.looks)
+        return sum(int(each.timed["count"]) for each in self.glimpses)
 
     def sum(self, name: str) -> NDArray[np.float64]:
-        total: NDArray[np.float64] = np.sum([each.timed[name] for each in self.looks], axis=0, dtype=float)
+        total: NDArray[np.float64] = np.sum([each.timed[name] for each in self.glimpses], axis=0, dtype=float)
         return total
 
 
@@ -116,7 +122,12 @@ class Estimator:
     def forget_pools(self) -> None:
         """What was seen so far says nothing of what comes, but for the last of it."""
         for pool in self._pools.values():
-            pool.looks = deque(list(pool.looks)[-1:], maxlen=POOLED)
+            pool.glimpses = deque(list(pool.glimpses)[-1:], maxlen=POOLED)
+
+    def forget_steps(self) -> None:
+        """Which calls are always watched has changed: they were counted against others."""
+        for pool in self._pools.values():
+            pool.forget_steps()
 
     def forget(self, pids: Iterable[int]) -> None:
         gone = set(pids)
@@ -135,7 +146,9 @@ class Estimator:
         calls = int(now["count"]) + int(now["untimed"])
         base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
         pool = self._pools.setdefault(key, Pool())
-        pool.looks.append(Look(calls, calls * base.inside, base.cpu_ns, base.calls, now.copy()))
+        known = watched.steps if watched else {}
+        steps = {each[2]: found for each, found in known.items() if each[:2] == key[:2]}
+        pool.glimpses.append(Glimpse(calls, calls * base.inside, base.cpu_ns, steps, now.copy()))
         if not pool.calls():
             del self._pools[key]
             return None
@@ -145,26 +158,32 @@ class Estimator:
             hidden[1] += int(now["untimed"]) * float(pool.sum("split")[Bucket.CUDA_CPU]) / timed
         unseen, error = 0.0, 0.0
         if watched is not None and watched.share < 1:
-            unseen, error = _unseen(pool, base, watched.processes.get(key[0], UNKNOWN_PACE))
-            unseen = max(unseen - calls * (1 - base.inside), 0.0)  # counted though not in the time of looks
+            pace = watched.paces.get(key[:2], UNKNOWN_PACE)
+            unseen, error = _unseen(pool, base, pace, calls, watched.share)
         if unseen:
             self._owed[key] = self._owed.get(key, 0.0) + unseen
         return _whole(now, pool, calls, unseen, error)
 
 
-def _unseen(pool: Pool, base: Base, pace: Pace) -> tuple[float, float]:
+def _unseen(pool: Pool, base: Base, pace: Pace, calls: int, share: float) -> tuple[float, float]:
     """Calls made while nobody looked, and how far that may be off (95 %)."""
-    if pace.by_calls and any(each.always for each in pool.looks):
-        unseen, slowed = pool.per_call() * base.calls_between, 0.0
-    else:
-        # What watching takes of a core it has for itself between looks, unless it only waits on it.
-        queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
-        slowed = 0.0 if queue_full else TAKEN * min(pace.slowed, 0.5)
-        unseen = pool.per_ns() * base.cpu_between_ns / (1 - slowed)
-    t = 1.96 + 2.4 / max(pace.looks - 1, 0.5)  # few looks say little of the spread
-    spread = pace.spread * (2 / max(pace.looks, 1)) ** 0.5  # of the looks, and of the times between
-    chance = (spread**2 + 1 / max(pool.calls(), 1)) ** 0.5
-    return unseen, unseen * (t * chance + slowed / (1 - slowed / TAKEN))
+    per_call = pool.per_call(pace.anchor) if pace.anchor is not None else None
+    if pace.anchor is not None and per_call is not None:
+        # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
+        total = per_call * int(base.calls[pace.anchor])
+        return max(total - calls, 0.0), total * pace.chance + EDGES * per_call
+    most = base.cpu_between_ns / LEAST_CALL_NS
+    per_ns = pool.per_ns()
+    if per_ns is None:  # no more is known than for how long it was watched
+        unseen = min(calls * (1 - share) / share if share else 0.0, most)
+        return unseen, unseen
+    # What watching takes of a core it has for itself between on-periods, unless it only waits on it.
+    queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
+    slowed = 0.0 if queue_full else TAKEN * min(pace.slowed, 0.5)
+    unseen = min(per_ns * base.cpu_between_ns / (1 - slowed), most)
+    unseen = max(unseen - calls * (1 - base.inside), 0.0)  # counted though not in the time that is known of
+    chance = (pace.chance**2 + 4 / max(pool.calls(), 1)) ** 0.5
+    return unseen, unseen * (chance + slowed / (1 - slowed / TAKEN))
 
 
 def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) -> np.void:
@@ -184,7 +203,7 @@ def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) ->
     counted = pool.calls()
     if counted:  # bytes are known of calls that were only counted, too
         row["bytes"] = round(float(pool.sum("bytes")) * count / counted)
-    known = [each.timed for each in pool.looks if each.timed["max_ns"]]
+    known = [each.timed for each in pool.glimpses if each.timed["max_ns"]]
     if not row["max_ns"] and known:
         row["min_ns"] = min(int(each["min_ns"]) for each in known)
         row["max_ns"] = max(int(each["max_ns"]) for each in known)

@@ -1,0 +1,137 @@
+"""The last on-periods: how steadily each process called what is watched a part of the time.
+
+How much they differ says how far an estimate from them may be off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.governor.seen import METERS, TAKEN, Pace, Steps, StepsBy
+
+KEPT = 24
+ENOUGH = 8  # calls always watched, in all of them: to go by those
+ENOUGH_CALLS = 30  # to say that a process does something else
+FEW = 2  # periods
+UNKNOWN = 0.5
+RECENT = 6  # periods that agree: about a second and a half
+OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
+STEADY = 2 * KEPT  # periods after which it may be another again
+TOO_SHORT_NS = 2_000_000  # on a core: says nothing of a rate
+Called = dict[tuple[int, int], int]  # by process and function
+
+
+@dataclass(slots=True)
+class Aligned:
+    """A process in an on-period, looked at again and again, against one function that is always watched.
+
+    What it had called when that was seen to have been called since the last look, at first and at last.
+    """
+
+    count: int = 0
+    first: tuple[int, NDArray[np.int64]] | None = None
+    last: tuple[int, NDArray[np.int64]] | None = None
+
+    def note(self, count: int, calls: NDArray[np.int64]) -> None:
+        """`calls`: by meter, since the on-period began."""
+        if count == self.count:
+            return
+        self.count = count
+        self.first, self.last = self.first or (count, calls), (count, calls)
+
+    def steps(self, meter: int) -> Steps:
+        if self.first is None or self.last is None:
+            return Steps()
+        return Steps(int(self.last[1][meter] - self.first[1][meter]), self.last[0] - self.first[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One time everything was watched."""
+
+    calls: Called = field(default_factory=dict)  # of functions that are watched a part of the time
+    cpu_ns: dict[int, int] = field(default_factory=dict)  # on a core, by process
+    took_ns: dict[int, float] = field(default_factory=dict)  # of that: watching
+    steps: StepsBy = field(default_factory=dict)
+
+    def of(self, pid: int) -> int:
+        return sum(count for (owner, _), count in self.calls.items() if owner == pid)
+
+
+class Periods:
+    """The last of them."""
+
+    def __init__(self) -> None:
+        self._periods: deque[Period] = deque(maxlen=KEPT)
+        self._since_change = STEADY  # since the job was last seen to do something else
+
+    def __len__(self) -> int:
+        return len(self._periods)
+
+    def add(self, period: Period) -> None:
+        self._periods.append(period)
+
+    def clear(self) -> None:
+        """They were made in another way."""
+        self._periods.clear()
+
+    def forget_what_was(self) -> bool:
+        """Whether the last few show a process doing something else than those before, which go."""
+        self._since_change += 1
+        recent, before = list(self._periods)[-RECENT:], list(self._periods)[:-RECENT]
+        # One that goes on changing has phases: then their differences say how far an estimate may be off.
+        if not before or self._since_change < STEADY:
+            return False
+        if not any(_differs(before, recent, pid) for pid in recent[-1].cpu_ns):
+            return False
+        self._periods = deque(recent, maxlen=KEPT)
+        self._since_change = 0
+        return True
+
+    def paces(self) -> dict[tuple[int, int], Pace]:
+        return {key: self._pace(*key) for key in {key for each in self._periods for key in each.calls}}
+
+    def _pace(self, pid: int, function: int) -> Pace:
+        timed = [each for each in self._periods if pid in each.cpu_ns]
+        calls = np.array([each.calls.get((pid, function), 0) for each in timed], np.float64)
+        cpu_ns = np.array([each.cpu_ns[pid] for each in timed], np.float64)
+        took_ns = np.array([each.took_ns.get(pid, 0.0) for each in timed], np.float64)
+        slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
+        by_time = Pace(_spread(calls, cpu_ns), len(calls), slowed)
+        anchored = (self._anchored(pid, function, anchor) for anchor in range(METERS))
+        best = min((each for each in anchored if each), key=lambda each: each.chance, default=by_time)
+        return best if best.chance < by_time.chance + TAKEN * slowed else by_time
+
+    def _anchored(self, pid: int, function: int, anchor: int) -> Pace | None:
+        """Against another function, where that is called often enough."""
+        key = (pid, function, anchor)
+        steps = [each.steps[key] for each in self._periods if key in each.steps]
+        steps = [each for each in steps if each.always]
+        if sum(each.always for each in steps) < ENOUGH or len(steps) < FEW:
+            return None
+        calls, always = np.array([(each.calls, each.always) for each in steps], np.float64).T
+        return Pace(_spread(calls, always), len(steps), anchor=anchor)
+
+
+def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:
+    """All recent ones of a process on the same side of those before, far off."""
+    cpu_ns = sum(each.cpu_ns.get(pid, 0) for each in before)
+    if cpu_ns < TOO_SHORT_NS or any(each.cpu_ns.get(pid, 0) < TOO_SHORT_NS for each in recent):
+        return False
+    usual = sum(each.of(pid) for each in before) / cpu_ns
+    rates = [each.of(pid) / each.cpu_ns[pid] for each in recent]
+    if sum(each.of(pid) for each in (*before, *recent)) < ENOUGH_CALLS:
+        return False
+    return min(rates) > OTHERWISE * usual or max(rates) * OTHERWISE < usual
+
+
+def _spread(values: NDArray[np.float64], base: NDArray[np.float64]) -> float:
+    """How much the ratio of two varies, relative, by how much of the base each period had."""
+    if len(values) < 2 or not values.sum() or not base.sum():
+        return UNKNOWN
+    off = values - base * (values.sum() / base.sum())
+    return float(np.sqrt((off**2).sum() / (len(values) - 1)) / values.mean())

@@ -1,0 +1,206 @@
+"""How much is watched, so that tracing stays within its budget: rates in, decisions out.
+
+From what a process calls per second and what a hit of each kind costs here, the cost of
+every way to watch is known before it is tried, so nothing is found out by trial. What is given up
+comes in this order: stacks and records, the timing of the most frequent functions, and
+last that they are watched all the time. A function that is called rarely is never watched less,
+whatever its family. Docs: docs/governor.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ingero.model.governor import HitCost
+
+EVERY = (2, 4, 8, 16)
+WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
+MATTERS = 0.05  # of what all hits cost: a function with less wins nothing, and tells much
+CYCLE_NS = 250_000_000  # from one on-period to the next
+SHORTEST_NS, LONGEST_NS = 15_000_000, 200_000_000  # an on-period
+# What taking probes off and putting them on again costs: 1 ms for 73 functions (docs/real-gpu.md).
+TURN_NS, TURN_FUNCTION_NS = 125_000, 12_000
+LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
+# Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
+# hit is measured, up to three times as much (docs/real-gpu.md).
+AIM, HIGH, LOW = 0.35, 0.5, 0.25
+COUNTING = 0.475  # of the budget: as long as every call is counted, so much may be spent
+# Of the budget, for the stacks of a process's calls and waits: where there is room, and where there is not.
+WALKS, FEWER_WALKS = 0.25, 0.075
+CREDIT_NS = 1_000_000_000  # what may be spent in so long may be spent at once: a burst is no rate
+FIRST_NS = 1_500_000_000  # before the first loosening: a job just met is no measure
+LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
+MOST_PATIENCE_NS = 60_000_000_000
+SOON_NS = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a process does in a second of its time."""
+
+    calls: Mapping[int, float]  # by function, of those called often
+    others: float = 0.0  # of all other functions together
+    detail_share: float = 0.0  # its time that records and stacks take now
+    fixed_share: float = 0.0  # and what cannot be helped
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How much is watched."""
+
+    less_detail: bool = False
+    every: int = 1  # one call of so many is timed, of those thinned
+    thinned: frozenset[int] = frozenset()
+    cycled: frozenset[int] = frozenset()
+    share: float = 1.0  # of the time, of those cycled
+
+    @property
+    def cycles(self) -> bool:
+        return bool(self.cycled)
+
+
+ALL = Watch()
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What this kernel offers, and which functions say more by their length than by their number."""
+
+    cost: HitCost
+    can_cycle: bool = True
+    waits: frozenset[int] = frozenset()  # time inside them is known only where they are timed
+
+    @property
+    def can_thin(self) -> bool:
+        return self.cost.counted_ns < WORTH * self.cost.ns
+
+    def hit_ns(self, function: int, watch: Watch) -> float:
+        """Of a call, on average."""
+        ns = self.cost.ns
+        if function in watch.thinned:
+            ns = (ns + (watch.every - 1) * self.cost.counted_ns) / watch.every
+        return ns * watch.share if function in watch.cycled else ns
+
+
+def period_ns(share: float) -> float:
+    """How long an on-period lasts, on average."""
+    return min(max(CYCLE_NS * share, SHORTEST_NS), LONGEST_NS)
+
+
+def turning_share(watch: Watch) -> float:
+    """Part of the time that taking probes off and on takes."""
+    return turn_ns(len(watch.cycled)) * watch.share / period_ns(watch.share) if watch.cycles else 0.0
+
+
+def turn_ns(functions: int) -> int:
+    """What taking probes off and putting them on again costs a process."""
+    return TURN_NS + TURN_FUNCTION_NS * functions
+
+
+def detail_share(load: Load, now: Watch, then: Watch, budget: float) -> float:
+    """What records and stacks would take, from what they take now."""
+    if then.less_detail == now.less_detail:
+        return load.detail_share
+    if then.less_detail:
+        return load.detail_share * FEWER_WALKS / WALKS
+    return min(load.detail_share * WALKS / FEWER_WALKS, max(WALKS * budget, load.detail_share))
+
+
+def cost_share(load: Load, watch: Watch, means: Means) -> float:
+    """Part of the process's time that watching like this takes, records and stacks apart."""
+    ns = load.others * means.cost.ns
+    ns += sum(calls * means.hit_ns(function, watch) for function, calls in load.calls.items())
+    return ns / 1e9 + turning_share(watch) + load.fixed_share
+
+
+def fitting(load: Load, now: Watch, means: Means, budget: float) -> Watch:
+    """The most that can be watched within the budget; the least there is, where nothing is."""
+    watch = ALL
+    for watch in _ways(load, means, budget):
+        room = (AIM if watch.cycles else COUNTING) * budget
+        if cost_share(load, watch, means) + detail_share(load, now, watch, budget) <= room * 1.001:
+            break
+    return watch
+
+
+def _ways(load: Load, means: Means, budget: float) -> Iterator[Watch]:
+    """From all to least."""
+    yield ALL
+    yield Watch(less_detail=True)
+    enough = MATTERS * sum(load.calls.values())
+    hottest = sorted(
+        (each for each, calls in load.calls.items() if calls >= enough), key=lambda each: -load.calls[each]
+    )
+    if means.can_thin:
+        thinnable = [each for each in hottest if each not in means.waits]
+        for every in EVERY:
+            for count in range(len(thinnable)):
+                yield Watch(True, every, frozenset(thinnable[: count + 1]))
+    if means.can_cycle:
+        for count in range(len(hottest)):
+            yield _cycled(load, frozenset(hottest[: count + 1]), means, budget)
+
+
+def _cycled(load: Load, functions: frozenset[int], means: Means, budget: float) -> Watch:
+    """As often as there is room for."""
+    thinned = functions - means.waits if means.can_thin else frozenset()
+    never = Watch(True, EVERY[-1] if thinned else 1, thinned, functions, 0.0)
+    always = Watch(True, never.every, thinned, functions, 1.0)
+    whole = cost_share(load, always, means) - turning_share(always) - cost_share(load, never, means)
+    room = AIM * budget - cost_share(load, never, means) - FEWER_WALKS * budget
+    turn = turn_ns(len(functions))
+    share = (room - turn / CYCLE_NS) / whole if whole else 1.0
+    if share * CYCLE_NS < SHORTEST_NS:  # then on-periods do not get shorter, but fewer
+        share = room / (whole + turn / SHORTEST_NS)
+    return Watch(True, never.every, thinned, functions, min(max(share, LEAST_SHARE), 1.0))
+
+
+@dataclass(slots=True)
+class Controller:
+    """Moves when what is spent leaves a band: upwards as soon as a credit is used up, slowly downwards."""
+
+    budget: float
+    means: Means
+    watch: Watch = field(default_factory=Watch)
+    _over_ns: dict[int, float] = field(default_factory=dict)  # by process
+    _changed_ns: int = -MOST_PATIENCE_NS
+    _loosened_ns: int = -MOST_PATIENCE_NS
+    _patience_ns: int = FIRST_NS
+
+    @property
+    def credit_ns(self) -> float:
+        return HIGH * self.budget * CREDIT_NS
+
+    @property
+    def overspends(self) -> bool:
+        """Some process, at this moment."""
+        return bool(self._over_ns)
+
+    def spend(self, spent_ns: Mapping[int, float], passed_ns: int) -> None:
+        """What tracing took of processes in the time that passed."""
+        allowed_ns = HIGH * self.budget * passed_ns
+        over = {pid: max(ns + self._over_ns.get(pid, 0.0) - allowed_ns, 0.0) for pid, ns in spent_ns.items()}
+        self._over_ns = {pid: ns for pid, ns in over.items() if ns}
+
+    def step(self, load: Load, now_ns: int) -> bool:
+        """Whether the watch changed. `load`: of the process that watching costs most."""
+        share = cost_share(load, self.watch, self.means) + load.detail_share
+        if share > HIGH * self.budget and max(self._over_ns.values(), default=0.0) > self.credit_ns:
+            self._over_ns.clear()
+            if now_ns - self._loosened_ns < SOON_NS:
+                self._patience_ns = min(max(2 * self._patience_ns, LOOSEN_NS), MOST_PATIENCE_NS)
+            return self._move(load, now_ns)
+        if share < LOW * self.budget and self.watch != ALL and now_ns - self._changed_ns >= self._patience_ns:
+            if now_ns - self._loosened_ns > 2 * self._patience_ns:
+                self._patience_ns = max(self._patience_ns // 2, LOOSEN_NS)
+            self._loosened_ns = now_ns
+            return self._move(load, now_ns)
+        return False
+
+    def _move(self, load: Load, now_ns: int) -> bool:
+        watch = fitting(load, self.watch, self.means, self.budget)
+        changed = watch != self.watch
+        self._changed_ns = now_ns
+        self.watch = watch
+        return changed

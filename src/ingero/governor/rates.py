@@ -1,0 +1,175 @@
+"""What the traced processes call per second, function by function, from the counters of the kernel side.
+
+Calls and the time they were watched in are added up and forgotten alike, so a rate is calls over time
+whatever a job does in bursts: a burst that falls into a short on-period does not count for more than it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.governor.counters import PASSED, Counters, calls, detail_ns, hit_ns
+from ingero.governor.policy import Load
+from ingero.governor.seen import METERS
+from ingero.model.governor import HitCost
+from ingero.model.layout import Meters
+
+MEMORY_NS = 1_000_000_000  # how long what a thread did counts
+ON_MEMORY_NS = 400_000_000  # of time watched, for functions that are watched a part of it
+OFF_MEMORY_NS = 5_000_000_000  # and of time that passes meanwhile
+SHORTEST_NS = 5_000_000
+SWITCH_NS = 700  # what the scheduler's programs add to a context switch: docs/overhead.md
+IDLE = 1e-3  # calls per second
+MANY = METERS // 2
+OFTEN = 200.0  # calls per second: a function gets a meter of its own
+OTHERS = int(Meters.METER_OTHERS)
+
+
+def _none() -> NDArray[np.float64]:
+    return np.zeros(METERS)
+
+
+@dataclass(slots=True)
+class ThreadRates:
+    """Calls by meter, and the time in which they would have been seen; what records and stacks took."""
+
+    pid: int
+    calls: NDArray[np.float64] = field(default_factory=_none)
+    watched_ns: NDArray[np.float64] = field(default_factory=_none)
+    detail_ns: float = 0.0
+    lived_ns: float = 0.0
+
+    def rates(self) -> NDArray[np.float64]:
+        """Calls a second."""
+        found: NDArray[np.float64] = self.calls * 1e9 / np.maximum(self.watched_ns, 1.0)
+        return found
+
+    def detail_share(self) -> float:
+        return self.detail_ns / max(self.lived_ns, 1.0)
+
+
+class Rates:
+    """By thread, and of the process that watching costs most."""
+
+    def __init__(self, counters: Counters, cost: HitCost, now_ns: int) -> None:
+        self._counters, self._cost = counters, cost
+        self._mark, self._mark_ns = counters.read(), now_ns
+        self._hits, self._hits_ns = counters.hits(), now_ns
+        self._threads: dict[int, ThreadRates] = {}
+        self.meters: dict[int, int] = {}  # by function
+        self.spent_ns: dict[int, float] = {}  # by process, in what was taken last
+        self.switches: dict[int, float] = {}  # by thread, per second; told once a second
+        self.at_once: dict[int, float] = {}  # by process: how many of its threads are on a core, 1 or more
+
+    def skip(self, now_ns: int) -> None:
+        """What was since the last time does not count: it is not known how it was watched."""
+        self._mark, self._mark_ns = self._counters.read(), now_ns
+
+    def pending_ns(self) -> float:
+        """What hits took since the last time."""
+        return float(hit_ns(self._counters.read().since(self._mark), self._cost).sum())
+
+    def take(self, now_ns: int, cycled: Collection[int] = (), on: bool = True) -> bool:
+        """What was done since the last time; whether that was long enough. `on`: cycled ones were watched."""
+        passed_ns = now_ns - self._mark_ns
+        if passed_ns < SHORTEST_NS:
+            return False
+        reading = self._counters.read()
+        change = reading.since(self._mark)
+        part = np.zeros(METERS, bool)
+        part[[self.meters[each] for each in cycled if each in self.meters]] = True
+        keep = np.where(part, _kept(passed_ns, OFF_MEMORY_NS), _kept(passed_ns, MEMORY_NS))
+        seen = np.where(part, float(on), 1.0)
+        if on:
+            keep = np.where(part, keep * _kept(passed_ns, ON_MEMORY_NS), keep)
+        made, detail = calls(change), detail_ns(change, self._cost)
+        made[:, self._hottest()] += np.rint(change[:, PASSED] * self._cost.passed_ns / self._cost.ns).astype(
+            np.int64
+        )
+        for at, tid in enumerate(reading.tids.tolist()):
+            if tid not in self._threads and not change[at].any():
+                continue
+            mine = self._threads.setdefault(tid, ThreadRates(int(reading.pids[at])))
+            mine.calls = mine.calls * keep + made[at] * seen
+            mine.watched_ns = mine.watched_ns * keep + passed_ns * seen
+            mine.detail_ns = mine.detail_ns * _kept(passed_ns, MEMORY_NS) + float(detail[at])
+            mine.lived_ns = mine.lived_ns * _kept(passed_ns, MEMORY_NS) + passed_ns
+        self._forget(set(reading.tids.tolist()))
+        spent = reading.by_process(hit_ns(change, self._cost) + detail)
+        self.spent_ns = {pid: ns / self.at_once.get(pid, 1.0) for pid, ns in spent.items()}
+        self._mark, self._mark_ns = reading, now_ns
+        return True
+
+    def _hottest(self) -> int:
+        """The meter that other programs on functions (Session.invite) count at: they are off with it."""
+        total = np.sum([each.calls for each in self._threads.values()], axis=0) if self._threads else _none()
+        return int(np.argmax(total))
+
+    def _forget(self, alive: set[int]) -> None:
+        gone = [tid for tid, each in self._threads.items() if tid not in alive or each.rates().sum() < IDLE]
+        for tid in gone:
+            del self._threads[tid]
+
+    def new_meters(self, now_ns: int, waits: Collection[int] = ()) -> dict[int, int]:
+        """Functions that turn out to be called often, and the meter each is to be counted at from now on.
+
+        Waits for the GPU get one as long as there are many: what is not seen is told by them.
+        """
+        passed_ns = now_ns - self._hits_ns
+        if passed_ns < SHORTEST_NS:
+            return {}
+        now = self._counters.hits()
+        rates = (now - self._hits) * 1e9 / passed_ns
+        self._hits, self._hits_ns = now, now_ns
+        free = sorted(set(range(METERS)) - {OTHERS} - set(self.meters.values()))
+        known = [each for each in waits if rates[each] > 0 and len(free) > MANY]
+        often = [
+            each
+            for each in np.argsort(-rates).tolist()
+            if (rates[each] >= OFTEN or each in known) and each not in self.meters
+        ]
+        found = dict(zip(often, free, strict=False))
+        if found:  # what they did so far is among the others
+            for each in self._threads.values():
+                each.calls[OTHERS] = each.watched_ns[OTHERS] = 0.0
+        self.meters |= found
+        return found
+
+    def worst(self) -> tuple[int, int, Load] | None:
+        """The process that watching in full would slow most, its hottest thread, and what it does.
+
+        Threads that take turns slow each other's work: what watching takes of them adds up.
+        """
+        if not self._threads:
+            return None
+        share = {
+            tid: float(each.rates().sum()) * self._cost.ns / 1e9 + each.detail_share()
+            for tid, each in self._threads.items()
+        }
+        slowed: dict[int, float] = defaultdict(float)
+        for tid, part in share.items():
+            pid = self._threads[tid].pid
+            slowed[pid] += part / self.at_once.get(pid, 1.0)
+        pid = max(slowed, key=lambda each: slowed[each])
+        mine = [tid for tid in share if self._threads[tid].pid == pid]
+        return pid, max(mine, key=lambda tid: share[tid]), self._load(mine, self.at_once.get(pid, 1.0))
+
+    def _load(self, tids: list[int], at_once: float) -> Load:
+        rates = np.sum([self._threads[tid].rates() for tid in tids], axis=0) / at_once
+        by_function = {
+            each: float(rates[meter]) for each, meter in self.meters.items() if rates[meter] > IDLE
+        }
+        detail = sum(self._threads[tid].detail_share() for tid in tids) / at_once
+        switches = sum(self.switches.get(tid, 0.0) for tid in tids) * SWITCH_NS / 1e9 / at_once
+        return Load(by_function, float(rates[OTHERS]), detail, switches)
+
+
+def _kept(passed_ns: float, memory_ns: float) -> float:
+    """Of what was known before."""
+    return math.exp(-passed_ns / memory_ns)
