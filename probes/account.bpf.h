@@ -72,15 +72,28 @@ static __always_inline void add_time(struct thread *t, __u32 bucket, __u64 ns)
 		t->idle = 0;
 }
 
-/* Close the open interval at `now` into `bucket`. */
+/* A wait for the GPU may be a loop that looks, and reclaim is work: the thread waits and has its core.
+ * What it does besides on a core has buckets of its own. */
+static __always_inline void add_on_core(__u64 *spun, __u64 *reclaiming, __u32 bucket, __u64 ns)
+{
+	if (bucket == GPU_WAIT)
+		__sync_fetch_and_add(spun, ns);
+	else if (bucket == MEMORY_WAIT)
+		__sync_fetch_and_add(reclaiming, ns);
+}
+
+/* Close the open interval at `now` into `bucket`; `state` is still what it was in that interval. */
 static __always_inline void settle(struct thread *t, __u64 now, __u32 bucket)
 {
 	__u64 since = *(volatile __u64 *)&t->since;
 
 	if (now <= since)
 		return;
-	if (__sync_val_compare_and_swap(&t->since, since, now) == since)
-		add_time(t, bucket, now - since);
+	if (__sync_val_compare_and_swap(&t->since, since, now) != since)
+		return;
+	if (t->state == RUNNING)
+		add_on_core(&t->spun_ns, &t->reclaiming_ns, bucket, now - since);
+	add_time(t, bucket, now - since);
 }
 
 /* Accounting begins here: what the task did before is nobody's. */
@@ -92,6 +105,8 @@ static __always_inline void start_account(struct thread *t, struct task_struct *
 	t->charged_ns = now;
 	t->throttled_ns = 0;
 	t->late_ns = 0;
+	t->spun_ns = 0;
+	t->reclaiming_ns = 0;
 	t->known = 0;
 	t->voluntary_before = BPF_CORE_READ(task, nvcsw);
 	t->involuntary_before = BPF_CORE_READ(task, nivcsw);

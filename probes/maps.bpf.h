@@ -73,6 +73,8 @@ struct thread {
 	__u64 given_acc[BUCKETS];	/* acc when it last got more */
 	__u64 idle_on_core;	/* the thread's time on a core when idle was set */
 	__u64 late_ns;
+	__u64 spun_ns;
+	__u64 reclaiming_ns;
 	__u64 known;
 	__u64 on_ns;		/* when it last got a core */
 	__u64 work_ns;		/* when the GPU last got something to do after nothing */

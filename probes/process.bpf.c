@@ -92,10 +92,16 @@ static __always_inline void tell_totals(struct task_struct *p, struct thread *t,
 		r->acc[i] = t->acc[i];
 		r->gap[i] = t->gap[i];
 	}
+	r->spun_ns = t->spun_ns;
+	r->reclaiming_ns = t->reclaiming_ns;
 	copy_counts(r, t, p);
 	r->process_start_ns = t->process_start_ns;
+	if (t->depth && t->depth <= FRAMES) {	/* killed inside it */
+		r->call_start_ns = t->frames[0].start_ns;
+		r->call_op = t->frames[0].op;
+	}
 	r->spanned_bucket = t->spanned_bucket;
-	r->open_bucket = HOST_CPU;
+	r->open_bucket = t->sync ? GPU_WAIT : HOST_CPU;
 	r->syscall = -1;
 	r->dead = 1;
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
@@ -152,8 +158,8 @@ int BPF_PROG(process_exit, struct task_struct *p)
 
 	if (t) {
 		settle(t, now, running_bucket(t));
-		drop_calls(t);
 		tell_totals(p, t, now);
+		drop_calls(t);
 		/* Nobody accounts for a dying thread's last instructions. */
 		free_thread(p, t);
 	}

@@ -51,7 +51,7 @@ static __always_inline void take_in(struct task_struct *task, __u64 now)
  * until nothing moved between. */
 static __always_inline void copy_accounting(struct thread_totals *r, struct thread *t)
 {
-	__u32 bucket;
+	__u32 bucket, state;
 
 	for (int try = 0; try < 4; try++) {
 		__u64 since = *(volatile __u64 *)&t->since;
@@ -61,11 +61,14 @@ static __always_inline void copy_accounting(struct thread_totals *r, struct thre
 			r->acc[i] = *(volatile __u64 *)&t->acc[i];
 			r->gap[i] = *(volatile __u64 *)&t->gap[i];
 		}
-		bucket = t->state == RUNNING ? running_bucket(t) : t->state == RUNNABLE ? RUNQUEUE : t->bucket;
+		r->spun_ns = *(volatile __u64 *)&t->spun_ns;
+		r->reclaiming_ns = *(volatile __u64 *)&t->reclaiming_ns;
+		state = *(volatile __u32 *)&t->state;
+		bucket = state == RUNNING ? running_bucket(t) : state == RUNNABLE ? RUNQUEUE : t->bucket;
 		r->now_ns = now;
 		r->open_ns = now > since ? now - since : 0;
 		r->open_bucket = bucket;
-		r->undecided = t->state == BLOCKED && t->poll;
+		r->undecided = state == BLOCKED && t->poll;
 		if (since == *(volatile __u64 *)&t->since)
 			break;
 	}
@@ -74,6 +77,8 @@ static __always_inline void copy_accounting(struct thread_totals *r, struct thre
 	if (r->undecided || bucket >= BUCKETS)
 		return;
 	r->acc[bucket] += r->open_ns;
+	if (state == RUNNING)
+		add_on_core(&r->spun_ns, &r->reclaiming_ns, bucket, r->open_ns);
 	if (t->idle)
 		r->gap[bucket] += part_in_gap(t, bucket, r->open_ns, on_core(t) + r->open_ns - t->idle_on_core);
 }

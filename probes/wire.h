@@ -196,6 +196,8 @@ struct thread_totals {
 	__u64 gap[BUCKETS];	/* of acc: while the GPU had nothing to do that this thread gave it, or had long done it */
 	__u64 known;		/* how often it was seen whether the GPU had something to do */
 	__u64 late_ns;		/* of acc[RUNQUEUE]: after the GPU had finished, inside a synchronising call */
+	__u64 spun_ns;		/* of acc[GPU_WAIT]: on a core, looking whether the GPU is done */
+	__u64 reclaiming_ns;	/* of acc[MEMORY_WAIT]: on a core, making room */
 	__u64 open_ns;		/* length of the interval still open, already in acc */
 	__u64 voluntary_switches;
 	__u64 involuntary_switches;
@@ -204,7 +206,7 @@ struct thread_totals {
 	__u64 system_ns;	/* of the time on a core: inside the kernel */
 	__u64 throttled_ns;	/* part of runqueue: CPU quota */
 	__u64 process_start_ns;
-	__u64 call_start_ns;	/* outermost call in flight, 0 if none */
+	__u64 call_start_ns;	/* outermost call in flight, of a dead thread the one it died in; 0 if none */
 	__u64 user_ip;
 	__u64 user_sp;
 	__u64 user_bp;

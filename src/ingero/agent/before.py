@@ -2,9 +2,10 @@
 
 Their entry was not seen, but their frame is on the thread's stack: it is found by
 following frame pointers in the process's memory, which is only read. A stack without
-frame pointers ends the walk, and then nothing is said. Looked at again every window,
-for as long as the call is still there; a thread that has made a traced call since is
-known by other means.
+frame pointers ends the walk, and then nothing is said. "When we came" is when probes
+were put on a library the process maps, which may be long after the trace began. Looked
+at again every window, for as long as the call is still there; a thread that has made a
+traced call is known by other means.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from ingero.agent.targets import Targets
-from ingero.attach.session import Session
-from ingero.model.window import Records
+from ingero.attach import probes
+from ingero.attach.session import File, Session
+from ingero.model.layout import Bucket, HeaderFlag
+from ingero.model.window import InFlightFlag, Records
 
 MAX_FRAMES = 64
 MAX_STACK_BYTES = 64 << 20
 MAX_THREADS = 256  # of all processes together: this is for hung jobs, not a profiler
+SYNC_OPS = frozenset(each.number for each in probes.operations() if each.kind == "sync")
 
 Range = tuple[int, int, int]  # first address, end, operation
+Key = tuple[int, int]  # of a thread: its number, and since when it is accounted
 
 
 class BeforeAttach:
@@ -33,30 +38,70 @@ class BeforeAttach:
     def __init__(self, session: Session, targets: Targets) -> None:
         self._session = session
         self._targets = targets
-        self._candidates: set[tuple[int, int]] = set()
+        self._candidates: dict[Key, int] = {}  # when each was in its call already, at the latest
+        self._found: dict[Key, np.void] = {}  # as last seen
+        self._looked: dict[int, frozenset[File]] = {}  # files with probes, by process
 
     def begin(self, totals: Records) -> None:
         """The threads that ran before we came."""
-        self._candidates = set(_keys(totals[:MAX_THREADS]))
+        self._news()
+        for key in _keys(totals[:MAX_THREADS]):
+            self._candidates[key] = key[1]
 
     def find(self, totals: Records) -> Records:
         """Rows of threads found inside a traced function, with call_op and the time we know of."""
+        self._take_in(totals)
         if not self._candidates:
             return totals[:0]
-        found = []
-        still: set[tuple[int, int]] = set()
+        self._found = {}
         for key, row in zip(_keys(totals), totals, strict=True):
-            if key not in self._candidates or row["call_op"]:
+            if key not in self._candidates or row["call_op"] or row["h"]["flags"] & HeaderFlag.H_FEEDER:
                 continue
             op = self._call_of(row)
             if op is not None:
-                still.add(key)
-                row = row.copy()
-                row["call_op"] = op
-                row["call_start_ns"] = row["h"]["start_ns"]  # at least since then
-                found.append(row)
-        self._candidates = still
-        return np.array(found, totals.dtype) if found else totals[:0]
+                self._found[key] = self._told(row, op, self._candidates[key])
+        self._candidates = {key: self._candidates[key] for key in self._found}
+        return np.array(list(self._found.values()), totals.dtype) if self._found else totals[:0]
+
+    def died(self, dead: Records) -> Records:
+        """Of threads that ended: those that did so in the call they were found in, as rows like these."""
+        rows = []
+        for key, row in zip(_keys(dead), dead, strict=True):
+            last = self._found.pop(key, None)
+            if last is not None and not row["call_op"]:
+                told = last.copy()
+                told["now_ns"], told["dead"] = row["now_ns"], 1
+                rows.append(told)
+                self._candidates.pop(key, None)
+        return np.array(rows, dead.dtype) if rows else dead[:0]
+
+    def _take_in(self, totals: Records) -> None:
+        """Threads of processes a library of which got its probes since the last look."""
+        news = self._news()
+        if not news:
+            return
+        for key, row in zip(_keys(totals), totals, strict=True):
+            if int(row["h"]["pid"]) in news and len(self._candidates) < MAX_THREADS:
+                self._candidates.setdefault(key, int(row["now_ns"]))
+
+    def _news(self) -> set[int]:
+        live = self._targets.live
+        now = {
+            pid: frozenset(file for file in each.files if file in self._session.files)
+            for pid, each in live.items()
+        }
+        news = {pid for pid, files in now.items() if files - self._looked.get(pid, frozenset())}
+        self._looked = now
+        return news
+
+    def _told(self, row: np.void, op: int, since_ns: int) -> np.void:
+        told: np.void = row.copy()
+        told["call_op"] = op
+        told["call_start_ns"] = since_ns  # at least since then
+        target = self._targets.live.get(int(row["h"]["pid"]))
+        with_nccl = any(each.kind == "nccl" for each in target.files.values()) if target else False
+        told["before_attach"] |= InFlightFlag.CALL_BEFORE | (InFlightFlag.WITH_NCCL if with_nccl else 0)
+        return told
 
     def _call_of(self, row: np.void) -> int | None:
         """The outermost traced function on the thread's stack."""
@@ -86,7 +131,27 @@ class BeforeAttach:
         return sorted(ranges)
 
 
-def _keys(totals: Records) -> list[tuple[int, int]]:
+def account(threads: Records, found: Records, window_ns: int) -> None:
+    """A thread in a call that waits for the GPU waits for it, and feeds one, though nobody saw it begin.
+
+    `threads` are this window's rows, which know nothing of the call.
+    """
+    ops = dict(zip(found["h"]["tid"].tolist(), found["call_op"].tolist(), strict=True))
+    for row in threads:
+        op = ops.get(int(row["tid"]))
+        if op is None or row["window_ns"] != window_ns:
+            continue
+        row["feeder"] = True
+        if op in SYNC_OPS:
+            on_core = int(row["ns"][Bucket.HOST_CPU]) + int(row["ns"][Bucket.CUDA_CPU])
+            ready = row["ns"][Bucket.RUNQUEUE]
+            waited = row["ns"].sum() - ready
+            row["ns"], row["gap"] = 0, 0
+            row["ns"][Bucket.RUNQUEUE], row["ns"][Bucket.GPU_WAIT] = ready, waited
+            row["spun_ns"] += on_core
+
+
+def _keys(totals: Records) -> list[Key]:
     return list(zip(totals["h"]["tid"].tolist(), totals["h"]["start_ns"].tolist(), strict=True))
 
 

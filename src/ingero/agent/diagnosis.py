@@ -13,9 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ingero.correlate.timeline import Timeline
-from ingero.detectors import diagnose
+from ingero.detectors import diagnose, in_order
+from ingero.detectors.lasting import since_first, weigh
 from ingero.model.facts import SLICE_NS
-from ingero.model.finding import Finding
+from ingero.model.finding import STATES, Finding
 from ingero.model.report import Bound
 from ingero.store.findings import FindingRow
 from ingero.store.writer import Writer
@@ -34,6 +35,7 @@ class LiveDiagnosis:
         self._writer = writer
         self._due_ns = 0
         self._lines: dict[str, Finding] = {}  # findings with a line, as last told
+        self._states: dict[str, Finding] = {}  # findings of state that stand, as last told
 
     def consider(self, now_ns: int) -> None:
         """Look again when it is time to (monotonic)."""
@@ -49,14 +51,20 @@ class LiveDiagnosis:
 
     def _look(self, reach_ns: int | None) -> None:
         try:
-            told = diagnose(Timeline(self._writer.facts(reach_ns)))
+            facts = self._writer.facts(reach_ns)
+            told = diagnose(Timeline(facts))
         except (sqlite3.Error, ValueError, ArithmeticError, LookupError, TypeError) as error:
             self.trouble = f"the diagnosis failed: {type(error).__name__}: {error}"
             return
-        found = [self._with_line(each) for each in told.findings]
+        found = [since_first(self._with_line(each), self._states.get(each.key)) for each in told.findings]
+        weighed = weigh(self._states.values(), found, max(facts.from_ns, facts.complete_from_ns or 0), None)
+        standing = in_order([*found, *weighed.kept])
+        self._states = {each.key: each for each in standing if each.kind in STATES}
         self.bound = tuple(told.bound)
-        self.findings = tuple(found)
-        self._writer.save_findings(row_of(each, self._writer.recording_id) for each in found)
+        self.findings = tuple(standing)
+        recording = self._writer.recording_id
+        self._writer.save_findings(row_of(each, recording) for each in found)
+        self._writer.drop_findings(f"{recording}:{each.key}" for each in weighed.withdrawn)
 
     def _with_line(self, finding: Finding) -> Finding:
         """Detail goes first when the database grows too large: a line once told stays true."""

@@ -210,7 +210,7 @@ class Agent:
         for fd in self._watch.fds():
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets)
-        self._reader = WindowReader(self._kernel, before.find)
+        self._reader = WindowReader(self._kernel, before)
         # Who asks for a record of every call gets one.
         budget = None if self._options.record_all else self._options.max_overhead_share
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
@@ -372,7 +372,7 @@ class Agent:
         if self._annotation_socket:
             self._annotation_socket.close()
         self.hear()
-        window = self._reader.read()
+        window = self._reader.read(last=True)
         self._reader.finish(window)
         if window.end_ns - window.start_ns < SHORT_NS:
             window.system = None  # a fragment of a second says nothing of the machine

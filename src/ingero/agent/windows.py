@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
 import numpy as np
 
+from ingero.agent.before import BeforeAttach, account
 from ingero.attach.kernel import KernelSide
 from ingero.capture import people
 from ingero.capture.io import IoBook
@@ -28,7 +28,7 @@ UNKNOWN_RECORD = "record_unknown"
 class WindowReader:
     """Turns the kernel side's counters and records into windows."""
 
-    def __init__(self, kernel: KernelSide, before: Callable[[Records], Records]) -> None:
+    def __init__(self, kernel: KernelSide, before: BeforeAttach) -> None:
         self._before = before
         self._kernel = kernel
         self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
@@ -51,8 +51,8 @@ class WindowReader:
         self.ring.drain()
         self.frames.drain()
 
-    def read(self) -> Window:
-        """Everything since the last call."""
+    def read(self, last: bool = False) -> Window:
+        """Everything since the last call; of the last window every call in flight is a part."""
         start_ns = self._start_ns
         # The window ends where the threads are read: their time must fill it. The rest follows.
         end_ns = time.monotonic_ns()
@@ -61,6 +61,9 @@ class WindowReader:
         dead = self.ring.take(RecordType.REC_THREAD)
         calls = self.ring.take(RecordType.REC_CALL)
         operations = with_uncounted(self.operations.read(start_ns), calls)
+        before, died = self._before.find(totals), self._before.died(dead)
+        threads = self._threads.update(_in_order(totals, dead), start_ns)
+        account(threads, np.concatenate([before, died]), start_ns)
         window = Window(
             start_ns,
             end_ns,
@@ -71,11 +74,13 @@ class WindowReader:
             ooms=self.ring.take(RecordType.REC_OOM),
             xids=self.ring.take(RecordType.REC_XID),
             operations=operations,
-            threads=self._threads.update(_in_order(totals, dead), start_ns),
+            threads=threads,
             culprits=self._culprits.read(),
             wakers=self._wakers.read(),
             io=self._io.read() if self._io else empty(IO),
-            in_flight=_long_ones(totals, self._before(totals)),
+            in_flight=np.concatenate(
+                [_long_ones(totals, before, 0 if last else LONG_NS), died, _killed(dead)]
+            ),
             losses=self._take_losses(),
             system=self._system.sample(),
             hits=int(operations["count"].sum()),
@@ -109,12 +114,19 @@ def _in_order(totals: Records, dead: Records) -> Records:
     return np.concatenate([totals[alive], dead]) if len(totals) else dead
 
 
-def _long_ones(totals: Records, before: Records) -> Records:
-    """Calls in flight and waits, for a second or longer; `before`: calls that began before we came."""
+def _killed(dead: Records) -> Records:
+    """Threads that ended inside a call they had long been in."""
+    started = dead["call_start_ns"]
+    killed: Records = dead[(started > 0) & (dead["now_ns"] - started >= LONG_NS)]
+    return killed
+
+
+def _long_ones(totals: Records, before: Records, least_ns: int) -> Records:
+    """Calls in flight, and waits of a second or longer; `before`: calls that began before we came."""
     if not len(totals):
         return np.zeros(0, layout.THREAD_TOTALS)
     started = totals["call_start_ns"]
-    in_call = (started > 0) & (totals["now_ns"] - started >= LONG_NS)
+    in_call = (started > 0) & (totals["now_ns"] - started >= least_ns)
     feeder = (totals["h"]["flags"] & HeaderFlag.H_FEEDER) > 0
     waiting = (totals["before_attach"] > 0) & (totals["open_ns"] >= LONG_NS)
     chosen: Records = totals[in_call | waiting | (feeder & (totals["open_ns"] >= LONG_NS))]

@@ -22,6 +22,8 @@ COUNTS = (
     "throttled_ns",
     "late_ns",
     "system_ns",
+    "spun_ns",
+    "reclaiming_ns",
     "known",
 )
 
@@ -77,11 +79,12 @@ class ThreadBook:
         now_ns = int(record["now_ns"])
         acc = [int(value) for value in record["acc"]]
         gap = [int(value) for value in record["gap"]]
-        counts = {name: int(record[name]) for name in COUNTS}
         known = self._known.get((tid, start_ns))
         if known is None:
             known = self._first_sight(record, start_ns)
             self._known[tid, start_ns] = known
+        # The open interval is in some of them, and may be told before it is over as what it was not.
+        counts = {name: max(int(record[name]), known.counts[name]) for name in COUNTS}
         known.feeder = known.feeder or bool(header["flags"] & HeaderFlag.H_FEEDER)
         known.comm = bytes(header["comm"])
         change = [after - before for after, before in zip(acc, known.acc, strict=True)]
@@ -185,6 +188,8 @@ class ThreadBook:
             [min(part, whole) for part, whole in zip(gap, within or ns, strict=True)],
             by_name["throttled_ns"],
             by_name["system_ns"],
+            by_name["spun_ns"],
+            by_name["reclaiming_ns"],
             by_name["known"],
             by_name["late_ns"],
             by_name["voluntary_switches"],

@@ -2,22 +2,28 @@
 
 Shows as   ranks waiting for the GPU for ever; nothing fails, nothing moves.
 Proof      the number of the last collective each rank enqueued, and a synchronising call
-           that has been in flight since.
-Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a job that has
-           ended.
-Blind to   ranks on other nodes, unless their recordings are merged.
+           that has been in flight since, far longer than any before it, whether the job was
+           killed in it, the trace ended first or it still lasts. Where the communicator is
+           older than the trace: that call alone, in a process that does nothing else, and
+           less sure.
+Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a long wait that
+           all are in, as there were before; a wait that ended.
+Blind to   ranks on other nodes, unless their recordings are merged; who is missing, and in
+           which collective, where all of it was entered before the trace began.
 Severity   CRITICAL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.nccl_unknown import unknown_hangs
+from ingero.detectors.waits import FAR, FIRST_NS, calls_after, longest_wait_ns, ops_of_kind
 from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
@@ -25,6 +31,7 @@ from ingero.units import SECOND, format_ns
 LEAST_NS = 3 * SECOND  # collectives take milliseconds; whoever watches wants to know soon
 WORKING = ("host_cpu", "disk_wait", "memory_wait", "runqueue")
 WORKING_NS = 30 * SECOND  # so long a rank may be busy with something else
+LATE_NS = 10 * SECOND  # so much later a rank may begin
 USUAL_TIMES = 20  # longer than this many usual rounds
 
 
@@ -36,10 +43,17 @@ def _last_of_each(arrivals: list[Arrival]) -> dict[int, Arrival]:
     return last
 
 
-def _patience_ns(arrivals: list[Arrival]) -> int:
+def _patience_ns(timeline: Timeline, arrivals: list[Arrival], behind: list[Arrival]) -> int:
     mine = sorted(each.at_ns for each in arrivals if each.rank == arrivals[0].rank)
     usual = float(np.median(np.diff(mine))) if len(mine) > 2 else 0.0
-    return max(LEAST_NS, int(USUAL_TIMES * usual))
+    longest = max(longest_wait_ns(timeline.facts, pid) for pid in {each.pid for each in arrivals})
+    patience = max(LEAST_NS, int(USUAL_TIMES * usual), FAR * longest)
+    if any(_works(timeline, each.pid) for each in behind):
+        return max(patience, WORKING_NS)
+    if longest:
+        return patience
+    # Nobody has seen one end: a rank may begin late, and what all are in may be as long as that.
+    return max(patience, LATE_NS if behind else FIRST_NS)
 
 
 def _works(timeline: Timeline, pid: int) -> bool:
@@ -56,28 +70,57 @@ def _stuck(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InF
     """A call of the process that began after its collective and has not come back."""
     for each in timeline.facts.in_flight:
         waits = each.op is not None or each.bucket == "gpu_wait"
-        lasted = each.last_seen_ns - each.since_ns
-        if each.pid == pid and waits and each.last_seen_ns >= since_ns and lasted >= patience_ns:
+        lasted = each.last_seen_ns - max(each.since_ns, since_ns)
+        if each.pid == pid and waits and lasted >= patience_ns:
             return each
     return None
 
 
+def _given_up(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
+    """A wait that returned though others never joined: a watchdog ended it, or whoever killed them."""
+    facts = timeline.facts
+    for op in ops_of_kind(facts, "sync"):
+        for start, took in facts.marks(pid, op)[-1:].tolist():
+            if start + took - max(start, since_ns) >= patience_ns and not calls_after(
+                facts, pid, start + took
+            ):
+                tid = next((job.tid for job in timeline.jobs if job.pid == pid), pid)
+                return InFlight(pid, tid, facts.ops[op].name, start, start + took, "gpu_wait")
+    return None
+
+
+def _waits(
+    ask: Callable[[Timeline, int, int, int], InFlight | None],
+    timeline: Timeline,
+    waiting: list[Arrival],
+    since_ns: int,
+    patience_ns: int,
+) -> list[tuple[Arrival, InFlight]]:
+    return [(each, call) for each in waiting if (call := ask(timeline, each.pid, since_ns, patience_ns))]
+
+
 def find(timeline: Timeline) -> Iterator[State]:
+    yield from _known_hangs(timeline)
+    yield from unknown_hangs(timeline)
+
+
+def _known_hangs(timeline: Timeline) -> Iterator[State]:
     by_comm: dict[int, list[Arrival]] = {}
     for each in timeline.arrivals:
         if each.nranks > 1:
             by_comm.setdefault(each.comm_hash, []).append(each)
+    for each in timeline.facts.standing:
+        by_comm.setdefault(each.comm_hash, []).append(each)
     for arrivals in by_comm.values():
-        last = _last_of_each(arrivals)
-        furthest = max(each.seq for each in last.values())
-        waiting = [each for each in last.values() if each.seq == furthest]
-        behind = [each for each in last.values() if each.seq < furthest]
-        patience = _patience_ns(arrivals)
-        if any(_works(timeline, each.pid) for each in behind):
-            patience = max(patience, WORKING_NS)
-        stuck = [
-            (each, call) for each in waiting if (call := _stuck(timeline, each.pid, each.at_ns, patience))
-        ]
+        last = [each for _, each in sorted(_last_of_each(arrivals).items())]
+        furthest = max(each.seq for each in last)
+        waiting = [each for each in last if each.seq == furthest]
+        behind = [each for each in last if each.seq < furthest]
+        patience = _patience_ns(timeline, arrivals, behind)
+        newest_ns = max(each.at_ns for each in arrivals)  # while somebody still comes, it goes on
+        stuck = _waits(_stuck, timeline, waiting, newest_ns, patience)
+        if behind and not stuck:
+            stuck = _waits(_given_up, timeline, waiting, newest_ns, patience)
         if stuck:
             yield _state(timeline, stuck, behind, furthest)
 
@@ -97,14 +140,18 @@ def _state(
     proofs = [
         Proof(
             f"rank {arrival.rank} (pid {arrival.pid}) entered {arrival.op} number {arrival.seq}"
-            f" and has waited"
-            f" in {each.op or each.bucket} for {format_ns(each.last_seen_ns - each.since_ns)}",
+            f" and {'had' if each.died else 'has'} waited in {each.op or each.bucket}"
+            f" for {format_ns(each.lasted_ns)}{' when it ended' if each.died else ''}",
             "SELECT rank, pid, MAX(seq) FROM nccl_events GROUP BY rank, pid",
         )
         for arrival, each in stuck[:3]
     ]
     proofs += [
-        Proof(f"rank {each.rank} (pid {each.pid}) last entered number {each.seq}") for each in behind[:3]
+        Proof(
+            f"rank {each.rank} (pid {each.pid})"
+            + (f" last entered number {each.seq}" if each.seq >= 0 else " has entered none")
+        )
+        for each in behind[:3]
     ]
     return State(
         first.pid,
@@ -124,7 +171,7 @@ def _state(
             ),
             Fix("Let hangs fail instead of waiting.", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
         ),
-        waited_ns=call.last_seen_ns - call.since_ns,
+        waited_ns=call.lasted_ns,
     )
 
 

@@ -117,6 +117,7 @@ class ProcessFact:
     uid: int | None = None
     listens: bool | None = None  # owns a listening socket: others ask it
     cpus: tuple[int, ...] = ()  # cores it may use; empty: not known
+    world_size: int | None = None
 
     @property
     def serves(self) -> bool:
@@ -161,6 +162,13 @@ class InFlight:
     since_ns: int
     last_seen_ns: int
     bucket: str
+    entered: bool = True  # False: it began before we came, and lasts longer than from since_ns
+    died: bool = False  # the thread ended in it
+    with_nccl: bool | None = None  # whether its process has NCCL loaded; None: not known
+
+    @property
+    def lasted_ns(self) -> int:
+        return self.last_seen_ns - self.since_ns
 
 
 class Arrival(NamedTuple):
@@ -274,6 +282,7 @@ class Facts:
     from_ns: int
     to_ns: int
     cores: int | None = None
+    complete_from_ns: int | None = None  # detail from before this is gone; None: it is all there
     agent_pid: int | None = None  # ours: never evidence
     slice_ns: int = SLICE_NS
     strings: dict[int, str] = field(default_factory=dict)
@@ -290,6 +299,8 @@ class Facts:
     in_flight: list[InFlight] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     unmatched: list[Arrival] = field(default_factory=list)  # of communicators made before the trace
+    standing: list[Arrival] = field(default_factory=list)  # the last of each rank; seq -1: none yet
+    nameless: dict[int, int] = field(default_factory=dict)  # pid: when it last enqueued one of those
     gpus: dict[int, set[int]] = field(default_factory=dict)  # pid: cards it used, as far as known
     cards: GpuFacts = field(default_factory=GpuFacts)
     system: list[SystemFact] = field(default_factory=list)

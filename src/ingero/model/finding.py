@@ -115,6 +115,16 @@ class LabelRange(msgspec.Struct, frozen=True):
     count: int  # different ones
 
 
+# Something that is or was so. It stays told for as long as its recording is there, whatever became of the
+# job; the others are about time, and are judged anew.
+STATES = frozenset(
+    {
+        "cuda-error", "cuda-oom", "gpu-fault", "oom-kill", "gpu-memory-leak", "version-mismatch",
+        "pod-restart", "nccl-hang", "graph-trouble",
+    }
+)  # fmt: skip
+
+
 def finding_id(node: str, kind: str, pid: int, recorded_ns: int) -> str:
     """The same wherever a finding of a recording, begun then, is shown; views.py spells it in SQL."""
     return f"{node}:{kind}:{pid}:{recorded_ns // 1_000_000_000}"

@@ -7,6 +7,7 @@ nanoseconds; only ingero.clock knows wall time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntFlag
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,16 @@ OPERATION = np.dtype(
     ]
 )
 
+
+class InFlightFlag(IntFlag):
+    """What is known of a call in flight, or of a wait: `before_attach` of its row."""
+
+    WAIT_BEFORE = 1  # the interval it is in began before we came
+    CALL_BEFORE = 2  # its entry was not seen: it lasts longer than is told
+    WITH_NCCL = 4  # and NCCL is loaded in its process
+    DIED = 8  # the thread ended in it
+
+
 # Calls that no record stands for yet when their process or the trace ends.
 UNSAMPLED = np.dtype([("pid", "<u4"), ("op", "<u2"), ("caller", "<u2"), ("calls", "<u8")])
 
@@ -60,6 +71,8 @@ THREAD_TIME = np.dtype(
         ("gap", "<u8", (BUCKETS,)),  # of ns: the GPU had nothing to do that this thread gave it
         ("throttled_ns", "<u8"),
         ("system_ns", "<u8"),  # of the time on a core: inside the kernel
+        ("spun_ns", "<u8"),  # of gpu_wait: on a core, looking whether the GPU is done
+        ("reclaiming_ns", "<u8"),  # of memory_wait: on a core
         ("known", "<u8"),  # how often it was seen whether the GPU had something to do
         ("late_ns", "<u8"),  # of runqueue: in a synchronising call, after the GPU had finished
         ("voluntary_switches", "<u8"),

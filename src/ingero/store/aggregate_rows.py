@@ -13,6 +13,7 @@ from ingero.clock import Clock
 from ingero.model import histogram
 from ingero.model.layout import WakerKind
 from ingero.model.window import BUCKETS, Container, Records, SystemSample
+from ingero.store import in_flight_rows
 from ingero.store.columns import insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes
@@ -78,8 +79,8 @@ class AggregateRows:
         if not len(threads):
             return
         counters = (
-            "throttled_ns", "late_ns", "system_ns", "known", "voluntary_switches", "involuntary_switches",
-            "major_faults", "minor_faults",
+            "throttled_ns", "late_ns", "system_ns", "spun_ns", "reclaiming_ns", "known", "voluntary_switches",
+            "involuntary_switches", "major_faults", "minor_faults",
         )  # fmt: skip
         insert(
             self.connection,
@@ -251,41 +252,20 @@ class AggregateRows:
         )
 
     def in_flight(self, threads: Records) -> None:
-        """Calls that have not returned and waits that have not ended; what ended leaves the table."""
-        threads = threads[(threads["dead"] == 0) & (threads["open_bucket"] < BUCKETS)]
+        """Calls that have not returned and waits that have not ended."""
+        threads = in_flight_rows.known(threads)
         if len(threads):
-            self._in_flight(threads)
-        self.connection.execute(
-            "DELETE FROM in_flight WHERE node_id = ? AND last_seen_ns < ?", (self.node_id, self.end_ns)
-        )
-
-    def _in_flight(self, threads: Records) -> None:
-        calling = (threads["call_start_ns"] > 0) & self.table.known(threads["call_op"])
-        op_ids = self.table.ids(self.names)
-        since = np.where(calling, threads["call_start_ns"], threads["now_ns"] - threads["open_ns"])
-        op = np.where(calling, op_ids[np.where(calling, threads["call_op"], 0)], 0)
-        syscall = threads["syscall"]
-        self.connection.executemany(
-            "INSERT INTO in_flight VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " bucket = excluded.bucket, bucket_ns = excluded.bucket_ns, syscall = excluded.syscall,"
-            " last_seen_ns = excluded.last_seen_ns",
-            zip(
-                repeat(self.node_id),
-                ints(threads["h"]["tid"]),
-                ints(self.clock.wall_ns(since)),
-                ints(op),
-                ints(self._process_ids(threads["h"]["pid"])),
-                ints(threads["h"]["pid"]),
-                ints(self.names.comms(threads["h"]["comm"])),
-                ints(threads["open_bucket"]),
-                lengths(threads["open_ns"]),
-                nullable(syscall, syscall >= 0),
-                ints(threads["before_attach"]),
-                repeat(self.end_ns),
-                repeat(self.end_ns),
-                strict=False,
-            ),
-        )
+            process_ids = self._process_ids(threads["h"]["pid"])
+            in_flight_rows.save(
+                self.connection,
+                self.node_id,
+                self.clock,
+                self.names,
+                self.table,
+                threads,
+                process_ids,
+                self.end_ns,
+            )
 
 
 def _percentiles(operations: Records, timed: NDArray[np.bool_]) -> list[tuple[int | None, ...]]:

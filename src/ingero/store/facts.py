@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ingero.model import facts as model
 from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import Why
-from ingero.model.window import BUCKET_NAMES, Records
+from ingero.model.window import BUCKET_NAMES, InFlightFlag, Records
 from ingero.store.gpu_facts import read_gpus
-from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, SEQ_MASK
+from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.store.sites import SiteReader
 from ingero.units import cpus_of
 
@@ -64,6 +64,7 @@ class FactReader:
         found.culprits = self._culprits()
         found.wakers = self._wakers()
         self._ids = self._id_range()
+        found.complete_from_ns = self._complete_from()
         self._read_details(found)
         found.marks = self._marks
         found.seconds = self._seconds
@@ -85,6 +86,8 @@ class FactReader:
         if any(op.layer == "nccl" for op in found.ops.values()):
             found.arrivals = self._arrivals(found)
             found.unmatched = list(self._unmatched(found))
+            found.nameless = self._nameless(found)
+            found.standing = self._standing(found)
         found.cards = read_gpus(self._connection, self._node, self._origin, self._from, self._to)
         feeding = found.threads["pid"][found.threads["feeder"] > 0]
         if len(found.cards.samples) or len(np.unique(feeding)) > 1:
@@ -221,14 +224,14 @@ class FactReader:
         # The latest bearer of a number within the range stands for it.
         columns = (
             "pid", "comm", "cmdline", "parent_pid", "start_ns", "end_ns", "exit_code", "cgroup_id",
-            "container", "rank", "uid", "listens", "cpus",
+            "container", "rank", "uid", "listens", "cpus", "world_size",
         )  # fmt: skip
         # A recording of before does not have them, and is read as it is.
         has_cpus = self._all("SELECT 1 FROM pragma_table_info('process') WHERE name = 'cpus'")
         rows = self._all(
             "SELECT p.pid, p.comm, p.cmdline, p.parent_pid, p.start_ns, p.end_ns, p.exit_code, p.cgroup_id,"
             " COALESCE(c.pod, c.container_id, c.job), p.rank, p.uid, p.listens,"
-            f" {'p.cpus' if has_cpus else 'NULL'} FROM process p"
+            f" {'p.cpus' if has_cpus else 'NULL'}, p.world_size FROM process p"
             " LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id"
             " WHERE p.node_id = ? AND (p.end_ns IS NULL OR p.end_ns >= ?)"
             " AND COALESCE(p.first_seen_ns, p.start_ns, 0) < ? ORDER BY p.start_ns",
@@ -239,7 +242,7 @@ class FactReader:
             known["comm"] = known["comm"] or f"pid {known['pid']}"
             known["listens"] = None if known["listens"] is None else bool(known["listens"])
             known["cpus"] = cpus_of(known["cpus"])
-            for name in ("start_ns", "end_ns"):  # the file may come from anybody
+            for name in ("start_ns", "end_ns", "world_size"):  # the file may come from anybody
                 known[name] = known[name] if isinstance(known[name], int) else None
             yield model.ProcessFact(**known)
 
@@ -250,6 +253,21 @@ class FactReader:
             self._range,
         )
         return (first, last) if first is not None else (1, 0)
+
+    def _complete_from(self) -> int | None:
+        """Retention takes the oldest rows first: where an older one is left, nothing is missing."""
+        first, last = self._ids
+        base = self._node << NODE_SHIFT
+        older = self._all("SELECT 1 FROM event WHERE id >= ? AND id < ? LIMIT 1", (base, first))
+        if older or last < first:
+            return None
+        rows = self._all(
+            "SELECT id, CAST(ts_ns AS INTEGER) FROM event WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 1",
+            (first, last),
+        )
+        if not rows:
+            return self._to
+        return None if rows[0][0] == first else int(rows[0][1])
 
     def _event_id(self, number: int) -> str:
         if not hasattr(self, "_name"):
@@ -304,13 +322,17 @@ class FactReader:
 
     def _in_flight(self, found: Facts) -> Iterable[model.InFlight]:
         rows = self._all(
-            "SELECT pid, tid, op_id, since_ns, last_seen_ns, bucket FROM in_flight"
+            "SELECT pid, tid, op_id, since_ns, last_seen_ns, bucket, CAST(before_attach AS INTEGER)"
+            " FROM in_flight"
             " WHERE node_id = ? AND last_seen_ns >= ? AND since_ns < ?",
             self._range,
         )
-        for pid, tid, op, since, seen, bucket in rows:
+        for pid, tid, op, since, seen, bucket, flags in rows:
             name = found.ops[op].name if op in found.ops else None
-            yield model.InFlight(pid, tid, name, since, seen, BUCKET_NAMES[bucket])
+            entered = not flags & InFlightFlag.CALL_BEFORE
+            nccl = None if entered else bool(flags & InFlightFlag.WITH_NCCL)
+            died = bool(flags & InFlightFlag.DIED)
+            yield model.InFlight(pid, tid, name, since, seen, BUCKET_NAMES[bucket], entered, died, nccl)
 
     def _arrivals(self, found: Facts) -> list[model.Arrival]:
         # a group of one waits for nobody
@@ -323,6 +345,29 @@ class FactReader:
         )
         names = {number: op.name for number, op in found.ops.items()}
         return [model.Arrival(comm, seq, names[op], *rest) for comm, seq, op, *rest in rows]
+
+    def _standing(self, found: Facts) -> list[model.Arrival]:
+        """Those with a root are collectives like others; of calls to one peer none has a number."""
+        rows = self._all(
+            "SELECT c.comm_hash, MAX(COALESCE(c.seq, -1)), e.op_id, c.rank, c.nranks, e.pid, e.ts_ns, e.bytes"
+            " FROM collective c CROSS JOIN event e ON e.id = c.event_id WHERE c.event_id BETWEEN ? AND ?"
+            " AND c.comm_hash IS NOT NULL AND c.rank IS NOT NULL AND c.nranks > 1 AND e.ts_ns >= ?"
+            " AND e.ts_ns < ? GROUP BY c.comm_hash, c.rank, e.pid",
+            (*self._ids, self._from, self._to),
+        )
+        names = {number: op.name for number, op in found.ops.items()}
+        return [model.Arrival(comm, seq, names.get(op, "?"), *rest) for comm, seq, op, *rest in rows]
+
+    def _nameless(self, found: Facts) -> dict[int, int]:
+        numbers = [number for number, op in found.ops.items() if op.kind == "collective"]
+        return dict(
+            self._all(
+                "SELECT e.pid, CAST(MAX(e.ts_ns) AS INTEGER) FROM collective c CROSS JOIN event e"
+                " ON e.id = c.event_id WHERE c.event_id BETWEEN ? AND ? AND c.comm_hash IS NULL"
+                f" AND e.ts_ns >= ? AND e.ts_ns < ? AND e.op_id IN ({_marks_for(numbers)}) GROUP BY e.pid",
+                (*self._ids, self._from, self._to, *numbers),
+            )
+        )
 
     def _unmatched(self, found: Facts) -> Iterable[model.Arrival]:
         """Of communicators we did not see being made: the rank is what the process was told."""

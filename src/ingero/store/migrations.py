@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, TABLES
+from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, TABLES
 from ingero.store.shape import require_plain_tables
 from ingero.store.trouble import not_ours
 from ingero.store.views import VIEWS, create_views
@@ -59,10 +59,26 @@ def _gpus(connection: sqlite3.Connection) -> None:
             connection.execute(f"CREATE VIEW IF NOT EXISTS {name} AS {select}")
 
 
-def _cpus(connection: sqlite3.Connection) -> None:
+def _add_column(connection: sqlite3.Connection, table: str, column: str, kind: str) -> None:
     """A new database has the column from its first schema."""
-    if not connection.execute("SELECT 1 FROM pragma_table_info('process') WHERE name = 'cpus'").fetchone():
-        connection.execute("ALTER TABLE process ADD COLUMN cpus TEXT")
+    found = connection.execute("SELECT 1 FROM pragma_table_info(?) WHERE name = ?", (table, column))
+    if not found.fetchone():
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
+
+
+def _cpus(connection: sqlite3.Connection) -> None:
+    _add_column(connection, "process", "cpus", "TEXT")
+
+
+def _on_core(connection: sqlite3.Connection) -> None:
+    """What a recording of before has no word on stays NULL."""
+    for column in ON_CORE:
+        _add_column(connection, "thread_second", column, "INTEGER")
+
+
+def _unfinished(connection: sqlite3.Connection) -> None:
+    """A new database has the view from its first schema."""
+    connection.execute(f"CREATE VIEW IF NOT EXISTS unfinished_calls AS {VIEWS['unfinished_calls']}")
 
 
 ALL: tuple[Migration, ...] = (
@@ -71,6 +87,8 @@ ALL: tuple[Migration, ...] = (
     Migration("0003-governor", _governor),
     Migration("0004-gpus", _gpus),
     Migration("0005-cpus", _cpus),
+    Migration("0006-on-core", _on_core),
+    Migration("0007-unfinished-calls", _unfinished),
 )
 
 

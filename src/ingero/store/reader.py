@@ -21,7 +21,7 @@ from ingero.store.facts import FactReader
 from ingero.store.opening import add_private_views, open_read_only, set_up
 from ingero.store.schema import NODE_SHIFT
 from ingero.store.shape import odd_views
-from ingero.store.views import VIEWS
+from ingero.store.views import LATER_VIEWS, VIEWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
     names = migrations.applied_names(connection, path)
     migrations.refuse_newer(names, path)
     views = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
-    missing = set(VIEWS) - views
+    missing = set(VIEWS) - LATER_VIEWS - views
     if not names:
         raise StoreError(f"{path} is empty", hint="Record into it with `sudo ingero trace`.")
     if missing:

@@ -18,11 +18,11 @@ from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
 from ingero.model.window import NotWatched, Window, aligned
-from ingero.store import annotation_rows, findings, location, migrations, trouble
+from ingero.store import annotation_rows, findings, in_flight_rows, location, migrations, trouble
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
-from ingero.store.findings import FindingRow
+from ingero.store.findings import NO_CHANGES, FindingChanges
 from ingero.store.governor_rows import save_overhead
 from ingero.store.gpu_rows import GpuRows
 from ingero.store.kernel_rows import fill_in
@@ -138,7 +138,7 @@ class Recording:
         window: Window,
         losses: Iterable[Loss] = (),
         steps: Iterable[ClockStep] = (),
-        found: Iterable[FindingRow] = (),
+        found: FindingChanges = NO_CHANGES,
     ) -> None:
         """Everything of one window, or nothing."""
         try:
@@ -158,7 +158,7 @@ class Recording:
         self._stacks.forget()
 
     def _store(
-        self, window: Window, losses: Iterable[Loss], steps: Iterable[ClockStep], found: Iterable[FindingRow]
+        self, window: Window, losses: Iterable[Loss], steps: Iterable[ClockStep], found: FindingChanges
     ) -> None:
         start_ns, end_ns = self._clock.wall_ns(window.start_ns), self._clock.wall_ns(window.end_ns)
         self._turn_minute(start_ns)
@@ -169,6 +169,8 @@ class Recording:
         self._stacks.save(window.stacks, end_ns)
         foreign = self._events(window, ids)
         self._aggregates(window, start_ns, end_ns)
+        if self._watching:
+            in_flight_rows.drop_returned(self.connection, self.node_id, self.id, end_ns)
         self._stacks.cite((window.call_stacks, window.wait_stacks, window.samples["stack_hash"]), end_ns)
         findings.save(self.connection, self.node_id, ids, found)
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
@@ -293,7 +295,7 @@ class Recording:
             ],
         )
 
-    def end(self, losses: Iterable[Loss] = (), found: Iterable[FindingRow] = ()) -> None:
+    def end(self, losses: Iterable[Loss] = (), found: FindingChanges = NO_CHANGES) -> None:
         """The recording is complete: nothing follows."""
         with self._transaction():
             while roll_up(self.connection, self.node_id):
@@ -305,7 +307,7 @@ class Recording:
                 "UPDATE recording SET ended_ns = MAX(?, last_ns) WHERE id = ?", (now_ns, self.id)
             )
 
-    def _save_findings(self, found: Iterable[FindingRow]) -> None:
+    def _save_findings(self, found: FindingChanges) -> None:
         next_seq = self.connection.execute(
             "SELECT next_seq FROM node WHERE id = ?", (self.node_id,)
         ).fetchone()[0]

@@ -15,6 +15,7 @@ from ingero.model.window import BUCKET_NAMES
 NODE_SHIFT = 48
 SEQ_MASK = (1 << NODE_SHIFT) - 1
 BUCKET_COLUMNS = tuple(f"{name}_ns" for name in BUCKET_NAMES)
+ON_CORE = ("spun_ns", "reclaiming_ns")  # of gpu_wait_ns and memory_wait_ns; NULL: not known
 GAP_COLUMNS = tuple(f"gap_{name}" for name in BUCKET_COLUMNS)
 _GAPS = ", ".join(f"{column} INTEGER NOT NULL DEFAULT 0" for column in GAP_COLUMNS)
 _BUCKETS = ", ".join(f"{column} INTEGER NOT NULL DEFAULT 0" for column in BUCKET_COLUMNS)
@@ -146,7 +147,7 @@ CREATE TABLE thread_second (
     system_ns INTEGER NOT NULL DEFAULT 0, known INTEGER NOT NULL DEFAULT 0,
     voluntary_switches INTEGER NOT NULL, involuntary_switches INTEGER NOT NULL,
     major_faults INTEGER NOT NULL, minor_faults INTEGER NOT NULL,
-    @BUCKETS@, @GAPS@
+    @BUCKETS@, @GAPS@, spun_ns INTEGER, reclaiming_ns INTEGER
 );
 
 CREATE INDEX thread_second_start ON thread_second (start_ns);

@@ -19,7 +19,7 @@ from ingero.model.operations import Operation
 from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window
 from ingero.store import trouble
-from ingero.store.findings import FindingRow
+from ingero.store.findings import FindingChanges, FindingRow
 from ingero.store.recording import Loss, Recording, connect
 from ingero.store.retention import Retention
 from ingero.units import clean
@@ -58,6 +58,7 @@ class Writer:
         self._losses: list[Loss] = []
         self._stacks: deque[ResolvedStack] = deque(maxlen=CARRIED_STACKS)  # of windows given up
         self._findings: dict[str, FindingRow] = {}
+        self._withdrawn: set[str] = set()  # keys of findings told before
         self._steps_saved = 0
         self._closed = False
         self._connection = connect(self.path)
@@ -106,7 +107,15 @@ class Writer:
 
     def save_findings(self, found: Iterable[FindingRow]) -> None:
         """Stored with the next window; the same key again replaces the earlier one."""
-        self._findings.update((row.key, row) for row in found)
+        for row in found:
+            self._findings[row.key] = row
+            self._withdrawn.discard(row.key)
+
+    def drop_findings(self, keys: Iterable[str]) -> None:
+        """Taken back with the next window."""
+        for key in keys:
+            self._findings.pop(key, None)
+            self._withdrawn.add(key)
 
     def note(self, absent: Mapping[str, str], ns_per_hit: float, budget: float | None) -> None:
         """Which sources are not recorded, and why; what a probe hit costs."""
@@ -142,10 +151,12 @@ class Writer:
                 window.stacks = [*self._stacks, *window.stacks]
                 self._stacks.clear()
             steps = self._clock.steps
-            self._recording.store(window, self._losses, steps[self._steps_saved :], self._findings.values())
+            found = FindingChanges(self._findings.values(), self._withdrawn)
+            self._recording.store(window, self._losses, steps[self._steps_saved :], found)
             self._backlog.popleft()
             self._losses.clear()
             self._findings.clear()
+            self._withdrawn.clear()
             self._steps_saved = len(steps)
             self._retention.trim(self._clock.wall_ns(window.end_ns))
 
@@ -174,7 +185,8 @@ class Writer:
             self.status = self._attempt(self._drain)
         while self._backlog:
             self._give_up(self._backlog.popleft())
-        ended = self._attempt(lambda: self._recording.end(self._losses, self._findings.values()))
+        found = FindingChanges(self._findings.values(), self._withdrawn)
+        ended = self._attempt(lambda: self._recording.end(self._losses, found))
         self.status = self.status or ended
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Severity
-from tests.facts import MS, SECOND, Story
+from tests.facts import JOB, MS, SECOND, Story, job
 from tests.unit.detectors.rounds import PIDS, ranks
 
 KIND = "nccl-hang"
@@ -111,3 +113,96 @@ def test_a_missing_rank_that_works_is_late_and_not_hung(rest: str, for_s: float,
 @pytest.mark.parametrize("rest", ["lock_wait", "peer_wait", "net_wait", "sleep", "gpu_wait"])
 def test_a_missing_rank_that_waits_itself_gets_no_more_patience(rest: str) -> None:
     assert KIND in busy_elsewhere(4, rest).kinds()
+
+
+def test_a_rank_that_made_no_collective_at_all_is_missing_too() -> None:
+    story = hung(joined=(0, 1, 2), rounds=0)
+    story.facts.standing = [Arrival(7, -1, "ncclCommInitRank", MISSING, 4, PIDS[MISSING], -5 * MS, None)]
+    finding = story.findings()[0]
+    assert finding.kind == KIND
+    assert f"rank {MISSING} (pid {PIDS[MISSING]}) never joined" in finding.title
+    assert "has entered none" in finding.causes[0].evidence[-1].text
+
+
+def test_a_hang_that_ended_with_its_process_is_told() -> None:
+    story = hung()
+    story.facts.in_flight = [replace(each, died=True) for each in story.facts.in_flight]
+    finding = story.findings()[0]
+    assert finding.kind == KIND
+    assert "had waited" in finding.causes[0].evidence[0].text
+
+
+def test_a_wait_all_are_in_that_is_as_long_as_others_were_is_healthy() -> None:
+    story = hung(joined=(0, 1, 2, 3))
+    for pid in PIDS:
+        story.calls(SYNC, 1, 4000, pid=pid, when=range(1))
+    assert KIND not in story.kinds()
+
+
+def test_while_others_still_come_it_is_no_hang() -> None:
+    story = hung(for_s=10)
+    late = Arrival(7, 90, "ncclAllReduce", MISSING, 4, PIDS[MISSING], 9 * SECOND, 1024)
+    story.facts.arrivals = [*story.facts.arrivals, late]
+    assert KIND not in story.kinds()
+
+
+def nameless(for_s: float, at_ns: int = 0, then: bool = False) -> Story:
+    """A process whose communicator nobody knows waits after a collective."""
+    story = job(slices=12)
+    story.rows["operations"] = [row for row in story.rows["operations"] if row["slice"] < 1 or then]
+    story.facts.nameless = {JOB: at_ns}
+    story.facts.in_flight = [InFlight(JOB, JOB, SYNC, SECOND, int((1 + for_s) * SECOND), "gpu_wait")]
+    return story
+
+
+def test_with_an_unknown_communicator_a_wait_far_longer_than_any_before_is_told_less_surely() -> None:
+    finding = next(each for each in nameless(20).findings() if each.kind == KIND)
+    assert finding.severity == Severity.CRITICAL
+    assert finding.confidence < 0.8
+    assert any("not known" in proof.text for proof in finding.causes[0].evidence)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [nameless(5), nameless(20, at_ns=5 * SECOND), nameless(20, then=True)],
+    ids=["not long", "collectives after it", "other calls after it"],
+)
+def test_with_an_unknown_communicator_less_is_no_hang(story: Story) -> None:
+    assert KIND not in story.kinds()
+
+
+def before_us(for_s: float = 15, nccl: bool = True, others: int = 1, busy: bool = False) -> Story:
+    """Processes found in a call that began before the trace, and others started the same way."""
+    story = Story(12)
+    pids = [500, *range(501, 501 + others)]
+    for pid in pids:
+        story.process(pid, "python", parent=400, cmdline="python train.py")
+        bucket = "host_cpu" if busy and pid != 500 else "sleep"
+        story.thread(pid, "python", {}, feeder=pid == 500, rest="gpu_wait" if pid == 500 else bucket)
+    story.facts.in_flight = [
+        InFlight(500, 500, SYNC, SECOND, int((1 + for_s) * SECOND), "gpu_wait", False, False, nccl)
+    ]
+    return story
+
+
+def test_a_rank_that_hung_before_the_trace_is_told_with_those_that_are_not_in_it() -> None:
+    finding = next(each for each in before_us().findings() if each.kind == KIND)
+    assert finding.severity == Severity.CRITICAL
+    assert [who.pid for who in finding.who] == [501]
+    assert finding.confidence < 0.8
+
+
+@pytest.mark.parametrize(
+    "story",
+    [before_us(nccl=False), before_us(others=0), before_us(for_s=8), before_us(busy=True)],
+    ids=["no NCCL", "nobody else", "not long", "the other one works"],
+)
+def test_a_long_wait_from_before_the_trace_alone_is_no_hang(story: Story) -> None:
+    assert KIND not in story.kinds()
+
+
+def test_what_a_process_was_told_makes_it_a_rank() -> None:
+    story = before_us(for_s=70, others=0)
+    story.process(500, "python", parent=400, cmdline="python train.py", rank=0, world_size=8)
+    story.slices = 40
+    assert KIND in story.kinds()

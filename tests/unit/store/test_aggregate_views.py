@@ -19,7 +19,7 @@ from builders import (
 )
 
 from ingero.model.layout import WakerKind
-from ingero.model.window import IO, Container, SystemSample
+from ingero.model.window import IO, Container, InFlightFlag, SystemSample, Window
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -143,17 +143,48 @@ def test_block_requests_are_summed_by_who_issued_them(ask: Ask) -> None:
     ]
 
 
-def test_a_call_in_flight_keeps_when_it_was_first_seen_and_leaves_when_it_ends(ask: Ask) -> None:
+def stuck(seconds: int, **more: Any) -> list[Window]:
+    return [
+        window(n * SECOND, in_flight=in_flight(since_ns=5, now_ns=(n + 1) * SECOND, **more))
+        for n in range(seconds)
+    ]
+
+
+def test_a_call_in_flight_keeps_when_it_was_first_seen_and_leaves_when_it_returns(ask: Ask) -> None:
     sql = "SELECT since_ns, first_seen_ns, last_seen_ns, syscall FROM in_flight"
-    stuck = [window(n * SECOND, in_flight=in_flight(since_ns=5, now_ns=(n + 1) * SECOND)) for n in range(3)]
-    (row,) = ask(sql, *stuck)
+    (row,) = ask(sql, *stuck(3))
     assert row == {
         "since_ns": EPOCH_NS + 5,
         "first_seen_ns": EPOCH_NS + SECOND,
         "last_seen_ns": EPOCH_NS + 3 * SECOND,
         "syscall": 202,
     }
-    assert ask(sql, window(4 * SECOND)) == []
+    assert ask("SELECT * FROM in_flight WHERE pid = 7", *stuck(3, pid=7), window(4 * SECOND)) == []
+
+
+def test_a_call_in_flight_when_a_trace_ended_is_no_later_ones_to_drop(ask: Ask) -> None:
+    ask("SELECT 1", *stuck(3))
+    later = [window(n * SECOND) for n in range(10, 13)]
+    (row,) = ask("SELECT * FROM unfinished_calls", *later)
+    assert (row["op"], row["duration_ns"]) == ("cudaStreamSynchronize", 3 * SECOND - 5)
+    assert (row["entered"], row["died"]) == (1, 0)
+
+
+def test_a_call_its_thread_died_in_stays_as_unfinished(ask: Ask) -> None:
+    killed = in_flight(since_ns=5, now_ns=2 * SECOND + 500)
+    killed["dead"] = 1
+    (row,) = ask(
+        "SELECT * FROM unfinished_calls", *stuck(2), window(2 * SECOND, in_flight=killed), window(3 * SECOND)
+    )
+    assert (row["node"], row["pid"], row["layer"], row["comm"]) == ("gpu-node-01", 100, "runtime", "python")
+    assert (row["duration_ns"], row["died"], row["bucket"]) == (2 * SECOND + 495, 1, "gpu_wait")
+
+
+def test_a_call_found_on_its_stack_says_that_it_began_earlier(ask: Ask) -> None:
+    found = in_flight(since_ns=5)
+    found["before_attach"] = InFlightFlag.CALL_BEFORE | InFlightFlag.WITH_NCCL
+    (row,) = ask("SELECT entered, died FROM unfinished_calls", window(in_flight=found))
+    assert row == {"entered": 0, "died": 0}
 
 
 def test_the_machine_is_sampled_and_unknown_stays_null(ask: Ask) -> None:

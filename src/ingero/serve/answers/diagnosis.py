@@ -9,10 +9,13 @@ import msgspec
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import diagnose, in_order
 from ingero.detectors.judge import usual_step_ns
-from ingero.model.finding import Finding, Unexplained
+from ingero.detectors.lasting import weigh
+from ingero.model.facts import Facts
+from ingero.model.finding import STATES, Finding, Unexplained
 from ingero.model.report import Bound, NotWatched, StepTime
 from ingero.serve.answers.report_processes import Extras
 from ingero.serve.answers.window import TimeRange
+from ingero.store.findings import told
 from ingero.store.reader import Reader, RecordingInfo
 
 
@@ -40,6 +43,7 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
         timeline = Timeline(reader.facts(recording, when.from_ns, when.to_ns))
         one = diagnose(timeline)
         found.findings.extend(with_stored_line(reader, recording, each) for each in one.findings)
+        found.findings.extend(_lasting(reader, recording, when, timeline.facts, one.findings))
         found.unexplained.extend(one.unexplained)
         found.bound.extend(one.bound)
         unwatched.update((each.what, each) for each in one.not_watched)
@@ -48,6 +52,24 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
     found.findings = in_order(found.findings)
     found.not_watched = list(unwatched.values())
     return found
+
+
+def _lasting(
+    reader: Reader, recording: RecordingInfo, when: TimeRange, facts: Facts, found: list[Finding]
+) -> list[Finding]:
+    """States that were told while it was recorded, and cannot be found again in what is asked about."""
+    rows = told(reader.connection, recording.node_id, recording.id, STATES, (when.from_ns, when.to_ns))
+    before = [each for row in rows if (each := _decoded(*row)) is not None]
+    from_ns = max(facts.from_ns, facts.complete_from_ns or 0)
+    return weigh(before, found, from_ns, None if when.to_ns >= recording.last_ns else when.to_ns).kept
+
+
+def _decoded(text: str, first_ns: int, last_ns: int) -> Finding | None:
+    try:
+        finding = msgspec.json.decode(text, type=Finding)
+    except (msgspec.MsgspecError, TypeError):  # the file may come from anybody
+        return None
+    return msgspec.structs.replace(finding, first_ns=first_ns, last_ns=last_ns)
 
 
 def with_stored_line(reader: Reader, recording: RecordingInfo, finding: Finding) -> Finding:

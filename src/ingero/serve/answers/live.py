@@ -268,7 +268,7 @@ class LiveTotals:
             return ()
         calls = self._last.in_flight
         lasted = calls["now_ns"].astype(np.int64) - calls["call_start_ns"].astype(np.int64)
-        long = calls[(calls["call_start_ns"] > 0) & (lasted >= LONG_CALL_NS)]
+        long = calls[(calls["call_start_ns"] > 0) & (lasted >= LONG_CALL_NS) & (calls["dead"] == 0)]
         return tuple(sorted((self._call_in_flight(row) for row in long), key=lambda call: -call.duration_ns))
 
     def _call_in_flight(self, row: np.void) -> InFlight:

@@ -235,6 +235,25 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
     ViewDoc(
+        "unfinished_calls",
+        "Calls that had not returned when last looked at: in flight when the trace ended, or their thread"
+        " ended in them. Those of a second and longer; of the trace's last moment all. They have no row in"
+        " cuda_events, calls and nccl_events and are in no count.",
+        {
+            "node": _NODE,
+            "timestamp_ns": "When the call began; where entered is 0, when it was surely under way.",
+            "pid": _PID,
+            "tid": "The thread.",
+            "comm": "The thread's command name.",
+            "layer": "runtime, driver, graph or nccl: where the probe sat.",
+            "op": "The function called, as the library spells it.",
+            "duration_ns": "How long it had lasted when last looked at, at least.",
+            "bucket": "What the thread was in then.",
+            "entered": "0: it began before its library was watched, and was found on the thread's stack.",
+            "died": "1: the thread ended in it, as when the process is killed; 0: nobody saw its end.",
+        },
+    ),
+    ViewDoc(
         "losses",
         "What is missing, by reason.",
         {

@@ -65,6 +65,7 @@ PLAIN_TABLES: dict[str, str] = {
     "in_flight": "DO UPDATE SET first_seen_ns = MIN(first_seen_ns, excluded.first_seen_ns),"
     " bucket = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket, bucket),"
     " bucket_ns = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket_ns, bucket_ns),"
+    " before_attach = before_attach | excluded.before_attach,"
     " last_seen_ns = MAX(last_seen_ns, excluded.last_seen_ns)",
     "container": "DO UPDATE SET cgroup_path = COALESCE(cgroup_path, excluded.cgroup_path),"
     " container_id = COALESCE(container_id, excluded.container_id),"
