@@ -279,13 +279,20 @@ def operation(
 
 
 def thread(
-    pid: int = 100, tid: int | None = None, comm: str = "python", estimated_ns: int = 0, **ns: int
+    pid: int = 100,
+    tid: int | None = None,
+    comm: str = "python",
+    estimated_ns: int = 0,
+    spun_ns: int = 0,
+    reclaiming_ns: int = 0,
+    **ns: int,
 ) -> NDArray[np.void]:
     """Where a thread's time went: thread(tid=7, gpu_wait=900_000_000)."""
     record = np.zeros(1, THREAD_TIME)
     row = record[0]
     row["pid"], row["tid"], row["comm"], row["feeder"] = pid, pid if tid is None else tid, comm.encode(), True
     row["ns"], row["gil_ns"], row["estimated_ns"] = split(**ns), -1, estimated_ns
+    row["spun_ns"], row["reclaiming_ns"] = spun_ns, reclaiming_ns
     return record
 
 
@@ -407,12 +414,23 @@ def unexplained(pid: int = 100, comm: str = "python") -> Unexplained:
 
 def process_report(pid: int = 100, comm: str = "python", **more: Any) -> ProcessReport:
     time = {"gpu_wait": 9 * SECOND, "host_cpu": 6 * SECOND, "runqueue": 5 * SECOND}
+    away = {"gpu_wait": 9 * SECOND, "runqueue": 5 * SECOND}
     known: dict[str, Any] = {
+        "off_cpu": away,
         "cmdline": "python train.py",
         "container": "ml/train-0",
         "threads": [
-            ThreadLine(pid, comm, True, 20 * SECOND, time, 800, 1200),
-            ThreadLine(pid + 1, "pin_memory", False, 20 * SECOND, {"lock_wait": 20 * SECOND}, 9, 0),
+            ThreadLine(pid, comm, True, 20 * SECOND, time, 800, 1200, away),
+            ThreadLine(
+                pid + 1,
+                "pin_memory",
+                False,
+                20 * SECOND,
+                {"lock_wait": 20 * SECOND},
+                9,
+                0,
+                {"lock_wait": 20 * SECOND},
+            ),
         ],
         "wall_ns": 20 * SECOND,
         "threads_ns": 20 * SECOND,

@@ -67,6 +67,8 @@ class ThreadLine(msgspec.Struct, frozen=True):
     time: dict[str, int]
     voluntary_switches: int
     involuntary_switches: int
+    # Of time, the part without a core: a wait for the GPU may spin on one. None: not recorded
+    off_cpu: dict[str, int] | None = None
 
 
 class Stall(msgspec.Struct, frozen=True):
@@ -132,6 +134,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
     lines: list[CodeLine] = []  # the lines that cost most, of each kind; empty without stacks
     node: str | None = None  # where the report is of several
     estimated_ns: int = 0  # of time: in cuda_cpu or host_cpu by estimate, calls were not watched then
+    off_cpu: dict[str, int] | None = None  # as of a thread: of feeding threads, of all where none feeds
 
 
 class LabelTime(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 BUCKET_WORDS: dict[str, str] = {
     "gpu_wait": "waiting for the GPU",
@@ -25,9 +25,31 @@ def bucket_words(bucket: str) -> str:
     return BUCKET_WORDS.get(bucket, bucket)
 
 
-def off_cpu(time_ns: dict[str, int]) -> dict[str, int]:
-    """What of it the thread did not run; `lost` is neither."""
-    return {name: ns for name, ns in time_ns.items() if name not in ON_CPU and name != "lost"}
+def off_cpu(time_ns: Mapping[str, int], on_core_ns: Mapping[str, int | None]) -> dict[str, int] | None:
+    """What of it the thread did not run; `lost` is neither. None: not known.
+
+    `on_core_ns`: of waits that may keep their core, how much did.
+    """
+    away = {}
+    for name, ns in time_ns.items():
+        if name in ON_CPU or name == "lost" or not ns:
+            continue
+        on_core = on_core_ns.get(name, 0)
+        if on_core is None:
+            return None
+        away[name] = max(0, ns - on_core)
+    return away
+
+
+def together(parts: Iterable[dict[str, int] | None]) -> dict[str, int] | None:
+    """Of several threads; None where it is not known of one."""
+    total: dict[str, int] = {}
+    for part in parts:
+        if part is None:
+            return None
+        for name, ns in part.items():
+            total[name] = total.get(name, 0) + ns
+    return total
 
 
 def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, float]]:

@@ -13,12 +13,13 @@ from typing import Any
 from ingero.model.operations import LAYER_SOURCE as LAYERS
 from ingero.model.report import OperationLine, ProcessReport, StepTime, ThreadLine
 from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.buckets import off_cpu, together
 from ingero.serve.answers.call_sites import process_lines
 from ingero.serve.answers.operations import OperationStats, stats_by_process
 from ingero.serve.answers.stalls import worst_stalls
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
-from ingero.store.schema import BUCKET_COLUMNS
+from ingero.store.schema import BUCKET_COLUMNS, ON_CORE
 
 ONLY_TAKERS = 10  # processes shown for nothing but the cores they took
 TAKER_SHARE = 0.01  # of all the time taken
@@ -26,11 +27,14 @@ TAKER_SHARE = 0.01  # of all the time taken
 _SUMS = ", ".join(f"SUM(t.{column})" for column in BUCKET_COLUMNS)
 _THREADS = f"""
     SELECT t.process_id, t.tid, MAX(s.text), MAX(t.feeder), SUM(t.voluntary_switches),
-        SUM(t.involuntary_switches), {_SUMS}
+        SUM(t.involuntary_switches), @ON_CORE@, {_SUMS}
     FROM thread_second t
     LEFT JOIN string s ON s.id = t.comm_id
     WHERE t.start_ns >= ? AND t.start_ns < ?
     GROUP BY t.process_id, t.tid"""
+# A recording of before does not have them, and one of then and now has them of a part.
+_ON_CORE = ", ".join(f"IIF(COUNT(t.{column}) = COUNT(*), SUM(t.{column}), NULL)" for column in ON_CORE)
+_HAS_ON_CORE = f"SELECT 1 FROM pragma_table_info('thread_second') WHERE name = '{ON_CORE[0]}'"
 _ESTIMATED = "SELECT pid, SUM(ns) FROM thread_estimate WHERE start_ns >= ? AND start_ns < ? GROUP BY pid"
 _SEEN = """
     SELECT DISTINCT process_id, node_id, start_ns FROM thread_second WHERE start_ns >= ? AND start_ns < ?"""
@@ -123,9 +127,15 @@ def process_reports(reader: Reader, wanted: TimeRange, extras: Extras | None = N
                 cpu_taken_ns=taken.get(key, 0),
                 lines=code.get(who.pid, []),
                 estimated_ns=estimated.get(who.pid, 0),
+                off_cpu=together(line.off_cpu for line in _told(lines)),
             )
         )
     return sorted(reports, key=_order)
+
+
+def _told(lines: list[ThreadLine]) -> list[ThreadLine]:
+    """The threads that feed the GPU, or all where none does."""
+    return [line for line in lines if line.feeder] or lines
 
 
 def feeds_gpu(process: ProcessReport) -> bool:
@@ -163,10 +173,12 @@ def _pid_of(operations: Iterable[OperationStats]) -> int:
 
 def _threads(reader: Reader, wanted: TimeRange) -> dict[int, list[ThreadLine]]:
     found: dict[int, list[ThreadLine]] = {}
-    for row in reader.rows(_THREADS, (wanted.from_ns, wanted.to_ns)):
-        key, tid, comm, feeder, voluntary, involuntary, *sums = row
+    sql = _THREADS.replace("@ON_CORE@", _ON_CORE if reader.rows(_HAS_ON_CORE) else "NULL, NULL")
+    for row in reader.rows(sql, (wanted.from_ns, wanted.to_ns)):
+        key, tid, comm, feeder, voluntary, involuntary, spun, reclaiming, *sums = row
         time = {name: ns for name, ns in zip(BUCKET_NAMES, sums, strict=True) if ns}
-        line = ThreadLine(tid, comm or "?", bool(feeder), sum(sums), time, voluntary, involuntary)
+        away = off_cpu(time, {"gpu_wait": spun, "memory_wait": reclaiming})
+        line = ThreadLine(tid, comm or "?", bool(feeder), sum(sums), time, voluntary, involuntary, away)
         found.setdefault(key or 0, []).append(line)
     for lines in found.values():
         lines.sort(key=lambda line: (not line.feeder, -line.ns, line.tid))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ingero import units
 from ingero.model.report import CodeLine, ProcessReport, Report, ThreadLine
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words, off_cpu
+from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.diagnosis import Detail, footer, header, line_words, person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar
@@ -96,7 +96,7 @@ def _time(process: ProcessReport) -> Iterator[Block]:
     whose = "the threads that feed the GPU" if feeds else "its threads; none feeds a GPU"
     yield Field("Watched", f"{units.format_ns(total)} of {whose}, in {units.format_ns(process.wall_ns)}")
     yield time_bar(time)
-    yield Field("Off-CPU", off_cpu_words(time))
+    yield Field("Off-CPU", off_cpu_words(total, process.off_cpu))
     voluntary, involuntary = _switches(process.threads)
     yield Field(
         "Switches",
@@ -110,11 +110,12 @@ def _time(process: ProcessReport) -> Iterator[Block]:
         yield Field("GPU idle", f"{units.format_ns(process.gpu_idle_ns)} without work given to it")
 
 
-def off_cpu_words(time_ns: Mapping[str, int], most: int = 3) -> str:
+def off_cpu_words(total: int, away: Mapping[str, int] | None, most: int = 3) -> str:
     """How much, and the largest kinds of it."""
-    total, away = sum(time_ns.values()), off_cpu(dict(time_ns))
     if total <= 0:
         return "-"
+    if away is None:
+        return "not known: this recording does not tell waits that keep their core from others"
     ns = sum(away.values())
     worth_saying = [name for name in away if away[name] >= total / 1000]
     kinds = sorted(worth_saying, key=lambda name: -away[name])[:most]
@@ -193,9 +194,9 @@ def _threads(process: ProcessReport, detail: Detail) -> Iterator[Block]:
 
 
 def _thread(line: ThreadLine) -> tuple[str, ...]:
-    away = off_cpu(line.time)
     largest = max(line.time, key=lambda name: line.time[name], default="")
-    share = sum(away.values()) / line.ns if line.ns else None
+    known = line.off_cpu is not None and line.ns > 0
+    share = sum((line.off_cpu or {}).values()) / line.ns if known else None
     return (
         tidy(line.comm, 20),
         str(line.tid),

@@ -199,6 +199,13 @@ def process_part(process: ProcessReport, full: bool) -> Part:
     return {key: value for key, value in known(part).items() if value is not None}
 
 
+def _off_cpu(away: dict[str, int] | None, total_ns: int) -> str:
+    """Of the time watched; spinning waits are on a core."""
+    if away is None or not total_ns:
+        return "not known"
+    return format_share(sum(away.values()) / total_ns)
+
+
 def thread_part(line: ThreadLine) -> Part:
     return {
         "tid": line.tid,
@@ -206,6 +213,7 @@ def thread_part(line: ThreadLine) -> Part:
         "feeds_gpu": line.feeder,
         "watched": format_ns(line.ns),
         "time": time_shares(line.time),
+        "off_cpu": _off_cpu(line.off_cpu, line.ns),
         "switches": f"{line.voluntary_switches} own, {line.involuntary_switches} forced",
     }
 

@@ -138,6 +138,41 @@ def test_time_of_feeding_threads_sums_and_every_thread_sums_to_its_own(recording
     assert (main.threads[0].voluntary_switches, main.threads[0].involuntary_switches) == (21, 9)
 
 
+def shown(report: Report) -> str:
+    out = io.StringIO()
+    write_text(breakdown(report, Detail()), console(out))
+    return out.getvalue()
+
+
+def spinning(at: int) -> Window:
+    """Nine tenths of a second in a synchronising call, most of it on a core."""
+    row = thread(100, gpu_wait=900_000_000, host_cpu=50_000_000, memory_wait=40_000_000, sleep=10_000_000)
+    row["spun_ns"], row["reclaiming_ns"] = 850_000_000, 30_000_000
+    return window(at * SECOND, threads=row, operations=operation("cudaStreamSynchronize", [900_000_000]))
+
+
+def test_off_cpu_time_leaves_out_waits_that_spin_on_a_core(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "spin.db", map(spinning, range(2)))
+    report = get_report(path, Range())
+    (job,) = report.processes
+    expected = {"gpu_wait": 100_000_000, "memory_wait": 20_000_000, "sleep": 20_000_000}
+    assert job.off_cpu == job.threads[0].off_cpu == expected
+    assert job.time["gpu_wait"] == 1_800_000_000
+    assert "140 ms of 2 s (7.0 %)" in shown(report)
+
+
+def test_off_cpu_time_of_a_recording_without_it_is_not_known(tmp_path: Path) -> None:
+    path = recorded(tmp_path / "old.db", map(spinning, range(2)))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for column in ("spun_ns", "reclaiming_ns"):
+            connection.execute(f"ALTER TABLE thread_second DROP COLUMN {column}")
+        connection.commit()
+    report = get_report(path, Range())
+    assert report.processes[0].off_cpu is None
+    assert "Off-CPU:" in shown(report)
+    assert "not known" in shown(report)
+
+
 def test_who_it_is_and_what_it_called(recording: Path) -> None:
     main = the(ask(recording), 100)
     assert (main.comm, main.cmdline, main.container) == ("python", "python train.py", "ml/train-0")
