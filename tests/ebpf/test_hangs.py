@@ -112,9 +112,10 @@ def test_a_hang_is_told_when_the_trace_ends_first(place: Place) -> None:
 
 
 def test_a_job_that_hung_before_the_trace_is_seen_and_told(place: Place) -> None:
-    with hung_job() as (_, ranks):
+    with hung_job() as (job, ranks):
         time.sleep(1)
-        done = place.ingero("trace", "--no-tui", "--db", str(place.db), "--duration", f"{LONG_S + 2}s")
+        words = ("--db", str(place.db), "--duration", f"{LONG_S + 2}s", "--pid", str(job.pid))
+        done = place.ingero("trace", "--no-tui", *words)
         assert done.returncode == 0, done.stderr
     answer = explained(place)
     (hang,) = hangs(answer)
@@ -130,9 +131,10 @@ def test_a_job_that_hung_before_the_trace_is_seen_and_told(place: Place) -> None
 
 
 def test_a_second_trace_leaves_the_hang_of_the_first_as_it_was(place: Place) -> None:
-    with hung_job():
+    with hung_job() as (job, _):
         time.sleep(1)
-        place.ingero("trace", "--no-tui", "--db", str(place.db), "--duration", f"{LONG_S + 2}s")
+        words = ("--db", str(place.db), "--duration", f"{LONG_S + 2}s", "--pid", str(job.pid))
+        place.ingero("trace", "--no-tui", *words)
     before = place.sql("SELECT * FROM unfinished_calls")
     place.ingero("trace", "--db", str(place.db), "--", "sleep", "2")
     assert place.sql("SELECT * FROM unfinished_calls") == before != []
