@@ -197,7 +197,7 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 {
 	__sync_fetch_and_add(&s->count, 1);
 	__sync_fetch_and_add(&s->sum_ns, ns);
-	if (!(f->flags & CALL_NO_BYTES))
+	if (!failed && !(f->flags & CALL_NO_BYTES))	/* what failed took and moved nothing */
 		__sync_fetch_and_add(&s->bytes, f->bytes);
 	if (failed)
 		__sync_fetch_and_add(&s->errors, 1);

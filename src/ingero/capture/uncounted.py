@@ -41,8 +41,8 @@ def _as_row(call: np.void) -> np.void:
     row["caller"] = 1 if runtime else 2 if direct else 0
     row["count"] = row["recorded"] = 1
     row["sum_ns"] = row["min_ns"] = row["max_ns"] = took_ns
-    row["bytes"] = 0 if flags & CallFlag.CALL_NO_BYTES else call["bytes"]
     row["errors"] = bool(int(call["why"]) & Why.WHY_ERROR)
+    row["bytes"] = 0 if flags & CallFlag.CALL_NO_BYTES or row["errors"] else call["bytes"]
     row["split"] = call["split"]
     row["slots"][histogram.slot_of([took_ns])[0]] = 1
     return row

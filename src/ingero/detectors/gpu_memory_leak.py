@@ -3,6 +3,7 @@
 Shows as   more allocations than frees in nearly every slice, to the end. As many in each
            iteration of hundreds need no long look, nor does churn beside them matter: a
            cache that fills takes ever less.
+           Calls that failed took nothing, and a free of nothing gave nothing back.
 Proof      counts of both, and the bytes that stay; where the driver tells how much memory the
            process holds (NVML), that grows too.
 Not this   the growth of a start, or of a cache that rests or grows ever less; churn
@@ -37,23 +38,26 @@ HELD_SHARE = 0.25  # of what the calls say stays, the driver must see: it gives 
 HOLDS_NONE = ("Host", "MemMap", "Unmap", "Address", "SetAccess", "Trim")
 
 
-def _kept(timeline: Timeline, job: Job, number: int) -> tuple[int, int, int]:
-    """Allocations, frees, and the bytes that stayed."""
+def _kept(timeline: Timeline, job: Job, number: int, of_nothing: dict[int, int]) -> tuple[int, int, int]:
+    """Allocations, frees, and the bytes that stayed; of those that succeeded."""
     allocated, freed = Spent(), Spent()
     for row in timeline.outermost(number, job.pid):
         known = timeline.facts.ops.get(int(row["op"]))
         if known and known.kind in ("alloc", "free") and not any(word in known.name for word in HOLDS_NONE):
             (allocated if known.kind == "alloc" else freed).add(row)
-    kept = max(0, allocated.count - freed.count)
-    size = allocated.bytes * kept // allocated.count if allocated.count else 0
-    return allocated.count, freed.count, size
+    taken = max(0, allocated.count - allocated.errors)
+    given_back = max(0, freed.count - freed.errors - of_nothing.get(number, 0))
+    kept = max(0, taken - given_back)
+    size = allocated.bytes * kept // taken if taken else 0
+    return taken, given_back, size
 
 
 def find(timeline: Timeline) -> Iterator[State]:
     for job in timeline.jobs:
         settled = [each.number for each in job.slices if not each.cold]
         settled = settled[len(settled) // 3 :]  # a start may allocate
-        rows = [_kept(timeline, job, number) for number in settled]
+        of_nothing = timeline.facts.freed_nothing(job.pid)
+        rows = [_kept(timeline, job, number, of_nothing) for number in settled]
         growing = [allocated > freed for allocated, freed, _ in rows]
         allocated, freed, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
         steps = sum(job.steps(number) for number in settled)
@@ -113,9 +117,9 @@ def _state(
     rate = size * 60_000_000_000 / (last - first)
     proof = Proof(
         f"{allocated} allocations, {freed} frees in {format_ns(last - first)}: {format_bytes(size)} stayed",
-        "SELECT op, SUM(count), SUM(bytes) FROM operations WHERE (op LIKE '%Alloc%' OR op LIKE '%Free%'"
-        f" OR op LIKE '%Malloc%') AND pid = {job.pid} AND bucket_start_ns >= {first}"
-        f" AND bucket_start_ns < {last} GROUP BY op",
+        "SELECT op, ret = 0 AS succeeded, SUM(weight), SUM(bytes * weight) FROM calls WHERE ("
+        f"op LIKE '%Alloc%' OR op LIKE '%Free%' OR op LIKE '%Malloc%') AND pid = {job.pid}"
+        f" AND timestamp_ns >= {first} AND timestamp_ns < {last} GROUP BY 1, 2",
     )
     return State(
         job.pid,

@@ -225,6 +225,10 @@ def no_windows(_pid: int, _tid: int) -> dict[int, int]:
     return {}
 
 
+def no_frees(_pid: int) -> dict[int, int]:
+    return {}
+
+
 def nobody_asked(_gpu_ids: Collection[int], _spans: Sequence[tuple[int, int]]) -> float | None:
     return None
 
@@ -314,6 +318,7 @@ class Facts:
     sites: Sites = field(default_factory=Sites)  # where calls, waits and samples come from
     seconds: Callable[[int], Records] = no_seconds  # SECONDS of a process
     windows: Callable[[int, int], dict[int, int]] = no_windows  # of a thread: how long, by start
+    freed_nothing: Callable[[int], dict[int, int]] = no_frees  # of a process: frees of NULL, by slice
     # The busy share of the busiest of some cards over stretches of time; None: not known
     busy: Callable[[Collection[int], Sequence[tuple[int, int]]], float | None] = nobody_asked
     spans: Callable[[Sequence[Span]], SpanRows] | None = None  # sums over any stretches of time

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingero.model import facts as model
 from ingero.model.facts import SLICE_NS, Facts
-from ingero.model.layout import Why
+from ingero.model.layout import CallFlag, Why
 from ingero.model.window import BUCKET_NAMES, InFlightFlag, Records
 from ingero.store.gpu_facts import read_gpus
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, NODE_SHIFT, SEQ_MASK
@@ -71,6 +71,7 @@ class FactReader:
         found.windows = self._windows
         found.spans = self._spans
         found.busy = self._busy
+        found.freed_nothing = self._freed_nothing
         found.longest = self._longest
         found.sites = SiteReader(self._connection, self._node)
         return found
@@ -153,6 +154,16 @@ class FactReader:
             (*self._range, pid),
         )
         return np.array(rows, model.SECONDS)
+
+    def _freed_nothing(self, pid: int) -> dict[int, int]:
+        rows = self._all(
+            f"SELECT (e.ts_ns - {self._origin}) / {SLICE_NS}, CAST(TOTAL(e.weight) AS INTEGER) FROM event e"
+            " WHERE e.id BETWEEN ? AND ? AND e.pid = ? AND e.arg0 = 0 AND e.ret = 0 AND e.ts_ns >= ?"
+            f" AND e.ts_ns < ? AND e.flags & {int(CallFlag.CALL_NESTED)} = 0"
+            " AND e.op_id IN (SELECT id FROM op WHERE kind = 'free') GROUP BY 1",
+            (*self._ids, pid, self._from, self._to),
+        )
+        return {int(number): count for number, count in rows if isinstance(number, int)}
 
     def _busy(self, gpu_ids: Collection[int], spans: Sequence[model.Span]) -> float | None:
         """Of the busiest card; a sample tells of the second before it."""

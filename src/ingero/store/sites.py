@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ingero.model import sites as model
-from ingero.model.layout import CallFlag, SampleFlag
+from ingero.model.layout import CallFlag, SampleFlag, Why
 from ingero.model.sites import Sites
 from ingero.model.stack import Frame
 from ingero.model.window import Records
@@ -32,11 +32,12 @@ def _whole(*columns: str) -> str:
     return ", ".join(f"CAST(COALESCE({column}, 0) AS INTEGER)" for column in columns)
 
 
+_FAILED = f"e.why & {int(Why.WHY_ERROR)}"  # it took and moved nothing; NULL: not known, so it did not
 _OUTERMOST = f"e.flags & {int(CallFlag.CALL_NESTED)} = 0"  # and with NULL flags no call at all
 # The file may come from anybody, and SQLite takes text for a number: every column is made one.
 _CALLS = f"""
     SELECT {_whole("e.pid", "e.tid", "e.op_id", "e.stack_hash")}, TOTAL(e.weight),
-        TOTAL(1.0 * e.duration_ns * e.weight), TOTAL(1.0 * e.bytes * e.weight)
+        TOTAL(1.0 * e.duration_ns * e.weight), TOTAL(IIF({_FAILED}, 0.0, 1.0 * e.bytes * e.weight))
     FROM event e
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND {_OUTERMOST}@PID@
     GROUP BY 1, 2, 3, 4"""

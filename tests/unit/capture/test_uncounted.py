@@ -36,3 +36,10 @@ def test_operations_nobody_counted_get_rows_of_their_own() -> None:
     rows = with_uncounted(operation("cudaMemcpy", [1]), calls)
     assert sorted(row["count"] for row in rows) == [1, 1, 2]
     assert sum(row["sum_ns"] for row in rows) == 12_011
+
+
+def test_an_uncounted_call_that_failed_is_an_error_without_bytes() -> None:
+    failed = uncounted("cudaMalloc", 5000, bytes=1 << 40)
+    failed["why"] |= int(Why.WHY_ERROR)
+    (row,) = with_uncounted(operation("cudaMemcpy", [1])[:0], failed)
+    assert (row["count"], row["errors"], row["bytes"]) == (1, 1, 0)

@@ -125,3 +125,29 @@ def test_the_driver_s_own_figure_is_further_proof() -> None:
 
 def test_memory_that_does_not_grow_on_the_card_is_no_leak() -> None:
     assert KIND not in held(*[4 << 30] * 12).kinds()
+
+
+def test_allocations_that_fail_keep_nothing() -> None:
+    """An allocator that asks again and again, of a GPU that is full."""
+    story = job(slices=12).calls("cudaMalloc", 200, 2, size=0, errors=200)
+    assert KIND not in story.kinds()
+
+
+def test_an_allocator_that_frees_and_tries_again_keeps_nothing() -> None:
+    """Each time one fails, its cached block is freed, and the second succeeds."""
+    story = job(slices=12).calls("cudaMalloc", 200, 2, size=MIB // 2, errors=100).calls("cudaFree", 100, 1)
+    assert KIND not in story.kinds()
+
+
+def test_of_a_leak_beside_failures_only_what_succeeded_is_told() -> None:
+    story = job(slices=12).calls("cudaMalloc", 200, 2, size=MIB // 2, errors=100)
+    (finding,) = [each for each in story.findings() if each.kind == KIND]
+    assert "800 allocations, 0 frees in 16 s: 800 MiB stayed" in finding.evidence[0].text
+
+
+def test_frees_that_fail_or_free_nothing_give_nothing_back() -> None:
+    story = leaking(frees=200)
+    story.facts.freed_nothing = lambda pid: dict.fromkeys(range(12), 200) if pid == JOB else {}
+    assert KIND in story.kinds()
+    story = job(slices=12).calls("cudaMalloc", 200, 2, size=MIB).calls("cudaFree", 200, 1, errors=200)
+    assert KIND in story.kinds()

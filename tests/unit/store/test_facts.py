@@ -185,6 +185,24 @@ def test_calls_in_flight_and_collectives_are_read(stored: Stored) -> None:
         assert arrived == [(n, 1, 2, EPOCH_NS + n, 64) for n in (1, 2)]
 
 
+def test_frees_of_nothing_are_told_apart(stored: Stored) -> None:
+    calls = [
+        call("cudaFree", at_ns=1, args=[0], weight=3),
+        call("cudaFree", at_ns=2, args=[4096]),
+        call("cudaFree", at_ns=3, args=[0], ret=1, why=int(Why.WHY_ERROR)),
+        call("cudaFree", at_ns=4, args=[0], nested=True),
+        call("cudaFree", at_ns=5, args=[0], pid=7),
+    ]
+    with facts_of(stored, window(calls=calls)) as facts:
+        assert facts.freed_nothing(100) == {0: 3}
+
+
+def test_how_far_detail_reaches_back_is_known(stored: Stored) -> None:
+    seconds = [window(n * SECOND, calls=[call(at_ns=n * SECOND + 1)]) for n in range(4)]
+    with facts_of(stored, *seconds) as facts:
+        assert facts.complete_from_ns is None
+
+
 def test_marks_are_single_calls_oldest_first(stored: Stored) -> None:
     calls = [call("cudaStreamSynchronize", took, at_ns=at) for at, took in ((30, 3), (10, 1), (20, 2))]
     other = [call("cudaStreamSynchronize", 9, at_ns=15, pid=7), call("cudaFree", 9, at_ns=16)]

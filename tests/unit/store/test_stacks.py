@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, sample, wait, window
 
-from ingero.model.layout import SampleFlag
+from ingero.model.layout import SampleFlag, Why
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import Window
 from ingero.store import guard
@@ -131,6 +131,14 @@ def test_users_can_ask_for_stacks_in_sql(stored: Callable[..., Reader]) -> None:
 
 def sites(reader: Reader) -> SiteReader:
     return SiteReader(reader.connection, 1)
+
+
+def test_a_call_that_failed_has_no_bytes_of_a_line(stored: Callable[..., Reader]) -> None:
+    failed = call("cudaMalloc", bytes=1 << 40, ret=2, why=int(Why.WHY_ERROR))
+    made = window(calls=[call("cudaMalloc", bytes=100), failed], call_stacks=hashes(11, 11))
+    with stored(made) as reader:
+        (row,) = sites(reader).calls(100, EPOCH_NS, EPOCH_NS + SECOND)
+        assert (row["count"], row["bytes"]) == (2, 100)
 
 
 def test_calls_are_summed_by_stack_with_what_they_stand_for(stored: Callable[..., Reader]) -> None:

@@ -27,7 +27,9 @@ from ingero.store.reader import Reader
 MOST_ROWS = 3_000_000
 FOLLOWING = 256  # samples looked through for one of each core
 SAMPLED = int(Why.WHY_SAMPLE) | int(Why.WHY_ALL)
-_COLUMNS = "process_id, op_id, pid, ts_ns, duration_ns, weight, COALESCE(bytes, -1), why, tid"
+# A call that failed took and moved nothing.
+_MOVED = f"COALESCE(IIF(why & {int(Why.WHY_ERROR)}, 0 * bytes, bytes), -1)"
+_COLUMNS = f"process_id, op_id, pid, ts_ns, duration_ns, weight, {_MOVED}, why, tid"
 TS, TOOK, WEIGHT, BYTES, WHY, TID = range(3, 9)
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ingero.model.layout import CallFlag
+from ingero.model.layout import CallFlag, Why
 from ingero.model.operations import Operation
 from ingero.model.window import Window
 
@@ -74,12 +74,13 @@ def _recorded(window: Window, operations: Operations) -> dict[Key, dict[str, int
     for number, operation in operations.items():
         if operation.kind != "copy" or operation.kind_arg is None:
             continue
-        chosen = calls[(calls["op"] == number) & (calls["flags"] & int(CallFlag.CALL_NO_BYTES) == 0)]
+        told = (calls["flags"] & int(CallFlag.CALL_NO_BYTES) == 0) & (calls["why"] & int(Why.WHY_ERROR) == 0)
+        chosen = calls[(calls["op"] == number) & told]
         if not len(chosen):
             continue
-        told = chosen["args"][:, operation.kind_arg] & 0xFFFFFFFF  # an int: the upper half is undefined
+        kinds = chosen["args"][:, operation.kind_arg] & 0xFFFFFFFF  # an int: the upper half is undefined
         for kind, direction in enumerate(DIRECTIONS):
-            those = chosen[told == kind]
+            those = chosen[kinds == kind]
             for pid in set(those["h"]["pid"].tolist()):
                 mine = those[those["h"]["pid"] == pid]
                 size = int((mine["bytes"] * mine["weight"]).sum())

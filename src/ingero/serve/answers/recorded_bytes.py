@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ingero.model.layout import Why
 from ingero.model.operations import Operation
 from ingero.serve.answers.moved_bytes import DIRECTIONS, once, split
 from ingero.serve.answers.operations import Totals
@@ -11,11 +12,11 @@ from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 
 Operations = Iterable[tuple[int | None, str, str, str, Totals]]  # process, layer, name, kind
-_RECORDED = """
+_RECORDED = f"""
     SELECT e.process_id, o.layer, o.name, e.direction, SUM(e.bytes * e.weight)
     FROM event e JOIN op o ON o.id = e.op_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND e.direction IS NOT NULL
-        AND e.bytes > 0 AND o.kind = 'copy'
+        AND e.bytes > 0 AND o.kind = 'copy' AND NOT COALESCE(e.why, 0) & {int(Why.WHY_ERROR)}
     GROUP BY 1, 2, 3, 4"""
 Key = tuple[int | None, str, str]
 

@@ -50,7 +50,7 @@ _CALL = {
     "kernel_name": "The kernel launched, or the place in a file (libx.so+0x1f40) where one without a name"
     " is, or is launched.",
     "duration_ns": "From entry to return.",
-    "bytes": "Bytes copied, set or allocated.",
+    "bytes": "Bytes copied, set or allocated; of a call that failed, those it asked for.",
     "direction": "HtoD, DtoH, DtoD or HtoH, for copies that tell.",
     "stream": "The stream's handle; 0 is the default stream.",
     "ret": "What the call returned; 0 is success.",
@@ -155,7 +155,7 @@ VIEWS: tuple[ViewDoc, ...] = (
             "p50_ns": "Half of the calls were shorter; within one eighth.",
             "p95_ns": "95 % of the calls were shorter; within one eighth.",
             "p99_ns": "99 % of the calls were shorter; within one eighth.",
-            "bytes": "Bytes moved or allocated by all of them.",
+            "bytes": "Bytes moved or allocated by those that succeeded.",
         },
     ),
     ViewDoc(

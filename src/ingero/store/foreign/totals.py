@@ -204,11 +204,12 @@ def _from_rows(
 
 def _statistics(members: NDArray[np.void]) -> Row:
     took = members["took"][members["took"] >= 0]
-    sizes = members["bytes"][members["bytes"] >= 0]
+    sized = members["bytes"] >= 0
+    sizes = members["bytes"][sized & (members["error"] == 0)]  # what failed took and moved nothing
     slots = np.bincount(histogram.slot_of(took), minlength=histogram.SLOTS)
     low, high = (int(took.min()), int(took.max())) if len(took) else (None, None)
     p50, p95, p99 = histogram.percentiles(slots, SHARES, low, high)
-    size = int(sizes.sum()) if len(sizes) else None
+    size = int(sizes.sum()) if sized.any() else None
     errors = int(members["error"].sum())
     return (
         int(took.sum()), low, high, p50, p95, p99, size, errors, len(members), 0, histogram.encode(slots),
