@@ -7,6 +7,7 @@ be both an interpreter and a CUDA runtime.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from ingero.attach.session import File, Session
 from ingero.attach.shapes import Shape
@@ -26,6 +27,12 @@ class Collectors:
         self._session: Session | None = None
         self._refused = ""
         self._used_ns: dict[File, int] = {}
+
+    def prepare(self) -> None:
+        """Load it before a job starts: that takes 40 ms, in which nobody would hear what the job loads."""
+        if not self._off:
+            with suppress(AttachError):  # told when it is wanted
+                self._open()
 
     def attach(self, library: Library) -> str:
         """Why it cannot be watched; empty when it is, or is not wanted."""

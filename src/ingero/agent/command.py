@@ -15,7 +15,10 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
+from ingero.discover.libraries import Library
+from ingero.discover.preattach import preattach_candidates
 from ingero.errors import TargetError
 
 # A shell that waits for a line, then becomes the command; without the line it ends.
@@ -63,6 +66,14 @@ class Command:
             )
         finally:
             os.close(reading)
+
+    def libraries(self, everywhere: bool) -> list[Library]:
+        """What it is likely to load; `everywhere`: looked for where that may be many."""
+        try:
+            cwd = Path.cwd()
+        except OSError:  # the folder is gone
+            cwd = None
+        return preattach_candidates(self.words, os.environ, cwd=cwd, everywhere=everywhere)
 
     def release(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # killed while it waited

@@ -42,7 +42,6 @@ from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.native_symbols import NativeSymbols
-from ingero.discover.preattach import preattach_candidates
 from ingero.errors import IngeroError, KernelError, PrivilegeError
 from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
@@ -216,7 +215,8 @@ class Agent:
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
         self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
-            self._targets.attach_ahead(preattach_candidates(self._options.command, os.environ))
+            self._targets.attach_ahead(self._command.libraries(everywhere=shape.name != "perf"))
+            self._collectors.prepare()
             self._command.start()
             self._targets.announce(self._command.pid)
         before.begin(self._targets.find_all())

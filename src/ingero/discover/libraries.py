@@ -221,12 +221,17 @@ class LibraryFinder:
         return self._carries[key]
 
 
+def of_the_system(path: str) -> bool:
+    """In a folder of the distribution, and by its name nothing that works for a GPU."""
+    return path.startswith(_SYSTEM_FOLDERS) and not _GPU_NAMES.match(path.rpartition("/")[2])
+
+
 def _worth_scanning(path: str, uses_gpu: bool, executable: str) -> bool:
     if path == executable:
         return True
     if not uses_gpu or ".so" not in path:
         return False
-    return not path.startswith(_SYSTEM_FOLDERS) or bool(_GPU_NAMES.match(path.rpartition("/")[2]))
+    return not of_the_system(path)
 
 
 def _executable_of(pid: int) -> str:

@@ -3,7 +3,7 @@
 Probes are put on these before the command runs, so that its first calls are seen; a
 file it never loads costs nothing. This is a guess by looking only: nothing is executed,
 neither the command's interpreter nor ldconfig. What was guessed wrong is found once
-the process has mapped it (libraries.py).
+the process has mapped it (libraries.py), and the time until then is told (agent/late.py).
 """
 
 from __future__ import annotations
@@ -13,26 +13,31 @@ import platform
 import re
 import shutil
 import stat
-import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ingero.discover.libraries import Library, LibraryFinder, kind_of
+from ingero.discover.libraries import Library, LibraryFinder, kind_of, of_the_system
+from ingero.discover.loader import LD_CACHE, cache_entries, loaded_with, run_paths
+from ingero.discover.mentions import Mentions, read_mentions
 from ingero.discover.processes import printable
 from ingero.errors import FileFormatError
 from ingero.native.elf import EM_AARCH64, EM_X86_64, ElfFile
 
-LD_CACHE = Path("/etc/ld.so.cache")
-MAX_CACHE_BYTES = 64 << 20
 MAX_FOLDER_ENTRIES = 10_000
+MAX_WALKED = 20_000  # names below one folder: some 30 ms
+MAX_LISTED_BYTES = 64 << 20  # of what packages say they installed
+MAX_SYMBOL_BYTES = 16 << 20  # a program's own, read for a runtime linked into it
+MAX_FILES = 64
 MACHINE = {"x86_64": EM_X86_64, "aarch64": EM_AARCH64}.get(platform.machine(), 0)
 
-_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _INTERPRETER = re.compile(r"python[0-9.]*t?$")
 # What a launcher such as torchrun starts with; pip writes the second form for long paths.
 _SHEBANG = re.compile(rb"\A#! ?(?:/\S*/env (?:-S )?)?(\S*python[0-9.]*t?)(?:\s|$)")
 _LONG_SHEBANG = re.compile(rb"\A#!/bin/sh\n'''exec' \"?([^\"\n]*python[0-9.]*t?)\"? ")
+_LISTED = re.compile(rb"^([^,\n]*/)?lib(?:cuda|nccl)[^/,\n]*\.so[^/,\n]*", re.MULTILINE)
+_NO_WALK = frozenset({"/", "/proc", "/sys", "/dev", "/usr", "/usr/bin", "/bin", "/etc", "/run"})
 
 
 def preattach_candidates(
@@ -40,18 +45,46 @@ def preattach_candidates(
     env: Mapping[str, str],
     finder: LibraryFinder | None = None,
     ld_cache: Path = LD_CACHE,
+    cwd: Path | None = None,
+    everywhere: bool = True,
 ) -> list[Library]:
-    """Distinct library files, the ones the command names itself first."""
-    paths = [*_preloaded(env), *_in_folders(_folders(command, env)), *cached_paths(ld_cache)]
+    """Distinct library files, the ones the command names itself first.
+
+    `cwd`: where it will run. `everywhere`: also what packages list and what lies below its own
+    folders, which may be many; not where each probe is slow to come off (the perf shape).
+    """
+    named = read_mentions(command, env, cwd)
+    cache = cache_entries(ld_cache)
+    needed = list(loaded_with([*named.programs, *_preloaded(named.env)], named.env, cache, MACHINE))
     found: dict[tuple[int, int], Library] = {}
-    for path in paths:
-        library = _library(path)
-        if library:
-            found.setdefault(library.file, library)
-    own = _own_runtime(command, env, finder or LibraryFinder())
-    if own:
-        found.setdefault(own.file, own)
+    roots = [*named.homes, *([cwd] if cwd else [])] if everywhere else []
+    folders = _folders(named, everywhere)
+    for library in _libraries(named, needed, folders, [path for _, path in cache], roots, finder):
+        found.setdefault(library.file, library)
+        if len(found) >= MAX_FILES:
+            break
     return list(found.values())
+
+
+def _libraries(
+    named: Mentions,
+    needed: list[str],
+    folders: Iterable[Path],
+    cached: list[str],
+    roots: list[Path],
+    finder: LibraryFinder | None,
+) -> Iterator[Library]:
+    """The likeliest first: there is a limit."""
+    for path in (*_preloaded(named.env), *needed, *_in_folders(folders), *cached):
+        if library := _library(path):
+            yield library
+    finder = finder or LibraryFinder()
+    for path in (*named.programs, *(path for path in needed if not of_the_system(path))):
+        if library := _own_runtime(path, finder):
+            yield library
+    for path in _below(roots):
+        if library := _library(path):
+            yield library
 
 
 def _library(path: str) -> Library | None:
@@ -70,12 +103,14 @@ def _native_elf(path: str) -> os.stat_result | None:
     return None
 
 
-def _own_runtime(command: Sequence[str], env: Mapping[str, str], finder: LibraryFinder) -> Library | None:
-    path = _resolved(command[0], env) if command else None
-    status = _native_elf(path) if path else None
-    if path is None or status is None or not finder.carries(path, status):
-        return None
-    return Library(path, printable(os.fsencode(path)), status.st_dev, status.st_ino, "static")
+def _own_runtime(path: str, finder: LibraryFinder) -> Library | None:
+    """A program, or a library of its own, with a runtime linked into it."""
+    with suppress(FileFormatError, OSError), ElfFile(path) as elf:
+        status = os.fstat(elf.fd)
+        small = elf.machine == MACHINE and elf.symbol_bytes <= MAX_SYMBOL_BYTES
+        if small and kind_of(path) is None and finder.carries(path, status):
+            return Library(path, printable(os.fsencode(path)), status.st_dev, status.st_ino, "static")
+    return None
 
 
 def _preloaded(env: Mapping[str, str]) -> list[str]:
@@ -89,32 +124,54 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[str]:
             yield from sorted(path for path in listed if kind_of(path))
 
 
-def _folders(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
+def _below(roots: Iterable[Path]) -> Iterator[str]:
+    """Libraries anywhere below a program's own folder, nearest first, as far as that is quick."""
+    for root in dict.fromkeys(roots):
+        waiting, seen = deque([str(root)] if str(root) not in _NO_WALK else []), 0
+        while waiting and seen < MAX_WALKED:
+            with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif kind_of(entry.name):
+                        yield entry.path
+
+
+def _folders(named: Mentions, everywhere: bool) -> Iterator[Path]:
+    env = named.env
     yield from (Path(part) for part in re.split("[:;]", env.get("LD_LIBRARY_PATH", "")) if part)
-    yield from _told_by_the_program(command, env)
-    interpreter = find_interpreter(command, env)
-    if interpreter:
+    yield from named.folders
+    yield from _told_by_programs(named.programs)
+    for interpreter in _interpreters(named):
+        for prefix in _prefixes(interpreter)[0]:
+            yield prefix / "lib"
         for site in site_packages(interpreter, env):
             yield from _globbed(site, "nvidia/*/lib")
             yield site / "torch" / "lib"
+            yield from _installed(site) if everywhere else ()
     for home in (env.get("CUDA_HOME"), env.get("CUDA_PATH"), "/usr/local/cuda"):
         if home:
             yield from (Path(home, "lib64"), Path(home, "lib"))
             yield from _globbed(Path(home), "targets/*/lib")
 
 
-def _told_by_the_program(command: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
-    """Folders written into a program, also behind a prefix (numactl, mpirun), for its libraries."""
-    for word in command[:8]:
-        path = _resolved(word, env)
-        if path is None:
-            continue
-        origin = str(Path(os.path.realpath(path)).parent)
+def _installed(site: Path) -> Iterator[Path]:
+    """Folders in which packages say they put such a library (RECORD, of pip and others)."""
+    budget = MAX_LISTED_BYTES
+    for record in _globbed(site, "*.dist-info/RECORD"):
+        with suppress(OSError):
+            listed = record.read_bytes()[:budget] if record.stat().st_size <= budget else b""
+            budget -= len(listed)
+            folders = {match[1] or b"" for match in _LISTED.finditer(listed)}
+            yield from (site / os.fsdecode(folder) for folder in sorted(folders))
+
+
+def _told_by_programs(programs: Iterable[str]) -> Iterator[Path]:
+    """Folders written into a program for libraries it loads while it runs."""
+    for path in programs:
         with suppress(FileFormatError, OSError), ElfFile(path) as elf:
-            for folder in elf.run_paths:
-                full = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)
-                if full.startswith("/") and "\0" not in full:
-                    yield Path(full)
+            yield from (Path(folder) for folder in run_paths(path, elf))
 
 
 def _globbed(folder: Path, pattern: str) -> list[Path]:
@@ -124,26 +181,27 @@ def _globbed(folder: Path, pattern: str) -> list[Path]:
         return []
 
 
-def _resolved(word: str, env: Mapping[str, str]) -> str | None:
-    try:
-        return shutil.which(word, path=env.get("PATH", os.defpath))
-    except ValueError:  # a NUL within the word
-        return None
+def _interpreters(named: Mentions) -> list[Path]:
+    """Pythons that may run: named, behind a script (torchrun), or of the environment that is active."""
+    found = find_interpreters(named.programs, named.env)
+    for home in (named.env.get("VIRTUAL_ENV"), named.env.get("CONDA_PREFIX")):
+        if home and Path(home, "bin", "python").exists():
+            found.append(Path(home, "bin", "python"))
+    return list(dict.fromkeys(found))
 
 
-def find_interpreter(command: Sequence[str], env: Mapping[str, str]) -> Path | None:
-    """The Python that would run, also behind a script (torchrun) or a prefix (numactl, env)."""
-    for word in command[:8]:
-        path = _resolved(word, env)
-        if path is None:
-            continue
+def find_interpreters(programs: Iterable[str], env: Mapping[str, str]) -> list[Path]:
+    """The Pythons among programs, also behind a script (torchrun)."""
+    found = []
+    for path in programs:
         if _INTERPRETER.search(path.rpartition("/")[2]):
-            return Path(path)
-        named = _shebang(path)
-        behind = _resolved(named, env) if named else None
-        if behind:
-            return Path(behind)
-    return None
+            found.append(Path(path))
+            continue
+        behind = _shebang(path)
+        resolved = shutil.which(behind, path=env.get("PATH", os.defpath)) if behind else None
+        if resolved:
+            found.append(Path(resolved))
+    return found
 
 
 def _shebang(path: str) -> str | None:
@@ -179,7 +237,8 @@ def _prefixes(interpreter: Path) -> tuple[list[Path], bool]:
     settings = _venv_settings(venv / "pyvenv.cfg")
     if settings is None:
         real = Path(os.path.realpath(interpreter)).parent.parent
-        return list(dict.fromkeys((venv, real))), True
+        managed = _globbed(venv, "versions/*") if interpreter.parent.name == "shims" else []  # pyenv
+        return list(dict.fromkeys((venv, real, *managed))), True
     if settings.get("include-system-site-packages", "").lower() != "true":
         return [venv], False
     return [venv, Path(settings.get("home", "/usr/bin")).parent], True
@@ -199,16 +258,5 @@ def _venv_settings(path: Path) -> dict[str, str] | None:
 
 def cached_paths(cache: Path = LD_CACHE) -> list[str]:
     """Libraries of interest in the loader's cache; empty when there is none or it is damaged."""
-    try:
-        with cache.open("rb") as file:
-            data = file.read(MAX_CACHE_BYTES)
-    except OSError:
-        return []
-    at = data.find(_CACHE_MAGIC)
-    if at < 0 or len(data) < at + 48:
-        return []
-    body = memoryview(data)[at:]
-    count = min(struct.unpack_from("<I", body, 20)[0], (len(body) - 48) // 24)
-    starts = (struct.unpack_from("<I", body, 48 + 24 * row + 8)[0] for row in range(count))
-    paths = (os.fsdecode(bytes(body[start : start + 4096]).partition(b"\0")[0]) for start in starts)
+    paths = (path for _, path in cache_entries(cache))
     return list(dict.fromkeys(path for path in paths if path.startswith("/") and kind_of(path)))

@@ -31,11 +31,12 @@ MAX_TABLE_BYTES = 256 << 20
 MAX_HEADER_TABLE_BYTES = 16 << 20
 MAX_NAME_BYTES = 4096
 MAX_SYMBOL_TABLES = 4
+MAX_NEEDED = 256
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 7, 8, 11, 0x6FFFFFFF
-_DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 5, 10, 14, 15, 29
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _STT_OBJECT, _STT_FUNC = 1, 2
 _VERSION_HIDDEN = 0x8000
 
@@ -281,8 +282,13 @@ class ElfFile:
         texts = self._dynamic_strings(_DT_RPATH) + self._dynamic_strings(_DT_RUNPATH)
         return [os.fsdecode(part) for text in texts for part in text.split(b":") if part]
 
-    def _dynamic_strings(self, tag: int) -> list[bytes]:
-        """The last of its kind, for each segment."""
+    @cached_property
+    def needed(self) -> list[str]:
+        """Libraries the loader maps along with the file, as named there."""
+        return [os.fsdecode(name) for name in self._dynamic_strings(_DT_NEEDED, MAX_NEEDED) if name]
+
+    def _dynamic_strings(self, tag: int, most: int = 1) -> list[bytes]:
+        """Of each segment the last of its kind, or so many."""
         found = []
         for offset, size in self._program_headers[self._program_headers["type"] == _PT_DYNAMIC][
             ["offset", "filesz"]
@@ -290,10 +296,13 @@ class ElfFile:
             entries = self._table(offset, size // _DYNAMIC.itemsize, _DYNAMIC.itemsize, _DYNAMIC)
             tags = dict(zip(entries["tag"].tolist(), entries["value"].tolist(), strict=True))
             start = self.offset_of(tags.get(_DT_STRTAB, 0))
-            at, limit = tags.get(tag), tags.get(_DT_STRSZ, 0)
-            if at is not None and start is not None and at < limit:
-                text = self.read(start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at))
-                found.append(string_at(text, 0))
+            limit = tags.get(_DT_STRSZ, 0)
+            for at in entries["value"][entries["tag"] == tag].tolist()[-most:]:
+                if start is not None and at < limit:
+                    text = self.read(
+                        start + at, min(limit - at, MAX_NAME_BYTES, self.file_bytes - start - at)
+                    )
+                    found.append(string_at(text, 0))
         return found
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingero.discover import preattach
-from ingero.discover.preattach import cached_paths, find_interpreter, preattach_candidates, site_packages
+from ingero.discover.preattach import cached_paths, find_interpreters, preattach_candidates, site_packages
 
 from .conftest import Build
 
@@ -58,14 +58,16 @@ def test_a_launcher_script_leads_to_its_interpreter(venv: Path, shebang: str) ->
     launcher.write_text(shebang.format(venv) + "\nimport torch\n")
     launcher.chmod(0o755)
     env = {"PATH": f"{venv}/bin:/usr/bin:/bin"}
-    assert find_interpreter(["torchrun", "train.py"], env) == venv / "bin" / "python"
+    assert find_interpreters([str(launcher)], env) == [venv / "bin" / "python"]
+    assert "libcudart.so.12" in names(["torchrun", "train.py"], env)
 
 
 def test_a_prefix_command_does_not_hide_the_interpreter(venv: Path) -> None:
     env = {"PATH": f"{venv}/bin:/usr/bin:/bin"}
-    assert find_interpreter(["env", "A=1", "python", "train.py"], env) == venv / "bin" / "python"
-    assert find_interpreter(["/bin/sh", "-c", "x"], env) is None
-    assert find_interpreter([], env) is None
+    assert "libcudart.so.12" in names(["env", "A=1", "python", "train.py"], env)
+    assert "libcudart.so.12" in names(["/bin/sh", "-c", "nice python train.py"], env)
+    assert names(["/bin/sh", "-c", "x"], env) == []
+    assert find_interpreters([], env) == []
 
 
 def test_python_path_and_the_user_site_are_looked_at(tmp_path: Path, venv: Path) -> None:
@@ -151,3 +153,32 @@ def test_a_damaged_loader_cache_yields_what_can_be_read(tmp_path: Path) -> None:
     cache.write_bytes(whole[:20] + b"\xff" * 8 + whole[28:])
     assert cached_paths(cache) == ["/usr/lib/libcuda.so.1"]
     assert cached_paths(NONE) == []
+
+
+@pytest.mark.parametrize("folder", ["some_package.libs", "some_package/deep/down"])
+def test_libraries_that_packages_list_are_found_wherever_they_put_them(
+    venv: Path, build: Build, folder: str
+) -> None:
+    site = venv / "lib" / "python3.12" / "site-packages"
+    build(site / folder / "libcudart-0a1b2c3d.so.12", RUNTIME)
+    (site / "some_package-1.dist-info").mkdir()
+    listed = f"some_package/__init__.py,,\n{folder}/libcudart-0a1b2c3d.so.12,sha256=x,1\n"
+    (site / "some_package-1.dist-info" / "RECORD").write_text(listed)
+    assert "libcudart-0a1b2c3d.so.12" in names([f"{venv}/bin/python"], {})
+    few = preattach_candidates([f"{venv}/bin/python"], {}, ld_cache=NONE, everywhere=False)
+    assert [Path(each.path).name for each in few] == ["libcudart.so.12", "libcudart-d0da41ae.so.11.0"]
+
+
+def test_libraries_below_the_folder_of_the_script_or_the_working_folder_are_found(
+    tmp_path: Path, build: Build
+) -> None:
+    build(tmp_path / "job" / "vendor" / "cuda" / "libcudart.so.12", RUNTIME)
+    (tmp_path / "job" / "train.py").write_text("")
+    (tmp_path / "job" / "round").symlink_to(tmp_path / "job")
+    assert names(["python3", f"{tmp_path}/job/train.py"], {"PATH": "/nonexistent"}) == ["libcudart.so.12"]
+    found = preattach_candidates(["true"], {}, ld_cache=NONE, cwd=tmp_path)
+    assert [each.path for each in found] == [f"{tmp_path}/job/vendor/cuda/libcudart.so.12"]
+
+
+def test_the_environment_that_is_active_is_looked_at_for_a_shell(venv: Path) -> None:
+    assert "libcudart.so.12" in names(["sh", "-c", "x"], {"VIRTUAL_ENV": str(venv), "PATH": "/nonexistent"})
