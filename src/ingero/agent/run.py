@@ -109,6 +109,7 @@ class Agent:
         self._node = options.node or platform.node() or "localhost"
         self._operations = probes.operations()
         self._layers = {operation.number: operation.layer for operation in self._operations}
+        self._names = {operation.number: operation.name for operation in self._operations}
         self._scope = Scope(options)
         self._scope_check()
         self._command = (
@@ -273,6 +274,7 @@ class Agent:
         """Empty the ring and follow what processes did."""
         # Read before the ring, heard after it: whoever had the number before is gone by then.
         mappings = self._watch.read()
+        self._targets.late.hear(mappings)
         self._reader.drain()
         self._symbols.mapped(row[0] for row in mappings)  # before addresses in them are met
         events = self._reader.ring.take(RecordType.REC_PROCESS)
@@ -284,7 +286,7 @@ class Agent:
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
             self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
-        mapped = self._targets.on_mappings((row[0], row[-1]) for row in mappings)
+        mapped = self._targets.on_mappings(mappings)
         if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
             self._interpreters.look(mapped, now_ns)
             self._symbols.look(mapped)
@@ -322,6 +324,7 @@ class Agent:
             self._writer.write(window)
         if gone:
             self._reader.operations.forget(gone)
+            self._targets.late.forget(gone)
         self._add(window)
         self._overhead = self._measured_overhead(window)
         return window
@@ -348,6 +351,8 @@ class Agent:
         self._frames.fill(window)
         assert self._governor is not None
         self._governor.complete(window, self._reader.totals, self._reader.operations.read_ns)
+        # After the governor: its marks on counts stand.
+        self._targets.late.fill(window, self._names, self._targets.warnings)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
@@ -374,6 +379,7 @@ class Agent:
         self.hear()
         window = self._reader.read(last=True)
         self._reader.finish(window)
+        self._targets.finish(time.monotonic_ns())
         if window.end_ns - window.start_ns < SHORT_NS:
             window.system = None  # a fragment of a second says nothing of the machine
         self._enrich(window)

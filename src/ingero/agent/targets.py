@@ -7,11 +7,13 @@ so. A library file is attached when the first target maps it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ingero.agent.late import Late, Row
 from ingero.agent.scope import Scope
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
@@ -24,6 +26,7 @@ from ingero.errors import AttachError
 from ingero.model import layout
 from ingero.model.layout import ProcessEvent, ProcFlag
 from ingero.model.window import Container, Process, Records
+from ingero.units import format_ns
 
 RUNTIME_RANGES = 4
 MIXED_RANGES = 4
@@ -39,6 +42,8 @@ class Target:
     process: Process
     files: dict[File, Library] = field(default_factory=dict)
     devices: Devices | None = None  # cards behind its device numbers
+    adopted_ns: int = 0  # when the kernel side was told; 0: it knew by itself
+    since_ns: int = field(default_factory=time.monotonic_ns)
     runtime_calls: int = 0
     driver_calls: int = 0
 
@@ -59,6 +64,7 @@ class Targets:
         self._host_drivers: list[Library] | None = None
         self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
+        self.late = Late(session, self.live, self._finder.kind_at)
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}
@@ -128,7 +134,11 @@ class Targets:
         if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
             contained = not processes.shares_files(pid)
             devices = visible_devices(processes.environment(pid), self._gpus, contained)
-            target = Target(process, dict(files or {}), devices)
+            # Under a filter calls are taken from now on; otherwise the kernel side takes everybody's, or
+            # follows the tree of those announced.
+            by_filter = not (self._scope.fixed or self._scope.everything)
+            adopted_ns = time.monotonic_ns() if by_filter and files is None else 0
+            target = Target(process, dict(files or {}), devices, adopted_ns)
             self.live[pid] = target
         else:
             known = target.process
@@ -155,7 +165,11 @@ class Targets:
         if target.files != before:
             self._write_proc(target)  # first, so that its callers are known from the first call
         reaches_driver = target.has_driver or self._driver_ahead(target)
-        done = [self._attach_file(library, hot=not reaches_driver) for library in libraries]
+        done = []
+        for library in libraries:
+            done.append(self._attach_file(library, hot=not reaches_driver))
+            if done[-1]:
+                self.late.attached(target.process.pid, library, target.adopted_ns)
         if target.has_driver:
             self._drop_redundant(target)
         return all(done)
@@ -235,16 +249,30 @@ class Targets:
         for target in self.live.values():
             if target.runtime_calls >= UNREACHED_CALLS and not target.driver_calls:
                 for library in target.files.values():
-                    self._attach_file(library, hot=True)
+                    self._probe_at_runtime(library)
+
+    def _probe_at_runtime(self, library: Library) -> None:
+        before = self._session.files.get(library.file)
+        had_all = before is None or before.hot or not before.hot_points
+        if not self._attach_file(library, hot=True) or had_all:
+            return
+        for user in self.live.values():
+            if library.file in user.files and not user.driver_calls:
+                missed = format_ns(time.monotonic_ns() - user.since_ns)
+                name = library.path.rpartition("/")[2]
+                why = f"{missed} of launches and copies not watched: {name} does not reach the probed driver"
+                self.late.tell(user.process.pid, library.kind, why)
 
     # --- the kernel's news -------------------------------------------------------
 
-    def on_mappings(self, mappings: Iterable[tuple[int, str]]) -> list[int]:
+    def on_mappings(self, mappings: Iterable[Row]) -> list[int]:
         """Files were mapped for execution; a process is looked at once, however often. Which targets did."""
-        mapped = list(dict.fromkeys(pid for pid, path in mappings if kind_of(path) is not None))
+        mapped = list(dict.fromkeys(row[0] for row in mappings if kind_of(row[-1]) is not None))
         for pid in mapped:
             if pid in self.live or not self._scope.fixed:
                 self.examine(pid)
+            if self._scope.everything and pid not in self.live and processes.has_ended(pid):
+                self.late.stranger(pid)
         return [pid for pid in mapped if pid in self.live]
 
     def on_events(self, events: Records) -> None:
@@ -258,6 +286,7 @@ class Targets:
             elif record["target"]:  # exec of a target, or a first call nobody announced
                 if event == ProcessEvent.PROCESS_EXEC:
                     self._execs.append(record)
+                    self.late.executed(pid)
                 self.announce(pid)
             elif not self._scope.fixed and self._finder.executable_carries(pid):
                 self.examine(pid)  # what it maps besides is heard of by itself
@@ -268,6 +297,7 @@ class Targets:
         parent = self.live.get(int(record["parent_pid"]))
         # Same mappings as the parent's until it executes something else.
         files = dict(parent.files) if parent else {}
+        self.late.forked(int(record["parent_pid"]), pid, int(header["start_ns"]))
         if self._adopt(pid, files) is None:
             process = Process(
                 pid=pid,
@@ -289,10 +319,16 @@ class Targets:
             return  # not one of ours, or an earlier one of this number
         self.gone[pid] = self.live.pop(pid)
         self._kernel.forget_proc(pid)
+        self.late.ended(pid, int(record["h"]["start_ns"]), target.adopted_ns)
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
         )
         self.note(ended)
+
+    def finish(self, now_ns: int) -> None:
+        """Tracing ends before they do: what is not probed now never was."""
+        for pid, target in self.live.items():
+            self.late.ended(pid, now_ns, target.adopted_ns)
 
     def parent_of(self, pid: int) -> int | None:
         target = self.live.get(pid)

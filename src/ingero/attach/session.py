@@ -8,6 +8,7 @@ a part of the time (`set_apart`): they go off and on again for a moment, the oth
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class Attached:
     path_for_kernel: str = ""  # where it was found last
     costly: list[str] = field(default_factory=list)  # left out: the kernel would single-step them
     refused: list[str] = field(default_factory=list)
+    on_ns: int = 0  # since when its probes are on; CLOCK_MONOTONIC
 
     def counts(self) -> Counter[str]:
         """Functions probed, by source."""
@@ -117,6 +119,7 @@ class Session:
         known.path_for_kernel = path_for_kernel
         if hot_runtime:
             self.hot_on(file, path_for_kernel)
+        known.on_ns = known.on_ns or time.monotonic_ns()
         return known
 
     def _put_on(self, known: Attached, path_for_kernel: str) -> None:

@@ -211,6 +211,12 @@ def still_runs(process: Process) -> bool:
     return stat is not None and stat.state not in "ZX" and same_start(stat.start_ns, process.start_ns)
 
 
+def has_ended(pid: int) -> bool:
+    """Whether nobody with this PID runs any more."""
+    stat = read_stat(pid)
+    return stat is None or stat.state in "ZX"
+
+
 def shares_files(pid: int) -> bool:
     """Whether a path means the same file to that process as to us."""
     try:

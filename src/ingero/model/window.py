@@ -174,12 +174,15 @@ class Annotation:
     value: str
 
 
+FIRST_CALLS = "first calls"  # made before the probes of their library were on
+
+
 @dataclass(frozen=True, slots=True)
 class NotWatched:
     """Something of a process that cannot be seen, and why."""
 
     pid: int
-    what: str  # gil
+    what: str  # gil, FIRST_CALLS
     why: str
 
 

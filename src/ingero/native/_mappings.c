@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGES 16		/* of records per core; a mapping takes about 120 bytes */
@@ -52,6 +53,10 @@ static int watch_init(Watch *self, PyObject *args, PyObject *kwargs)
 	attr.config = PERF_COUNT_SW_DUMMY;
 	attr.mmap = 1;
 	attr.mmap2 = 1;
+	attr.sample_id_all = 1; /* every record ends with its time, on the clock that all our times are of */
+	attr.sample_type = PERF_SAMPLE_TIME;
+	attr.use_clockid = 1;
+	attr.clockid = CLOCK_MONOTONIC;
 	attr.watermark = 1;
 	attr.wakeup_watermark = 1;
 	self->page = (size_t)sysconf(_SC_PAGESIZE);
@@ -101,7 +106,7 @@ struct mmap2 {
 	uint32_t major, minor;
 	uint64_t inode, generation;
 	uint32_t protection, flags;
-	char path[4096];
+	char path[4096 + 8]; /* padded; the time follows */
 };
 
 static int read_core(Watch *self, int core, PyObject *list)
@@ -125,11 +130,13 @@ static int read_core(Watch *self, int core, PyObject *list)
 			self->lost += lost[2];
 		} else if (record.header.type == PERF_RECORD_MMAP2 && length <= sizeof(record)) {
 			PyObject *row;
+			uint64_t at_ns;
 			copy_out(data, size, tail, (char *)&record, length);
+			memcpy(&at_ns, (char *)&record + length - sizeof(at_ns), sizeof(at_ns));
 			record.path[sizeof(record.path) - 1] = 0;
-			row = Py_BuildValue("(IKKIIKN)", record.pid, (unsigned long long)record.address,
+			row = Py_BuildValue("(IKKIIKKN)", record.pid, (unsigned long long)record.address,
 					    (unsigned long long)record.length, record.major, record.minor,
-					    (unsigned long long)record.inode,
+					    (unsigned long long)record.inode, (unsigned long long)at_ns,
 					    PyUnicode_DecodeFSDefault(record.path));
 			if (!row || PyList_Append(list, row)) {
 				Py_XDECREF(row);
@@ -143,7 +150,7 @@ static int read_core(Watch *self, int core, PyObject *list)
 	return 0;
 }
 
-/* read() -> [(pid, address, length, major, minor, inode, path)] */
+/* read() -> [(pid, address, length, major, minor, inode, at_ns, path)] */
 static PyObject *watch_read(Watch *self, PyObject *unused)
 {
 	PyObject *list = PyList_New(0);

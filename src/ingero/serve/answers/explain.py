@@ -7,7 +7,7 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -33,6 +33,7 @@ from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.label_findings import with_labels
 from ingero.serve.answers.label_time import label_report
 from ingero.serve.answers.labels import NO_LABELS, Labels, LabelTimes, held_by_all, label_times
+from ingero.serve.answers.late import late_calls, late_processes
 from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
@@ -168,6 +169,7 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
     recordings = recordings_within(reader, when)
     processes = process_reports(reader, when, extras)
     overhead = _overhead(reader, when)
+    late = late_processes(reader, when)
     return Report(
         node=", ".join(dict.fromkeys(each.node for each in recordings)),
         window=ReportWindow(when.from_ns, when.to_ns, when.anchor),
@@ -176,7 +178,10 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
         processes=processes,
         losses=losses_within(reader, when.from_ns, when.to_ns),
         overhead=overhead,
-        not_watched=_not_watched(when, recorded, processes, overhead.watched_share),
+        not_watched=[
+            *late_calls(late),
+            *_not_watched(when, recorded, processes, overhead.watched_share, set(late)),
+        ],
         recorded_ns=recorded,
     )
 
@@ -188,7 +193,7 @@ def _judged(report: Report, diagnosis: Diagnosed, pid: int | None) -> Report:
         findings=in_order(_victims(diagnosis.findings, pid)),
         unexplained=_victims(diagnosis.unexplained, pid),
         bound=[each for each in diagnosis.bound if pid is None or each.pid == pid],
-        not_watched=[*diagnosis.not_watched, *report.not_watched],
+        not_watched=[*report.not_watched, *diagnosis.not_watched],
         processes=report.processes if pid is None else _only(report.processes, pid),
     )
 
@@ -273,13 +278,23 @@ def _share(
 
 
 def _not_watched(
-    when: TimeRange, recorded: int, processes: list[ProcessReport], watched: float | None
+    when: TimeRange,
+    recorded: int,
+    processes: list[ProcessReport],
+    watched: float | None,
+    late: Set[int],
 ) -> list[NotWatched]:
     found = []
     if when.length_ns - recorded > SECOND:
         missing = format_ns(when.length_ns - recorded)
         found.append(NotWatched(f"{missing} of {format_ns(when.length_ns)}", "nothing was recorded then"))
-    estimated = {line.op for process in processes for line in process.operations if not line.exact}
+    governed = watched is not None and watched < 1
+    estimated = {
+        line.op
+        for process in processes
+        for line in process.operations
+        if not line.exact and (governed or process.pid not in late)
+    }
     if estimated:
         names = ", ".join(sorted(clean(name, 60) for name in estimated)[:5])
         share = f"watched {format_share(watched)} of the time" if watched is not None else "sampled"

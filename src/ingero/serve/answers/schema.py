@@ -22,7 +22,7 @@ class ViewDoc:
 NOTES = (
     "COUNT(*) over events, cuda_events, calls and nccl_events counts stored rows; SUM(weight) counts calls,"
     " because a row may stand for several that were not stored one by one.",
-    "Counts in operations are the calls made, exact unless exact is 0.",
+    "Counts in operations are the calls made, exact unless exact is 0 (see not_watched of explain).",
     "Instants ending in _ns, and events.timestamp, are Unix-epoch nanoseconds; durations are nanoseconds.",
     "Unknown is NULL, never 0.",
     "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases; only of"
@@ -147,7 +147,7 @@ VIEWS: tuple[ViewDoc, ...] = (
             "caller": "runtime or direct, for driver calls where it is known.",
             "bucket_start_ns": _BUCKET_START,
             "count": "Calls made.",
-            "exact": "1 when count is exact, 0 when it was estimated.",
+            "exact": "1 when count is exact; 0 when it is an estimate, or the first calls are missing.",
             "count_error": "How far an estimated count may be off.",
             "sum_ns": "Time inside these calls, added up.",
             "min_ns": "The shortest call.",

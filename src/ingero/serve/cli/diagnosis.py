@@ -341,7 +341,7 @@ def _operation_words(process: ProcessReport) -> str:
 
 def _nobody() -> Iterator[Block]:
     yield Line("No CUDA process was seen in that time, so there is nothing to explain.", "warning")
-    yield Field("Try", "trace the job from its first call on")
+    yield Field("Try", "trace the job from its start")
     yield Code("sudo ingero trace -- python train.py")
     yield Gap()
 

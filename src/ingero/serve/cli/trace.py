@@ -37,7 +37,7 @@ Examples:
   sudo ingero trace --container 3f2a --no-tui
   sudo ingero trace --json | jq .op
   sudo ingero trace --no-tui --prometheus :9090
-  sudo ingero trace -- python train.py      from its first call to its end
+  sudo ingero trace -- python train.py      from its start to its end
 """
 
 
@@ -65,7 +65,7 @@ Examples:
 @click.option(
     "--max-overhead",
     metavar="PERCENT",
-    help="Most that tracing may cost a traced thread, or off: then every count is exact. [2%]",
+    help="Most that tracing may cost a traced thread, or off: then no count is an estimate. [2%]",
 )
 @exporting
 @click.option("--node", metavar="NAME", help="Name of this machine in the records. [host name]")
@@ -85,6 +85,10 @@ def trace(
 
     Finds CUDA processes by itself and attaches to them while they run; nothing in
     them is changed. Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
+
+    A COMMAND starts when the libraries it is going to load have their probes. One
+    that could not be known in advance gets them some milliseconds after it is mapped;
+    the diagnosis then says how long it was not watched.
     """
     from ingero import privileges
 

@@ -29,6 +29,7 @@ from builders import (
 )
 
 from ingero.errors import StoreError, TargetError, UsageError
+from ingero.model import window as window_model
 from ingero.model.gpus import GpuCard, GpuNews, GpuSample
 from ingero.model.report import NotWatched, ProcessReport, Report, StepTime
 from ingero.model.window import Container, SystemSample, Window
@@ -288,6 +289,7 @@ def test_a_recording_without_cuda_is_no_error(tmp_path: Path) -> None:
         "UPDATE op SET name = x'00', layer = id",
         "UPDATE loss SET count = 'x', start_ns = 'y'",
         "UPDATE container SET pod = 5, namespace = x'00'",
+        "INSERT INTO not_watched SELECT id, 1, 'x', 'first calls', 7, 1700000001000000000 FROM node",
     ],
 )
 def test_a_damaged_recording_is_an_answer_or_an_error_never_a_crash(recording: Path, damage: str) -> None:
@@ -318,6 +320,32 @@ def test_operations_without_accounted_time_are_said_to_be_unaccounted(tmp_path: 
     assert blind.why.startswith("no time was accounted")
     assert report.processes[0].threads_ns == 0
     assert np.isfinite(report.processes[0].operations[0].wall_share)
+
+
+def late(*pids: int) -> list[window_model.NotWatched]:
+    why = "2.5 ms not watched: libcudart.so.12 was mapped before its probes were on"
+    return [window_model.NotWatched(pid, window_model.FIRST_CALLS, why) for pid in pids]
+
+
+def test_calls_made_before_the_probes_were_on_are_said_first_and_not_called_estimates(tmp_path: Path) -> None:
+    first = second(0)
+    first.operations["estimated"][first.operations["pid"] == 100] = True
+    first.not_watched = late(100)
+    report = ask(recorded(tmp_path / "x.db", [first, second(1)]))
+    assert report.not_watched[0].what == "the first calls of process 100"
+    assert report.not_watched[0].why.startswith("2.5 ms not watched: libcudart.so.12")
+    assert not any("estimates" in each.why for each in report.not_watched)
+    assert not the(report, 100).operations[0].exact
+
+
+def test_of_many_processes_with_missing_calls_some_are_named(tmp_path: Path) -> None:
+    first = second(0)
+    first.not_watched = late(*range(200, 220))
+    told = [
+        each.what for each in ask(recorded(tmp_path / "x.db", [first])).not_watched if "first" in each.what
+    ]
+    assert len(told) == 6
+    assert told[-1] == "the first calls of 15 more processes"
 
 
 def test_findings_are_sorted_and_belong_to_the_process_asked_for(
