@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from ingero.discover.libraries import Library
+from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import TargetError
 
@@ -67,13 +67,13 @@ class Command:
         finally:
             os.close(reading)
 
-    def libraries(self, everywhere: bool) -> list[Library]:
+    def libraries(self, finder: LibraryFinder, everywhere: bool) -> list[Library]:
         """What it is likely to load; `everywhere`: looked for where that may be many."""
         try:
             cwd = Path.cwd()
         except OSError:  # the folder is gone
             cwd = None
-        return preattach_candidates(self.words, os.environ, cwd=cwd, everywhere=everywhere)
+        return preattach_candidates(self.words, os.environ, finder, cwd=cwd, everywhere=everywhere)
 
     def release(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # killed while it waited

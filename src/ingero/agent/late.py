@@ -99,10 +99,18 @@ class Late:
             known = first.get(each.file)
             if known is None or each.at_ns < known.at_ns:
                 first[each.file] = each
-        for each in first.values():
-            on = self._session.files.get(each.file)
-            kind = on.kind if on else self._kind_at(each.path, each.file)
-            if kind is not None:
+        files = self._session.files
+        kinds = {
+            each: files[each.file].kind if each.file in files else self._kind_at(each.path, each.file)
+            for each in first.values()
+        }
+        uses_cuda = any(kind not in (None, "unknown") for kind in kinds.values())
+        for each, kind in kinds.items():
+            on = files.get(each.file)
+            if kind == "unknown" and uses_cuda:
+                why = f"{clean(each.path, 80)} was gone before it could be looked at"
+                self.tell(pid, "runtime", f"{format_ns(end_ns - each.at_ns)} not watched: {why}")
+            elif kind not in (None, "unknown"):
                 on_ns = max(on.on_ns, adopted_ns) if on else end_ns
                 self._compare(pid, each.path, kind, each.at_ns, min(on_ns, end_ns), never=on is None)
 

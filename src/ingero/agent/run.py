@@ -216,7 +216,7 @@ class Agent:
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
         self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
-            self._targets.attach_ahead(self._command.libraries(everywhere=shape.name != "perf"))
+            self._targets.attach_ahead(self._command.libraries(self._targets.finder, shape.name != "perf"))
             self._collectors.prepare()
             self._command.start()
             self._targets.announce(self._command.pid)

@@ -7,6 +7,7 @@ so. A library file is attached when the first target maps it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -59,12 +60,13 @@ class Targets:
         self._kernel = kernel
         self._session = session
         self._scope = scope
-        self._finder = LibraryFinder()
+        self.finder = LibraryFinder()
         self._mounts = processes.cgroup_mounts()
         self._host_drivers: list[Library] | None = None
+        self._with_driver: set[str] = set()  # folders where a driver lies that is probed ahead
         self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
-        self.late = Late(session, self.live, self._finder.kind_at)
+        self.late = Late(session, self.live, self.finder.kind_at)
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}
@@ -108,7 +110,7 @@ class Targets:
         target = self.live.get(pid)
         if target is None and self._scope.fixed:
             return
-        libraries = self._finder.libraries_of(pid)
+        libraries = self.finder.libraries_of(pid)
         if not libraries and target is None:
             return
         if target is None:
@@ -121,7 +123,7 @@ class Targets:
                     self._adopt(child)
         if target is not None and not self._attach(target, libraries):
             # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
-            again = self._finder.libraries_of(pid)
+            again = self.finder.libraries_of(pid)
             if again != libraries:
                 self._attach(target, again)
 
@@ -187,9 +189,13 @@ class Targets:
     def attach_ahead(self, libraries: list[Library]) -> None:
         """Files a command about to start is likely to load."""
         drivers = [library for library in libraries if library.kind == "driver"]
-        self._host_drivers = drivers or None
+        # Any file of that name may be among them: the loader takes one it knows, or the runtime's neighbour.
+        known = {library.file for library in preattach_candidates([], os.environ)}
+        self._host_drivers = [library for library in drivers if library.file in known] or None
+        self._with_driver = {_folder(library) for library in drivers}
         for library in libraries:
-            self._attach_file(library, hot=not drivers)
+            reaches = bool(self._host_drivers) or _folder(library) in self._with_driver
+            self._attach_file(library, hot=not reaches)
 
     def _driver_ahead(self, target: Target) -> bool:
         """The runtime loads the driver at its first call: attach it before that, where there is one.
@@ -197,8 +203,11 @@ class Targets:
         Only for processes that see our own file system; a container's driver is attached
         when it is mapped.
         """
-        if not any(library.kind == "runtime" for library in target.files.values()):
+        runtimes = [library for library in target.files.values() if library.kind == "runtime"]
+        if not runtimes:
             return False
+        if any(_folder(library) in self._with_driver for library in runtimes):
+            return True
         if not processes.shares_files(target.process.pid):
             return False
         if self._host_drivers is None:
@@ -288,7 +297,7 @@ class Targets:
                     self._execs.append(record)
                     self.late.executed(pid)
                 self.announce(pid)
-            elif not self._scope.fixed and self._finder.executable_carries(pid):
+            elif not self._scope.fixed and self.finder.executable_carries(pid):
                 self.examine(pid)  # what it maps besides is heard of by itself
 
     def _born(self, pid: int, record: np.void) -> None:
@@ -378,3 +387,7 @@ class Targets:
     def take_gone(self) -> set[int]:
         gone, self.gone = set(self.gone) - set(self.live), {}  # a reused number still counts
         return gone
+
+
+def _folder(library: Library) -> str:
+    return library.path.rpartition("/")[0]

@@ -208,14 +208,18 @@ class LibraryFinder:
             return False
         return self.carries(path, status)
 
-    def kind_at(self, path: str, file: tuple[int, int]) -> Kind | None:
-        """What a file that a process had mapped was, when the process can no longer be asked."""
+    def kind_at(self, path: str, file: tuple[int, int]) -> Kind | Literal["unknown"] | None:
+        """What a file that a process had mapped was, when the process can no longer be asked.
+
+        Unknown: a program that is gone or was replaced; it may have had a runtime inside.
+        """
         kind = kind_of(path)
         if kind is not None or ".so" in path or path.startswith((*_SYSTEM_FOLDERS, "/bin/", "/usr/bin/")):
             return kind
         status = _identity(path)
-        same = status is not None and status.st_ino == file[1] and stat.S_ISREG(status.st_mode)
-        return "static" if status is not None and same and self.carries(path, status) else None
+        if status is None or status.st_ino != file[1]:
+            return "unknown"
+        return "static" if stat.S_ISREG(status.st_mode) and self.carries(path, status) else None
 
     def carries(self, path: str, status: os.stat_result) -> bool:
         """Whether the file defines a traced function; a file is read once per content."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ingero.agent.name_rounds import LAUNCHES
@@ -17,6 +18,7 @@ from ingero.attach.session import APART, BOTH_NS, Session
 from ingero.attach.shapes import Point
 from ingero.discover.libraries import Library
 from ingero.errors import AttachError
+from ingero.model.window import OPERATION
 from ingero.scenarios import cuda
 
 from .fakes import Links
@@ -98,6 +100,42 @@ def test_only_functions_that_are_apart_go_off(runtime: str) -> None:
     assert len([links for links in shape.links if links.held]) == len(on)
 
 
+def targets_of(session: Session) -> Targets:
+    kernel: Any = SimpleNamespace(write_proc=lambda *_: None, forget_proc=lambda *_: None)
+    scope: Any = SimpleNamespace(fixed=True, everything=False, named=list, pids=set())
+    return Targets(kernel, session, scope)
+
+
+@pytest.mark.parametrize(("folder", "hot"), [("", False), ("/elsewhere", True)])
+def test_a_driver_found_in_a_folder_the_loader_does_not_know_leaves_launches_at_the_runtime(
+    runtime: str, folder: str, hot: bool
+) -> None:
+    """Launches are probed at the driver ahead only where the runtime would get that very driver."""
+    session = Session(Shape())  # type: ignore[arg-type]
+    driver = runtime.replace("libcudart.so.12", "libcuda.so.1")
+    shown = folder + driver
+    ahead = [Library(driver, shown, 1, 3, "driver"), Library(runtime, runtime, 1, 2, "runtime")]
+    targets_of(session).attach_ahead(ahead)
+    assert session.files[1, 2].hot == hot
+
+
+def test_launches_that_do_not_reach_the_driver_probed_ahead_are_told_to_be_missing(runtime: str) -> None:
+    session = Session(Shape())  # type: ignore[arg-type]
+    targets = targets_of(session)
+    library = Library(runtime, runtime, 1, 2, "runtime")
+    targets.finder = SimpleNamespace(libraries_of=lambda _: [library])  # type: ignore[assignment]
+    targets._with_driver = {runtime.rpartition("/")[0]}
+    targets.announce(os.getpid())
+    assert not session.files[1, 2].hot
+    calls = np.zeros(1, OPERATION)
+    calls["pid"], calls["op"], calls["count"] = os.getpid(), 1, 100
+    for _ in range(2):
+        targets.check_reach(calls, {1: "runtime"})
+    assert session.files[1, 2].hot
+    (told,) = targets.late.take_news()
+    assert "of launches and copies not watched: libcudart.so.12 does not reach" in told.why
+
+
 def test_a_library_seen_while_it_is_loaded_is_looked_at_again(runtime: str, tmp_path: Path) -> None:
     """Its mapping had another end when its place was read."""
     early = tmp_path / "early"
@@ -105,11 +143,9 @@ def test_a_library_seen_while_it_is_loaded_is_looked_at_again(runtime: str, tmp_
     shape = Shape()
     shape.stale.add(str(early))
     session = Session(shape)  # type: ignore[arg-type]
-    kernel: Any = SimpleNamespace(write_proc=lambda *_: None, forget_proc=lambda *_: None)
-    scope: Any = SimpleNamespace(fixed=True, named=list, pids=set())
-    targets = Targets(kernel, session, scope)
+    targets = targets_of(session)
     paths = iter([str(early), runtime])
-    targets._finder = SimpleNamespace(  # type: ignore[assignment]
+    targets.finder = SimpleNamespace(  # type: ignore[assignment]
         libraries_of=lambda _pid: [Library(next(paths), runtime, 1, 2, "runtime")]
     )
     targets.announce(os.getpid())

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingero.agent.late import MAX_PROCESSES, Late, Row
-from ingero.discover.libraries import Library, kind_of
+from ingero.discover.libraries import Library, LibraryFinder, kind_of
 from ingero.model.window import FIRST_CALLS, OPERATION, NotWatched
 
 MS = 1_000_000
@@ -67,6 +67,17 @@ def test_a_process_that_ended_before_anybody_looked_is_told_of() -> None:
     found.hear([row(at_ms=10), row(at_ms=10, address=0x9000, inode=9, path="libc.so.6")])
     found.ended(7, 13 * MS)
     assert told(found) == ["3 ms not watched: libcudart.so.12 was mapped until its end, never probed"]
+
+
+def test_a_program_that_is_gone_may_have_had_a_runtime_inside_where_it_used_the_driver() -> None:
+    for driver, missing in (("libcuda.so.1", 1), ("libm.so.6", 0)):
+        files: Any = {DRIVER: SimpleNamespace(on_ns=1, kind="driver")} if missing else {}
+        found = Late(SimpleNamespace(files=files), {}, LibraryFinder().kind_at)  # type: ignore[arg-type]
+        found.hear([row(at_ms=10, path="no/such/job"), row(at_ms=11, address=0x7000, inode=6, path=driver)])
+        found.ended(7, 13 * MS)
+        told_of = told(found)
+        assert len(told_of) == missing
+        assert all("/opt/no/such/job was gone" in each for each in told_of)
 
 
 def test_news_of_a_mapping_may_come_after_that_of_the_end() -> None:
