@@ -81,6 +81,12 @@ def _unfinished(connection: sqlite3.Connection) -> None:
     connection.execute(f"CREATE VIEW IF NOT EXISTS unfinished_calls AS {VIEWS['unfinished_calls']}")
 
 
+def _collective_weight(connection: sqlite3.Connection) -> None:
+    """A row of nccl_events says, as one of the other views does, how many calls it stands for."""
+    connection.execute("DROP VIEW IF EXISTS nccl_events")
+    connection.execute(f"CREATE VIEW nccl_events AS {VIEWS['nccl_events']}")
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
@@ -89,6 +95,7 @@ ALL: tuple[Migration, ...] = (
     Migration("0005-cpus", _cpus),
     Migration("0006-on-core", _on_core),
     Migration("0007-unfinished-calls", _unfinished),
+    Migration("0008-collective-weight", _collective_weight),
 )
 
 

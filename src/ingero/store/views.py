@@ -90,7 +90,7 @@ VIEWS = {
             -- ranks 0 to n-1, each once: only then is the last arrival known
             CASE WHEN r.seen = r.nranks AND r.rank_sum = r.nranks * (r.nranks - 1) / 2 AND c.peer IS NULL
                 THEN r.last_ns - e.ts_ns END AS wait_ns,
-            e.cgroup_id AS cgroup_id
+            e.cgroup_id AS cgroup_id, e.weight AS weight
         FROM collective c
         CROSS JOIN event e ON e.id = c.event_id
         LEFT JOIN node n ON n.id = e.node_id

@@ -162,6 +162,13 @@ def test_a_collective_carries_names_not_numbers(ask: Ask) -> None:
     assert (row["datatype"], row["reduce_op"], row["peer"], row["bytes"]) == ("bfloat16", "avg", None, 64)
 
 
+def test_the_weights_of_collectives_count_their_calls(ask: Ask) -> None:
+    seen = records(call("ncclAllReduce", weight=40), call("ncclAllReduce", weight=2))
+    assert ask("SELECT COUNT(*) AS rows, SUM(weight) AS calls FROM nccl_events", window(calls=seen)) == [
+        {"rows": 2, "calls": 42}
+    ]
+
+
 def test_a_send_has_a_peer(ask: Ask) -> None:
     (row,) = ask(
         "SELECT * FROM nccl_events",

@@ -17,6 +17,7 @@ from ingero.store import location, migrations
 from ingero.store.migrations import Migration
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
+from ingero.store.views import VIEWS
 from ingero.store.writer import Writer
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is not allowed to follow links")
@@ -28,7 +29,7 @@ SPEC_VIEWS = {
     "calls": "id node timestamp_ns pid tid gpu_id layer op caller kernel_name duration_ns bytes "
     "direction stream ret cgroup_id stack_hash weight",
     "nccl_events": "id node timestamp_ns pid tid op comm_hash seq rank nranks bytes datatype reduce_op peer "
-    "duration_ns wait_ns cgroup_id",
+    "duration_ns wait_ns cgroup_id weight",
     "containers": "cgroup_id node container_id runtime pod namespace job",
     "operations": "node pid layer op caller bucket_start_ns count exact count_error sum_ns min_ns max_ns "
     "p50_ns p95_ns p99_ns bytes",
@@ -81,6 +82,20 @@ def test_an_older_database_is_upgraded_and_keeps_its_rows(path: Path) -> None:
     assert migrations.upgrade(connection, path, newer) == ["0002-b"]
     assert migrations.upgrade(connection, path, newer) == []
     assert connection.execute("SELECT x, y FROM t").fetchall() == [(1, 5)]
+    connection.close()
+
+
+def test_collectives_of_an_older_database_have_a_weight_too(path: Path) -> None:
+    _recorded(path)
+    older = VIEWS["nccl_events"].replace(", e.weight AS weight", "")
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("DROP VIEW nccl_events")
+    connection.execute(f"CREATE VIEW nccl_events AS {older}")
+    connection.execute("DELETE FROM migration WHERE name = '0006-collective-weight'")
+    with Reader(path) as reader:  # read as it is
+        assert reader.rows("SELECT SUM(weight) FROM nccl_events") == [(None,)]
+    assert migrations.upgrade(connection, path) == ["0006-collective-weight"]
+    assert connection.execute("SELECT SUM(weight) FROM nccl_events").fetchall() == [(None,)]
     connection.close()
 
 

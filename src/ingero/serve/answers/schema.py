@@ -121,6 +121,7 @@ VIEWS: tuple[ViewDoc, ...] = (
             "duration_ns": "From entry to return; collectives usually return before they are done.",
             "wait_ns": "The last rank's arrival minus this one's; NULL unless all ranks were seen.",
             "cgroup_id": _CGROUP,
+            "weight": "How many calls this row stands for.",
         },
     ),
     ViewDoc(
