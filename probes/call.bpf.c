@@ -32,12 +32,12 @@ static __always_inline void name_comm(struct call *r, const struct op_info *info
 
 	key.handle = info->flags & OP_NEW_COMM ? out : nth(f, info->comm_arg);
 	comm = bpf_map_lookup_elem(&comms, &key);
-	if (!comm || !comm->hash)	/* made before we came: only its collectives are numbered */
+	if (!comm || (!comm->hash && comm->nranks < 0))	/* only its collectives are numbered */
 		return;
 	r->comm_hash = comm->hash;
 	r->rank = comm->rank;
 	r->nranks = comm->nranks;
-	r->flags |= CALL_COMM_KNOWN;
+	r->flags |= CALL_COMM_KNOWN | (comm->flags & COMM_JOINED ? CALL_COMM_JOINED : 0);
 }
 
 /* Only calls with a record pay for reading the caller's memory. */
@@ -181,15 +181,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 static __always_inline __u64 collective_number(const struct thread *t, const struct frame *f,
 					       const struct op_info *info)
 {
-	struct handle_key key = {.pid = t->pid, .handle = nth(f, info->comm_arg)};
-	struct comm_value unknown = {.rank = -1, .nranks = -1};
-	struct comm_value *comm = bpf_map_lookup_elem(&comms, &key);
-
-	if (!comm) {	/* attached after it was made: number its collectives all the same */
-		bpf_map_update_elem(&comms, &key, &unknown, BPF_NOEXIST);
-		comm = bpf_map_lookup_elem(&comms, &key);
-	}
-	return comm ? __sync_fetch_and_add(&comm->seq, 1) : 0;
+	return next_collective(t->pid, nth(f, info->comm_arg));
 }
 
 static __always_inline void count_call(struct op_stats *s, const struct thread *t, const struct frame *f,

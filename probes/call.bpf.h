@@ -8,31 +8,11 @@
 #define INGERO_CALL_H
 
 #include "walk_cost.bpf.h"
+#include "comms.bpf.h"
 #include "watch.bpf.h"
 
 #define MOST_UNSAMPLED (1 << 20)
 #define FEW_WALKS 4	/* of an operation in a second */
-
-struct handle_key {
-	__u32 pid;
-	__u32 pad;
-	__u64 handle;
-};
-
-struct comm_value {
-	__u64 hash;
-	__u64 seq;
-	__u64 splits;
-	__s32 rank;
-	__s32 nranks;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, struct handle_key);
-	__type(value, struct comm_value);
-} comms SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -40,26 +20,6 @@ struct {
 	__type(key, struct handle_key);
 	__type(value, __s32);
 } contexts SEC(".maps");
-
-static __always_inline __u64 mix(__u64 hash, __u64 word)
-{
-	return (hash ^ word) * 0x100000001b3ULL;
-}
-
-/* The 128-byte NCCL id as one number; Python computes the same. */
-static __noinline __u64 hash_id(__u64 address)
-{
-	__u64 words[16];
-	__u64 hash = 0xcbf29ce484222325ULL;
-
-	if (bpf_probe_read_user(words, sizeof(words), (const void *)address)) {
-		lose(LOSS_USER_READ, 1);
-		return 0;
-	}
-	for (int i = 0; i < 16; i++)
-		hash = mix(hash, words[i]);
-	return hash ? hash : 1;
-}
 
 /* A process nobody announced makes its first traced call. */
 static __noinline int adopt_process(struct settings *s, __u32 pid, __u64 cgroup_id, __u64 start_ns)

@@ -15,19 +15,21 @@ static __noinline int learn_comms(const struct frame *f, const struct op_info *i
 	struct handle_key key = {.pid = pid, .handle = out};
 	struct comm_value value = {.hash = f->id_hash, .rank = -1, .nranks = -1};
 
+	if (!out)	/* no part of the split, or the group is still open */
+		return 0;
 	if (info->flags & OP_SPLIT_COMM) {
 		struct handle_key parent = {.pid = pid, .handle = nth(f, info->comm_arg)};
-		struct comm_value *p = bpf_map_lookup_elem(&comms, &parent);
-		if (!p || !p->hash)
-			return 0;
-		value.hash = mix(mix(p->hash, nth(f, 1) & 0xffffffff), __sync_fetch_and_add(&p->splits, 1));
+
+		name_split(pid, &value, bpf_map_lookup_elem(&comms, &parent), (__u32)nth(f, 1));
 	}
 	if (info->nranks_arg != NO_ARG)
 		value.nranks = (__s32)nth(f, info->nranks_arg);
 	if (info->rank_arg != NO_ARG)
 		value.rank = (__s32)nth(f, info->rank_arg);
-	if (!(info->flags & OP_COMM_ARRAY))
+	if (!(info->flags & OP_COMM_ARRAY)) {
+		read_comm(pid, out, &value);
 		return bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
+	}
 
 	value.hash = mix(mix(0xcbf29ce484222325ULL, pid), out);
 	for (int i = 0; i < 16; i++) {
@@ -36,6 +38,9 @@ static __noinline int learn_comms(const struct frame *f, const struct op_info *i
 		if (bpf_probe_read_user(&key.handle, 8, (const void *)(nth(f, info->out_arg) + 8 * i)))
 			break;
 		value.rank = i;
+		value.tries = 0;
+		value.flags = 0;
+		read_comm(pid, key.handle, &value);
 		bpf_map_update_elem(&comms, &key, &value, BPF_ANY);
 	}
 	return 0;

@@ -134,6 +134,7 @@ int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 			proc->range[i].start = 0;
 			proc->range[i].end = 0;
 		}
+		proc->comm.state = COMMS_NOT_TOLD;
 	}
 	if (t) {
 		__u64 now = bpf_ktime_get_ns();

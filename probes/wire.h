@@ -105,7 +105,8 @@ enum call_flag {
 	CALL_NO_BYTES = 8,	/* bytes is not known */
 	CALL_NO_OUT = 16,	/* out is not known */
 	CALL_NO_STREAM = 32,
-	CALL_COMM_KNOWN = 64,	/* comm_hash, rank, nranks are valid */
+	CALL_COMM_KNOWN = 64,	/* comm_hash (0: unknown), rank, nranks are valid */
+	CALL_COMM_JOINED = 128,	/* seq counts from when we came, not from the communicator's first */
 };
 
 struct call {
@@ -127,7 +128,7 @@ struct call {
 	__u64 stack_id;		/* 0: not walked */
 	__u64 host_function;	/* launches: what the runtime was given, 0 if not seen */
 	__u64 kernel;		/* launches: number of the kernel's name, 0 if unknown; filled by the agent */
-	__u64 comm_hash;	/* NCCL: hash of the 128-byte id */
+	__u64 comm_hash;	/* NCCL: its own, or that of the 128-byte id */
 	__u64 seq;		/* NCCL: number of the collective on its communicator */
 	__s32 rank;
 	__s32 nranks;
@@ -450,12 +451,32 @@ enum proc_flag {
 #define RUNTIME_RANGES 4
 #define CALLER_RANGES 8	/* runtimes first, then objects with a static runtime in them */
 
+enum comm_state {
+	COMMS_NOT_TOLD,		/* the agent has not looked at the process's NCCL yet */
+	COMMS_READABLE,
+	COMMS_UNREADABLE,	/* it has, and cannot say where things lie */
+};
+
+enum comm_layout_flag {
+	COMM_SPLITS_ALIKE = 1,	/* two splits of one communicator may have the same hash */
+};
+
+/* Where NCCL keeps what in a communicator; discover/communicators.py finds it. */
+struct comm_layout {
+	__u32 state;
+	__u32 flags;
+	__u32 hash_at;
+	__u32 rank_at;		/* then the size and the device, an int each */
+	__u64 magic;		/* its first word, 0: none */
+};
+
 struct proc {
 	__u32 flags;
 	__u32 ranges;
 	__u64 cgroup_id;
 	__u64 start_ns;
 	struct range range[CALLER_RANGES];
+	struct comm_layout comm;
 };
 
 struct settings {

@@ -1,11 +1,12 @@
 """R ranks, each a process: a communicator, collectives on it, a split, and the end.
 
-    nccl_ranks.py [--ranks R] [--rounds N] [--late-rank K --late-ms MS] [--absent-rank K]
+    nccl_ranks.py [--ranks R] [--rounds N] [--late-rank K --late-ms MS] [--absent-rank K] [--early]
 
 Prints `ready PID`, waits for a line, starts the ranks, prints one JSON line for each
 call of each rank (rank, size, the id as hex, function, bytes, datatype, peer, times),
 then `done`, and waits for another line. A late rank comes late to every round; an
-absent rank makes no collective before another line comes, and the others wait for it.
+absent rank makes no collective before another line comes, and the others wait for it. With
+--early the communicators and their splits are made before `ready` is printed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ def as_rank(rank: int, options: argparse.Namespace, meeting: Path) -> None:
         thread = {"pid": os.getpid(), "tid": threading.get_native_id()}
         os.write(1, (json.dumps({**facts, **thread, **times, **said}) + "\n").encode())
 
-    call("ncclCommInitRank", ctypes.byref(comm), options.ranks, unique, rank)
+    if options.early:
+        nccl.ncclCommInitRank(ctypes.byref(comm), options.ranks, unique, rank)
+        nccl.ncclCommSplit(comm, rank % 2, rank, ctypes.byref(half), None)
+        options.gate.wait()
+    else:
+        call("ncclCommInitRank", ctypes.byref(comm), options.ranks, unique, rank)
     if rank == options.absent_rank:
         os.read(0, 1)
     right, left = (rank + 1) % options.ranks, (rank - 1) % options.ranks
@@ -64,6 +70,18 @@ def as_rank(rank: int, options: argparse.Namespace, meeting: Path) -> None:
              comm=comm.value, bytes=256, datatype=cuda.NCCL_FLOAT32, peer=left)  # fmt: skip
         call("ncclGroupEnd")
         runtime.cudaStreamSynchronize(stream)
+    if options.early:
+        call(
+            "ncclAllReduce",
+            buffer,
+            buffer,
+            10,
+            cuda.NCCL_FLOAT32,
+            cuda.NCCL_SUM,
+            half,
+            stream,
+            comm=half.value,
+        )
     call("ncclCommSplit", comm, rank % 2, rank, ctypes.byref(half), None)
     call("ncclCommDestroy", half)
     call("ncclCommDestroy", comm)
@@ -83,6 +101,24 @@ def shared_id(nccl: Any, rank: int, meeting: Path) -> Any:
     return cuda.UniqueId.from_buffer_copy(file.read_bytes())
 
 
+class Gate:
+    """Where ranks wait until the first of their parents' lines has come."""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks, self._come, self._go = ranks, os.pipe(), os.pipe()
+
+    def wait(self) -> None:
+        os.write(self._come[1], b".")
+        os.read(self._go[0], 1)
+
+    def all_come(self) -> None:
+        for _ in range(self._ranks):
+            os.read(self._come[0], 1)
+
+    def open(self) -> None:
+        os.write(self._go[1], b"." * self._ranks)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=3)
@@ -90,12 +126,18 @@ def main() -> None:
     parser.add_argument("--late-rank", type=int, default=-1)
     parser.add_argument("--late-ms", type=float, default=0)
     parser.add_argument("--absent-rank", type=int, default=-1)
+    parser.add_argument("--early", action="store_true")
     options = parser.parse_args()
+    options.gate = Gate(options.ranks)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("INGERO_STUB_DEVICE", f"{folder}/device")
+        children = [start(rank, options, Path(folder)) for rank in range(options.early * options.ranks)]
+        if children:
+            options.gate.all_come()
         print("ready", os.getpid(), flush=True)
         sys.stdin.readline()
-        children = [start(rank, options, Path(folder)) for rank in range(options.ranks)]
+        options.gate.open()
+        children = children or [start(rank, options, Path(folder)) for rank in range(options.ranks)]
         codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         print("done", flush=True)
         sys.stdin.readline()

@@ -23,6 +23,7 @@ from ingero.agent.before import BeforeAttach
 from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
+from ingero.agent.communicators import Communicators
 from ingero.agent.frames import Frames
 from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
@@ -196,7 +197,8 @@ class Agent:
         self._collectors = Collectors(
             lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
         )
-        self._targets = Targets(self._kernel, self._session, self._scope)
+        self._communicators = Communicators(self._operations)
+        self._targets = Targets(self._kernel, self._session, self._scope, self._communicators)
         if self._writer:
             self._listen_to_jobs()
         self._interpreters = Interpreters(self._kernel, self._targets.parent_of, self._options.stack)
@@ -317,6 +319,7 @@ class Agent:
             self._targets.release_unused(window.end_ns)
         gone = self._targets.take_gone()
         self._interpreters.forget(gone)
+        self._communicators.forget(gone)
         if self._kernels:
             self._kernels.look(window, gone)
         window.unsampled = self._reader.operations.unsampled(gone)
@@ -362,7 +365,7 @@ class Agent:
         mark_gil(window, self._interpreters.locks())
         self._interpreters.number_holders(window.waits)
         self._collectors.release_unused(self._interpreters.files(), window.end_ns)
-        window.not_watched = self._interpreters.take_news()
+        window.not_watched = self._interpreters.take_news() + self._communicators.unread(window.calls)
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
         window.not_watched += self._gpus.not_watched(window.gpus, self._targets.warnings)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ingero.agent.late import Late, Row
+from ingero.agent.communicators import Communicators
 from ingero.agent.scope import Scope
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
@@ -56,8 +57,11 @@ class Target:
 class Targets:
     """The traced processes, and what changed since the last window."""
 
-    def __init__(self, kernel: KernelSide, session: Session, scope: Scope) -> None:
+    def __init__(
+        self, kernel: KernelSide, session: Session, scope: Scope, communicators: Communicators
+    ) -> None:
         self._kernel = kernel
+        self._communicators = communicators
         self._session = session
         self._scope = scope
         self.finder = LibraryFinder()
@@ -228,7 +232,7 @@ class Targets:
                 self._session.hot_off(file)
 
     def _write_proc(self, target: Target) -> None:
-        """Tell the kernel side: a target, and where its runtimes lie."""
+        """Tell the kernel side: a target, where its runtimes lie, and what in its communicators."""
         proc = np.zeros(1, layout.PROC)
         runtimes = [r for each in target.files.values() if each.kind == "runtime" for r in each.ranges]
         # An object with a runtime linked into it: its calls may be the runtime's or its own.
@@ -242,6 +246,7 @@ class Targets:
             proc["range"][0][index] = (start, end)
         for index, (start, end) in enumerate(mixed[:MIXED_RANGES]):
             proc["range"][0][RUNTIME_RANGES + index] = (start, end)
+        proc["comm"] = self._communicators.describe(target.process.pid, target.files.values())
         self._kernel.write_proc(target.process.pid, proc)
 
     def check_reach(self, operations: Records, layers: dict[int, str]) -> None:

@@ -86,6 +86,7 @@ class CallFlag(IntFlag):
     CALL_NO_OUT = 16
     CALL_NO_STREAM = 32
     CALL_COMM_KNOWN = 64
+    CALL_COMM_JOINED = 128
 
 
 class WakerKind(IntEnum):
@@ -158,6 +159,16 @@ class WaitClass(IntEnum):
 class ProcFlag(IntFlag):
     PROC_TARGET = 1
     PROC_RANGES = 2
+
+
+class CommState(IntEnum):
+    COMMS_NOT_TOLD = 0
+    COMMS_READABLE = 1
+    COMMS_UNREADABLE = 2
+
+
+class CommLayoutFlag(IntFlag):
+    COMM_SPLITS_ALIKE = 1
 
 
 class PythonState(IntEnum):
@@ -500,14 +511,26 @@ RANGE = _dtype(
     ],
 )
 
+COMM_LAYOUT = _dtype(
+    24,
+    [
+        ("state", "<u4", 0),
+        ("flags", "<u4", 4),
+        ("hash_at", "<u4", 8),
+        ("rank_at", "<u4", 12),
+        ("magic", "<u8", 16),
+    ],
+)
+
 PROC = _dtype(
-    152,
+    176,
     [
         ("flags", "<u4", 0),
         ("ranges", "<u4", 4),
         ("cgroup_id", "<u8", 8),
         ("start_ns", "<u8", 16),
         ("range", (RANGE, (8,)), 24),
+        ("comm", COMM_LAYOUT, 152),
     ],
 )
 

@@ -150,6 +150,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "ncclCommFinalize": (c_void_p,),
     "ncclCommCount": (c_void_p, POINTER(c_int)),
     "ncclCommUserRank": (c_void_p, POINTER(c_int)),
+    "ncclCommCuDevice": (c_void_p, POINTER(c_int)),
     "ncclAllReduce": (*_COLLECTIVE, c_int, c_void_p, c_void_p),
     "ncclBroadcast": (*_COLLECTIVE, c_int, c_void_p, c_void_p),
     "ncclBcast": (c_void_p, c_size_t, c_int, c_int, c_void_p, c_void_p),

@@ -37,7 +37,8 @@ def save(
     """Store the details of these calls, whose events have these ids."""
     op = calls["op"].astype(np.int64)
     comm_known = calls["flags"] & CallFlag.CALL_COMM_KNOWN != 0
-    numbered = comm_known & table.numbered[op]
+    counted = calls["flags"] & CallFlag.CALL_COMM_JOINED == 0  # from its first: the same on all ranks
+    numbered = comm_known & (calls["comm_hash"] != 0) & counted & table.numbered[op]
     datatype, reduce_op = argument(calls, table.dtype_arg[op]), argument(calls, table.reduce_arg[op])
     peer = argument(calls, table.peer_arg[op])
     insert(
@@ -45,7 +46,7 @@ def save(
         "collective",
         {
             "event_id": ids,
-            "comm_hash": nullable(calls["comm_hash"], comm_known),
+            "comm_hash": nullable(calls["comm_hash"], comm_known & (calls["comm_hash"] != 0)),
             "seq": nullable(calls["seq"], numbered),
             "rank": nullable(calls["rank"], comm_known & (calls["rank"] >= 0)),
             "nranks": nullable(calls["nranks"], comm_known & (calls["nranks"] > 0)),

@@ -381,12 +381,15 @@ class FactReader:
         )
 
     def _unmatched(self, found: Facts) -> Iterable[model.Arrival]:
-        """Of communicators we did not see being made: the rank is what the process was told."""
+        """Of communicators we did not see being made: their collectives have no number. Where nothing
+        could be read of the communicator, the rank is what the process was told."""
         rows = self._all(
-            "SELECT COALESCE(p.parent_pid, 0), e.op_id, p.rank, p.world_size, e.pid, e.ts_ns, e.bytes"
-            " FROM collective c CROSS JOIN event e ON e.id = c.event_id JOIN process p ON p.id = e.process_id"
-            " WHERE c.event_id BETWEEN ? AND ? AND c.comm_hash IS NULL AND c.peer IS NULL"
-            " AND p.rank IS NOT NULL AND p.world_size > 1 AND e.ts_ns >= ? AND e.ts_ns < ?"
+            "SELECT COALESCE(c.comm_hash, p.parent_pid, 0), e.op_id, COALESCE(c.rank, p.rank),"
+            " COALESCE(c.nranks, p.world_size) AS size, e.pid, e.ts_ns, e.bytes"
+            " FROM collective c CROSS JOIN event e ON e.id = c.event_id"
+            " LEFT JOIN process p ON p.id = e.process_id"
+            " WHERE c.event_id BETWEEN ? AND ? AND c.seq IS NULL AND c.peer IS NULL"
+            " AND COALESCE(c.rank, p.rank) IS NOT NULL AND size > 1 AND e.ts_ns >= ? AND e.ts_ns < ?"
             f" ORDER BY c.event_id DESC LIMIT {MAX_ARRIVALS}",
             (*self._ids, self._from, self._to),
         )

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ingero.agent.name_rounds import LAUNCHES
+from ingero.agent.communicators import Communicators
 from ingero.agent.targets import Targets
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import APART, BOTH_NS, Session
@@ -103,7 +104,7 @@ def test_only_functions_that_are_apart_go_off(runtime: str) -> None:
 def targets_of(session: Session) -> Targets:
     kernel: Any = SimpleNamespace(write_proc=lambda *_: None, forget_proc=lambda *_: None)
     scope: Any = SimpleNamespace(fixed=True, everything=False, named=list, pids=set())
-    return Targets(kernel, session, scope)
+    return Targets(kernel, session, scope, Communicators([]))
 
 
 @pytest.mark.parametrize(("folder", "hot"), [("", False), ("/elsewhere", True)])

@@ -182,6 +182,28 @@ def test_an_unknown_communicator_is_null(ask: Ask) -> None:
     assert [row[name] for name in ("comm_hash", "seq", "rank", "nranks", "wait_ns")] == [None] * 5
 
 
+def test_a_collective_counted_from_when_we_came_has_no_number(ask: Ask) -> None:
+    """Another rank's was counted from another moment: only the communicator is the same."""
+    joined = int(CallFlag.CALL_COMM_JOINED)
+    seen = [
+        call(
+            "ncclAllReduce", at_ns=rank, comm_hash=7, seq=0, rank=rank, nranks=2, flags=joined, pid=100 + rank
+        )
+        for rank in (0, 1)
+    ]
+    rows = ask(
+        "SELECT comm_hash, rank, nranks, seq, wait_ns FROM nccl_events ORDER BY rank", window(calls=seen)
+    )
+    assert [tuple(row.values()) for row in rows] == [(f"{7:016x}", rank, 2, None, None) for rank in (0, 1)]
+
+
+def test_a_rank_without_a_common_name_is_told_without_one(ask: Ask) -> None:
+    (row,) = ask(
+        "SELECT * FROM nccl_events", window(calls=call("ncclAllReduce", comm_hash=0, rank=1, nranks=4))
+    )
+    assert [row[name] for name in ("comm_hash", "seq", "rank", "nranks")] == [None, None, 1, 4]
+
+
 def _arrivals(*at_ns: int, nranks: int, seq: int = 0) -> Any:
     return [
         call("ncclAllReduce", at_ns=at, comm_hash=7, seq=seq, rank=rank, nranks=nranks, pid=100 + rank)

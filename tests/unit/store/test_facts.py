@@ -28,7 +28,7 @@ from builders import (
 
 from ingero.model.facts import Facts
 from ingero.model.gpus import GpuNews, GpuSample
-from ingero.model.layout import Bucket, Why
+from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
 from ingero.store import migrations
 from ingero.store.facts import FactReader
@@ -201,6 +201,16 @@ def test_how_far_detail_reaches_back_is_known(stored: Stored) -> None:
     seconds = [window(n * SECOND, calls=[call(at_ns=n * SECOND + 1)]) for n in range(4)]
     with facts_of(stored, *seconds) as facts:
         assert facts.complete_from_ns is None
+def test_collectives_of_a_joined_communicator_are_known_by_it_and_not_by_a_number(stored: Stored) -> None:
+    """The process was told nothing (no RANK): the communicator said who it is."""
+    joined = int(CallFlag.CALL_COMM_JOINED)
+    seen = window(
+        calls=[call("ncclAllReduce", at_ns=1, comm_hash=5, seq=9, rank=1, nranks=2, bytes=64, flags=joined)]
+    )
+    with facts_of(stored, seen) as facts:
+        assert facts.arrivals == []
+        (each,) = facts.unmatched
+        assert (each.comm_hash, each.seq, each.rank, each.nranks, each.bytes) == (5, -1, 1, 2, 64)
 
 
 def test_marks_are_single_calls_oldest_first(stored: Stored) -> None:

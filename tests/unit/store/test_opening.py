@@ -91,10 +91,10 @@ def test_collectives_of_an_older_database_have_a_weight_too(path: Path) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("DROP VIEW nccl_events")
     connection.execute(f"CREATE VIEW nccl_events AS {older}")
-    connection.execute("DELETE FROM migration WHERE name = '0006-collective-weight'")
+    connection.execute("DELETE FROM migration WHERE name = '0008-collective-weight'")
     with Reader(path) as reader:  # read as it is
         assert reader.rows("SELECT SUM(weight) FROM nccl_events") == [(None,)]
-    assert migrations.upgrade(connection, path) == ["0006-collective-weight"]
+    assert migrations.upgrade(connection, path) == ["0008-collective-weight"]
     assert connection.execute("SELECT SUM(weight) FROM nccl_events").fetchall() == [(None,)]
     connection.close()
 

@@ -29,10 +29,17 @@ enum {
 #define NCCL_SPLIT_NOCOLOR (-1)
 #define NCCL_API STUB_API ncclResult_t
 
+#define NCCL_MAGIC 0x0280028002800280ull
+
+/* Begins with its magic, and has its hash, rank, size and device together somewhere, as the
+ * real one. Where is nobody's business. */
 struct communicator {
+	uint64_t magic;			/* while it can be used */
 	bool live;
 	uint64_t key;
-	int rank, ranks;
+	char between[0x12ef0];
+	uint64_t hash;
+	int rank, ranks, device;
 	int channel;
 	CUcontext context;
 	uint64_t collectives;		/* numbered by every rank alike */

@@ -106,7 +106,19 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *result)
 	return NCCL_SUCCESS;
 }
 
-static struct communicator *new_comm(uint64_t key, int ranks, int rank)
+/* The whole id as one number, the same on every rank. */
+static uint64_t hash_id(const ncclUniqueId *unique)
+{
+	uint64_t words[sizeof(*unique) / sizeof(uint64_t)], hash = 0xcbf29ce484222325ull;
+	size_t i;
+
+	memcpy(words, unique, sizeof(words));
+	for (i = 0; i < sizeof(words) / sizeof(*words); i++)
+		hash = (hash ^ words[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+static struct communicator *new_comm(uint64_t key, uint64_t hash, int ranks, int rank)
 {
 	struct communicator *comm = calloc(1, sizeof(*comm));
 	int i;
@@ -114,11 +126,13 @@ static struct communicator *new_comm(uint64_t key, int ranks, int rank)
 	if (!comm)
 		return NULL;
 	comm->key = key;
+	comm->hash = hash;
 	comm->ranks = ranks;
 	comm->rank = rank;
 	for (i = 0; i < RANKS; i++)
 		comm->sends[i].channel = comm->receives[i].channel = -1;
 	cuCtxGetCurrent(&comm->context);
+	cuCtxGetDevice(&comm->device);
 	return comm;
 }
 
@@ -176,13 +190,13 @@ static ncclResult_t later(struct join join)
 	return nccl_group_depth ? NCCL_SUCCESS : nccl_finish_joins();
 }
 
-static ncclResult_t join(ncclComm_t *result, uint64_t key, int ranks, int rank)
+static ncclResult_t join(ncclComm_t *result, uint64_t key, uint64_t hash, int ranks, int rank)
 {
 	struct communicator *comm;
 
 	if (!result || ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks)
 		return NCCL_INVALID_ARGUMENT;
-	comm = new_comm(key, ranks, rank);
+	comm = new_comm(key, hash, ranks, rank);
 	if (!comm)
 		return NCCL_SYSTEM_ERROR;
 	comm->channel = join_channel(key, ranks);
@@ -205,7 +219,7 @@ static ncclResult_t join_by_id(ncclComm_t *result, int ranks, const ncclUniqueId
 				"ranks must share one through INGERO_STUB_DEVICE\n");
 		return NCCL_INVALID_USAGE;
 	}
-	return join(result, mix(id.random, 0), ranks, rank);
+	return join(result, mix(id.random, 0), hash_id(unique), ranks, rank);
 }
 
 NCCL_API ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
@@ -239,7 +253,7 @@ static ncclResult_t join_on(ncclComm_t *comm, uint64_t key, int ranks, int rank,
 
 	if (cuDevicePrimaryCtxRetain(&context, device) || cuCtxSetCurrent(context))
 		return NCCL_INVALID_ARGUMENT;
-	return join(comm, key, ranks, rank);
+	return join(comm, key, key, ranks, rank);
 }
 
 NCCL_API ncclCommInitAll(ncclComm_t *comms, int count, const int *devices);
@@ -315,9 +329,11 @@ static struct communicator *split(const struct join *join)
 			rank += compare(channel, i, me) < 0;
 		}
 	if (color != NCCL_SPLIT_NOCOLOR)
-		comm = new_comm(mix(channel->key, color + 1), ranks, rank);
+		comm = new_comm(mix(channel->key, color + 1), mix(mix(join->parent->hash, join->parent->splits), color + 1),
+				ranks, rank);
 	if (comm) {
 		comm->context = join->parent->context;
+		comm->device = join->parent->device;
 		comm->channel = join_channel(comm->key, ranks);
 	}
 	return comm;
@@ -337,6 +353,7 @@ ncclResult_t nccl_finish_joins(void)
 		if (joins[i].comm) {
 			wait_for_all(joins[i].comm->channel);
 			joins[i].comm->live = true;
+			joins[i].comm->magic = NCCL_MAGIC;
 		}
 	join_count = 0;
 	return NCCL_SUCCESS;

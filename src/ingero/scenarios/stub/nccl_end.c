@@ -21,6 +21,7 @@ static ncclResult_t end(ncclComm_t comm, bool abandon)
 	if (!nccl_valid(comm))
 		return NCCL_INVALID_ARGUMENT;
 	comm->live = false;
+	comm->magic = 0;
 	for (i = 0; i < RANKS; i++) {
 		struct pair *pairs[2] = {&comm->sends[i], &comm->receives[i]};
 		int p;
@@ -64,6 +65,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 	}
 QUESTION(ncclCommCount, int, comm->ranks)
 QUESTION(ncclCommUserRank, int, comm->rank)
+QUESTION(ncclCommCuDevice, int, comm->device)
 QUESTION(ncclCommGetAsyncError, ncclResult_t, NCCL_SUCCESS)
 
 NCCL_API ncclCommFinalize(ncclComm_t comm);

@@ -172,11 +172,11 @@ def _cuda(row: np.void, operation: Operation, flags: int) -> Line:
 
 
 def _nccl(row: np.void, operation: Operation, flags: int) -> Line:
-    known = bool(flags & CallFlag.CALL_COMM_KNOWN)
+    known, counted = bool(flags & CallFlag.CALL_COMM_KNOWN), not flags & CallFlag.CALL_COMM_JOINED
     peer = None if operation.peer_arg is None else int(row["args"][operation.peer_arg]) & 0xFFFFFFFF
     line: Line = {
-        "comm_hash": f"{int(row['comm_hash']):016x}" if known else None,
-        "seq": int(row["seq"]) if known and operation.kind == "collective" else None,
+        "comm_hash": f"{int(row['comm_hash']):016x}" if known and row["comm_hash"] else None,
+        "seq": int(row["seq"]) if known and counted and operation.kind == "collective" else None,
         "nranks": int(row["nranks"]) if known and row["nranks"] > 0 else None,
         "datatype": _named(DATATYPES, row, operation.dtype_arg),
         "reduce_op": _named(REDUCE_OPS, row, operation.reduce_arg),

@@ -110,8 +110,10 @@ VIEWS: tuple[ViewDoc, ...] = (
             "pid": _PID,
             "tid": _TID,
             "op": "The function called.",
-            "comm_hash": "Names the communicator, the same on all its ranks (16 hexadecimal digits).",
-            "seq": "Number of the collective on its communicator, from 0.",
+            "comm_hash": "Names the communicator, the same on all its ranks (16 hexadecimal digits);"
+            " NCCL's own commId where it can be read.",
+            "seq": "Number of the collective on its communicator, from 0; NULL where that was made before"
+            " the trace began, because ranks may have been met at different ones.",
             "rank": "The caller's rank in the communicator.",
             "nranks": "How many ranks the communicator has.",
             "bytes": "Elements times the size of their type.",
