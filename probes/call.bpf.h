@@ -9,6 +9,7 @@
 
 #include "walk_cost.bpf.h"
 #include "comms.bpf.h"
+#include "started.bpf.h"
 #include "watch.bpf.h"
 
 #define MOST_UNSAMPLED (1 << 20)
@@ -33,6 +34,7 @@ static __noinline int adopt_process(struct settings *s, __u32 pid, __u64 cgroup_
 		lose(LOSS_PROCESS_FULL, 1);
 		return -1;
 	}
+	tell_started(bpf_get_current_task_btf());
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
 		lose(LOSS_RING_PROCESS, 1);

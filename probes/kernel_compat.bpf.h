@@ -68,6 +68,8 @@ struct sock {
 } CORE;
 struct socket { struct file *file; struct sock *sk; } CORE;
 
+struct mm_struct { unsigned long arg_start, arg_end, env_start, env_end; } CORE;
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -79,6 +81,7 @@ struct task_struct {
 	unsigned in_iowait: 1;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct mm_struct *mm;
 	struct css_set *cgroups;
 	struct files_struct *files;
 	struct signal_struct *signal;

@@ -30,6 +30,7 @@ struct wire {
 	struct call call;
 	struct wait wait;
 	struct process process;
+	struct started started;
 	struct thread_totals thread_totals;
 	struct block block;
 	struct tcp tcp;

@@ -4,6 +4,7 @@
  * the last accounting of a thread leaves with it.
  */
 #include "account.bpf.h"
+#include "started.bpf.h"
 #include "walk.bpf.h"
 
 static __always_inline void tell(struct task_struct *p, __u32 event, __u32 target, __u32 parent)
@@ -146,6 +147,8 @@ int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 		t->gpu_id = -1;
 		t->flags &= ~H_FEEDER;
 	}
+	if (proc)
+		tell_started(p);
 	tell(p, PROCESS_EXEC, proc != 0, BPF_CORE_READ(p, real_parent, tgid));
 	return 0;
 }

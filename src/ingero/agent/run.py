@@ -279,8 +279,19 @@ class Agent:
         self._targets.late.hear(mappings)
         self._reader.drain()
         self._symbols.mapped(row[0] for row in mappings)  # before addresses in them are met
-        events = self._reader.ring.take(RecordType.REC_PROCESS)
         now_ns = time.monotonic_ns()
+        self._follow(now_ns)
+        mapped = self._targets.on_mappings(mappings)
+        if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
+            self._interpreters.look(mapped, now_ns)
+            self._symbols.look(mapped)
+        self._interpreters.look(self._targets.live, now_ns)
+        self._watch_collectors()
+
+    def _follow(self, now_ns: int) -> None:
+        """What processes did, as far as the ring has been emptied."""
+        events = self._reader.ring.take(RecordType.REC_PROCESS)
+        self._targets.started.hear(self._reader.frames.take(RecordType.REC_STARTED))
         if len(events) or now_ns >= self._next_names_ns:  # a process that ends takes its names with it
             self._frames.take_in()
             self._next_names_ns = now_ns + NAMES_NS
@@ -288,12 +299,6 @@ class Agent:
             self._targets.on_events(events)
             executed = events["event"] == ProcessEvent.PROCESS_EXEC
             self._interpreters.forget_program(events["h"]["pid"][executed].tolist())
-        mapped = self._targets.on_mappings(mappings)
-        if mapped:  # a job that begins to use CUDA has its interpreter by now, and may not live long
-            self._interpreters.look(mapped, now_ns)
-            self._symbols.look(mapped)
-        self._interpreters.look(self._targets.live, now_ns)
-        self._watch_collectors()
 
     def govern(self) -> None:
         """Keep within the overhead budget."""
@@ -311,6 +316,7 @@ class Agent:
         assert self._session is not None
         self._session.mend(self._targets.paths())
         window = self._reader.read()
+        self._follow(window.end_ns)  # whose calls are in it is stored with it
         self._targets.check_reach(window.operations, self._layers)
         self._enrich(window)
         if "ring_process" in window.losses:
@@ -381,6 +387,7 @@ class Agent:
             self._annotation_socket.close()
         self.hear()
         window = self._reader.read(last=True)
+        self._follow(window.end_ns)
         self._reader.finish(window)
         self._targets.finish(time.monotonic_ns())
         if window.end_ns - window.start_ns < SHORT_NS:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ingero.agent.late import Late, Row
 from ingero.agent.communicators import Communicators
+from ingero.agent.late import Late, Row
 from ingero.agent.scope import Scope
+from ingero.agent.started import StartedPrograms
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
@@ -77,6 +78,7 @@ class Targets:
         self._new_containers: dict[int, Container] = {}
         self._known_containers: set[int] = set()
         self._execs: list[np.void] = []
+        self.started = StartedPrograms()
         self._unused_since: dict[File, int] = {}
 
     # --- finding -------------------------------------------------------------
@@ -104,10 +106,12 @@ class Targets:
         if lost:
             self.look_again()
 
-    def announce(self, pid: int) -> None:
-        """Trace this process whatever it maps."""
-        self._adopt(pid)
-        self.examine(pid)
+    def announce(self, pid: int) -> bool:
+        """Trace this process whatever it maps; False when it is gone."""
+        adopted = self._adopt(pid) is not None
+        if adopted:
+            self.examine(pid)
+        return adopted
 
     def examine(self, pid: int) -> None:
         """Look at a process's libraries; a user of CUDA that is in scope becomes a target."""
@@ -131,13 +135,17 @@ class Targets:
             if again != libraries:
                 self._attach(target, again)
 
-    def _adopt(self, pid: int, files: dict[File, Library] | None = None) -> Target | None:
+    def _adopt(
+        self, pid: int, files: dict[File, Library] | None = None, parent: Process | None = None
+    ) -> Target | None:
+        """`parent`: it was forked from this one, and is the same program until it executes another."""
         found = processes.read_process_and_container(pid, self._mounts)
         if found is None:
             return None
         process, container = found
-        target = self.live.get(pid)
-        if target is None or not processes.same_start(target.process.start_ns, process.start_ns):
+        target = self._same(process)
+        process = self._whole(process, target.process if target else parent)
+        if target is None:
             contained = not processes.shares_files(pid)
             devices = visible_devices(processes.environment(pid), self._gpus, contained)
             # Under a filter calls are taken from now on; otherwise the kernel side takes everybody's, or
@@ -154,6 +162,29 @@ class Targets:
             self._kernel.forget_proc(pid)
         self.note(target.process, container)
         return target
+
+    def _same(self, process: Process) -> Target | None:
+        """What is known of this very process, not of an earlier one with its number."""
+        target = self.live.get(process.pid)
+        if target and processes.same_start(target.process.start_ns, process.start_ns):
+            return target
+        return None
+
+    def _whole(self, process: Process, known: Process | None) -> Process:
+        """Of one that has ended /proc has the name alone: the rest is what it said, or what was known."""
+        said = self.started.of(process)
+        if process.cmdline or not (said or known):
+            return process
+        if said:
+            return processes.started_with(process, said.arguments, said.environment)
+        assert known is not None
+        return replace(
+            process,
+            cmdline=known.cmdline,
+            rank=known.rank,
+            local_rank=known.local_rank,
+            world_size=known.world_size,
+        )
 
     def note(self, process: Process, container: Container | None = None) -> None:
         # A number may end and begin again within one window.
@@ -301,29 +332,37 @@ class Targets:
                 if event == ProcessEvent.PROCESS_EXEC:
                     self._execs.append(record)
                     self.late.executed(pid)
-                self.announce(pid)
+                if not self.announce(pid):
+                    self._gone_already(pid, record)
             elif not self._scope.fixed and self.finder.executable_carries(pid):
                 self.examine(pid)  # what it maps besides is heard of by itself
 
     def _born(self, pid: int, record: np.void) -> None:
         """A child may be gone before /proc is read: what the kernel said must do then."""
-        header = record["h"]
         parent = self.live.get(int(record["parent_pid"]))
         # Same mappings as the parent's until it executes something else.
         files = dict(parent.files) if parent else {}
-        self.late.forked(int(record["parent_pid"]), pid, int(header["start_ns"]))
-        if self._adopt(pid, files) is None:
-            process = Process(
-                pid=pid,
-                start_ns=int(record["process_start_ns"]),
-                comm=processes.printable(bytes(header["comm"])),
-                cmdline=parent.process.cmdline if parent else "",
-                cgroup_id=int(header["cgroup_id"]),
-                uid=parent.process.uid if parent else None,
-                parent_pid=int(record["parent_pid"]),
+        self.late.forked(int(record["parent_pid"]), pid, int(record["h"]["start_ns"]))
+        like = parent.process if parent else None
+        if self._adopt(pid, files, like) is None:
+            process = replace(
+                _told_by(record), parent_pid=int(record["parent_pid"]), uid=like.uid if like else None
             )
-            self.live[pid] = Target(process, files)
-            self.note(process)
+            self.live[pid] = Target(self._whole(process, like), files)
+            self.note(self.live[pid].process)
+
+    def _gone_already(self, pid: int, record: np.void) -> None:
+        """It made a call or became another program, and ended before it was looked at."""
+        process = _told_by(record)
+        said, before = self.started.of(process), self._same(process)
+        if said:
+            process = replace(process, parent_pid=said.parent_pid, uid=said.uid)
+        elif before:
+            process = replace(process, parent_pid=before.process.parent_pid, uid=before.process.uid)
+        executed = int(record["event"]) == ProcessEvent.PROCESS_EXEC
+        process = self._whole(process, before.process if before and not executed else None)
+        self.live[pid] = Target(process, {} if executed or not before else before.files)
+        self.note(process)
 
     def _end(self, pid: int, record: np.void) -> None:
         target = self.live.get(pid)
@@ -334,6 +373,7 @@ class Targets:
         self.gone[pid] = self.live.pop(pid)
         self._kernel.forget_proc(pid)
         self.late.ended(pid, int(record["h"]["start_ns"]), target.adopted_ns)
+        self.started.forget(pid)
         ended = replace(
             target.process, end_ns=int(record["h"]["start_ns"]), exit_code=int(record["exit_code"])
         )
@@ -396,3 +436,15 @@ class Targets:
 
 def _folder(library: Library) -> str:
     return library.path.rpartition("/")[0]
+
+
+def _told_by(record: np.void) -> Process:
+    """A process of which only the kernel's word is left."""
+    return Process(
+        pid=int(record["h"]["pid"]),
+        start_ns=int(record["process_start_ns"]),
+        comm=processes.printable(bytes(record["h"]["comm"])),
+        cmdline="",
+        cgroup_id=int(record["h"]["cgroup_id"]),
+        uid=None,
+    )

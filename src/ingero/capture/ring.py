@@ -38,6 +38,7 @@ FRAMES_ROOM: Room = {
     RecordType.REC_CODE_LONG: (layout.CODE_LONG, 32),
     RecordType.REC_WAIT_STACK: (layout.WAIT_STACK, 1024),
     RecordType.REC_NAME: (layout.NAME, 256),
+    RecordType.REC_STARTED: (layout.STARTED, 128),
 }
 
 

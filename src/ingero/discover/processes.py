@@ -13,7 +13,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -159,7 +159,7 @@ def read_process_and_container(
 
 def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Process, Container]:
     stat = parse_stat(handle.read("stat", 4096))
-    kept = parse_environment(_optional(lambda: handle.read("environ", MAX_ENVIRON_BYTES)))
+    environment = _optional(lambda: handle.read("environ", MAX_ENVIRON_BYTES))
     cgroup = _optional(lambda: handle.read("cgroup", 1 << 16)).decode("utf-8", "replace")
     container = containers.describe(cgroup, mounts)
     status = handle.read("status", 1 << 16)
@@ -167,16 +167,26 @@ def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Proces
         pid=stat.pid,
         start_ns=stat.start_ns,
         comm=stat.comm,
-        cmdline=_command_line(_optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS))),
+        cmdline="",
         cgroup_id=container.cgroup_id,
         uid=_status_numbers(status, b"Uid")[0],
         parent_pid=stat.parent_pid or None,
+        cpus=_allowed_cpus(status),
+    )
+    arguments = _optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS))
+    return started_with(process, arguments, environment), container
+
+
+def started_with(process: Process, arguments: bytes, environment: bytes) -> Process:
+    """What its arguments and environment say of it."""
+    kept = parse_environment(environment)
+    return replace(
+        process,
+        cmdline=_command_line(arguments),
         rank=_first_number(kept, RANK_NAMES),
         local_rank=_first_number(kept, LOCAL_RANK_NAMES),
         world_size=_first_number(kept, WORLD_SIZE_NAMES),
-        cpus=_allowed_cpus(status),
     )
-    return process, container
 
 
 def _allowed_cpus(status: bytes) -> str:

@@ -36,6 +36,7 @@ class RecordType(IntEnum):
     REC_CODE_LONG = 11
     REC_WAIT_STACK = 12
     REC_NAME = 13
+    REC_STARTED = 14
 
 
 class Loss(IntEnum):
@@ -295,6 +296,19 @@ PROCESS = _dtype(
         ("process_start_ns", "<u8", 56),
         ("exit_code", "<i4", 64),
         ("target", "<u4", 68),
+    ],
+)
+
+STARTED = _dtype(
+    2120,
+    [
+        ("h", HEADER, 0),
+        ("process_start_ns", "<u8", 48),
+        ("parent_pid", "<u4", 56),
+        ("uid", "<u4", 60),
+        ("part", "<u4", 64),
+        ("length", "<u4", 68),
+        ("text", "S2048", 72),
     ],
 )
 

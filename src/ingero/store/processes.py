@@ -117,7 +117,8 @@ class Processes:
             " world_size = ?, target = ?, listens = ?, cpus = ? WHERE id = ?",
             (
                 life.tick, life.start_ns, None if life.end_ns == _FOREVER else life.end_ns, process.exit_code,
-                process.parent_pid, clean(process.comm, 64), clean(process.cmdline, 4096), process.cgroup_id,
+                process.parent_pid, clean(process.comm, 64) or None, clean(process.cmdline, 4096) or None,
+                process.cgroup_id,
                 process.uid, process.rank, process.local_rank, process.world_size,
                 life.target, process.listens, process.cpus or None, life.id,
             ),

@@ -306,3 +306,8 @@ def test_disk_use_of_others_is_kept_beside_that_of_targets(ask: Ask) -> None:
         (100, 1, "read", 0x800000, 1, 4096, 700, 700),
         (200, 0, "write", 8, 5, 4096, 900, None),
     ]
+
+
+def test_a_command_line_nobody_could_read_is_null(ask: Ask) -> None:
+    seen = window(processes=[process(200, SECOND, comm="", cmdline="")])
+    assert ask("SELECT comm, cmdline FROM processes", seen) == [{"comm": None, "cmdline": None}]
