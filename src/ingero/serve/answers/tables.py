@@ -17,6 +17,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.schema import VIEWS
 from ingero.serve.answers.window import time_range
 from ingero.store import trouble
+from ingero.store.column_kinds import kinds_of
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
@@ -30,20 +31,6 @@ _ENDS = {
     "annotations": "end_ns",
     "processes": "COALESCE(end_ns, ?1)",
 }
-TEXT = frozenset(
-    {
-        "id", "node", "comm", "op", "layer", "caller", "kernel_name", "direction", "comm_hash", "datatype",
-        "reduce_op", "container_id", "runtime", "pod", "namespace", "job", "bucket", "waker", "kind",
-        "severity", "title", "source_file", "source_function", "json", "reason", "cmdline", "function",
-        "file", "module", "text", "key", "value",
-    }
-)  # fmt: skip
-REAL = frozenset({"confidence", "wall_share", "explained_share"})
-
-
-def kind_of(column: str) -> str:
-    """text, real or whole."""
-    return "text" if column in TEXT else "real" if column in REAL else "whole"
 
 
 @dataclass(frozen=True)
@@ -60,6 +47,11 @@ def require_table(name: str) -> str:
     if name not in COLUMNS:
         raise UsageError(f"there is no table {name!r}", hint=f"There are {', '.join(COLUMNS)}.")
     return name
+
+
+def column_kinds(name: str) -> dict[str, str]:
+    """text, real or whole, by column."""
+    return kinds_of(require_table(name))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import click
 
 from ingero.errors import StoreError, UsageError
-from ingero.serve.answers.tables import COLUMNS, Wanted, kind_of, open_tables, require_table
+from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables, require_table
 from ingero.serve.cli.export import Export
 from ingero.serve.cli.folders import held_folder
 from ingero.serve.cli.output import parquet_modules, writing
@@ -91,8 +91,8 @@ def _cell(value: Any) -> Any:
 def write_parquet(name: str, rows: Iterator[Row], file: BinaryIO) -> None:
     pyarrow, parquet = parquet_modules()
     kinds = {"text": pyarrow.string(), "real": pyarrow.float64(), "whole": pyarrow.int64()}
-    columns = COLUMNS[name]
-    schema = pyarrow.schema([(column, kinds[kind_of(column)]) for column in columns])
+    held = column_kinds(name)
+    schema = pyarrow.schema([(column, kinds[held[column]]) for column in COLUMNS[name]])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         while group := list(islice(rows, GROUP_ROWS)):
             try:

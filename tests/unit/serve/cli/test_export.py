@@ -15,7 +15,7 @@ from builders import OPERATIONS, SECOND, FakeTime, call, process, window
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from ingero.serve.answers.schema import VIEWS
-from ingero.serve.answers.tables import COLUMNS, kind_of
+from ingero.serve.answers.tables import COLUMNS, column_kinds
 from ingero.serve.cli import output
 from ingero.serve.cli.export import FORMATS
 from ingero.serve.cli.main import main
@@ -202,7 +202,7 @@ def test_the_kind_of_every_column_is_what_the_database_has(recording: Path) -> N
                 found = reader.rows(
                     f"SELECT DISTINCT typeof({column}) FROM {name} WHERE {column} IS NOT NULL"
                 )
-                assert {row[0] for row in found} <= kinds[kind_of(column)], (name, column)
+                assert {row[0] for row in found} <= kinds[column_kinds(name)[column]], (name, column)
 
 
 def test_tables_can_be_narrowed(recording: Path, capfd: pytest.CaptureFixture[str]) -> None:
