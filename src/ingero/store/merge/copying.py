@@ -51,6 +51,7 @@ def _part(work: Copying, part: Part, stacks_change: bool) -> None:
     out = work.out
     new_node, shift = numbers.node(out, part)
     move = Move(part.node_id, new_node, shift, stacks_change)
+    numbers.cgroups(out, part.node, new_node)
     numbers.recordings(out, move, work.columns["recording"])
     numbers.processes(out, move, work.columns["process"])
     for table in PLAIN_TABLES:

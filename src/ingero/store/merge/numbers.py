@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 
 from ingero.errors import StoreError
@@ -56,6 +57,29 @@ def node(out: sqlite3.Connection, part: Part) -> tuple[int, int]:
     return new_id, shift
 
 
+def cgroups(out: sqlite3.Connection, node_name: str, new_node: int) -> None:
+    """Kernels count cgroups each by itself: a number that another node has too gets one of its own.
+
+    Scripts join containers by this number alone. It follows from node and number, so that a later
+    recording of the node gets the same.
+    """
+    out.execute("DELETE FROM temp.cgroup_map")
+    others = out.execute(
+        "SELECT cgroup_id FROM (SELECT cgroup_id, node_id FROM main.container"
+        " UNION SELECT cgroup_id, node_id FROM main.process)"
+        " WHERE node_id <> ?1 AND typeof(cgroup_id) = 'integer' AND cgroup_id <> 0 GROUP BY 1",
+        (new_node,),
+    ).fetchall()
+    out.executemany(
+        "INSERT INTO temp.cgroup_map VALUES (?, ?)", [(old, _own_number(node_name, old)) for (old,) in others]
+    )
+
+
+def _own_number(node_name: str, cgroup_id: int) -> int:
+    digest = hashlib.blake2b(f"{node_name}:{cgroup_id}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 2 | 1 << 61  # above every number a kernel gives out
+
+
 def recordings(out: sqlite3.Connection, move: Move, both: frozenset[str]) -> None:
     names = sorted(both - {"id"})
     listed, values = ", ".join(names), ", ".join(mapped(name, move) for name in names)
@@ -80,7 +104,7 @@ def processes(out: sqlite3.Connection, move: Move, both: frozenset[str]) -> None
         (move.new_node, move.old_node),
     )
     later = sorted(both - {"id", "node_id", "pid", "boot_id", "start_tick", "first_seen_ns", "target"})
-    newer = ", ".join(f"{name} = COALESCE(s.{name}, process.{name})" for name in later)
+    newer = ", ".join(f"{name} = COALESCE({mapped(name, move)}, process.{name})" for name in later)
     out.execute(
         f"UPDATE main.process SET {newer},"
         " first_seen_ns = MIN(COALESCE(process.first_seen_ns, s.first_seen_ns), s.first_seen_ns),"

@@ -26,14 +26,15 @@ REFERENCES = {
     "first_id": "event",
     "last_id": "event",
     "stack_hash": "stack",
+    "cgroup_id": "cgroup",
     "function_id": "frame_text",
     "file_id": "frame_text",
     "module_id": "frame_text",
 }
 # Names that end in _id and mean the same everywhere, or the same on their node.
-PLAIN_IDS = frozenset({"gpu_id", "bus_id", "cgroup_id", "boot_id", "container_id", "rolled_id"})
+PLAIN_IDS = frozenset({"gpu_id", "bus_id", "boot_id", "container_id", "rolled_id"})
 # Temporary tables old, new.
-MAPPED = ("recording", "process", "op", "string", "kernel", "frame_text", "frame", "stack")
+MAPPED = ("recording", "process", "op", "string", "kernel", "frame_text", "frame", "stack", "cgroup")
 
 KEPT_NUMBERS = frozenset({"event"})  # their `id` is an event's number
 # Copied as they stand, one row for one row, in this order; and what becomes of a row that is there already.
@@ -103,7 +104,7 @@ def mapped(column: str, move: Move, table: str = "") -> str:
     if kind == "event":
         return f's."{column}" + {_base(move.new_node) + move.shift - _base(move.old_node)}'
     found = f'(SELECT new FROM temp.{kind}_map WHERE old = s."{column}")'
-    if kind == "stack":
+    if kind in ("stack", "cgroup"):  # only those that had to change are in the map
         return f'COALESCE({found}, s."{column}")'
     # 0 stands for none; a number that leads nowhere, such as to a process long deleted, becomes NULL
     return f'CASE WHEN s."{column}" > 0 THEN {found} ELSE s."{column}" END'
