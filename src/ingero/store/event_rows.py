@@ -28,6 +28,7 @@ from ingero.store.columns import Column, insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import LifeEvent, Processes
 from ingero.store.schema import BUCKET_COLUMNS
+from ingero.store.weights import callers
 from ingero.units import clean
 
 NO_KERNELS: Mapping[int, KernelName] = MappingProxyType({})
@@ -78,7 +79,7 @@ class EventRows:
         """Calls after the last sample: the last record of their kind stands for them too."""
         for row in rows:
             key = (int(row["pid"]), int(row["op"]), int(row["caller"]))
-            number = self.last_ids.pop(key, None)
+            number = self.last_ids.get(key)
             if number is not None:
                 self.connection.execute(
                     "UPDATE event SET weight = weight + ? WHERE id = ?", (int(row["calls"]), number)
@@ -86,9 +87,7 @@ class EventRows:
 
     def _remember(self, calls: Records, ids: list[int]) -> None:
         """The last record of each process, operation and caller."""
-        flags = calls["flags"].astype(np.int64)
-        runtime = flags & int(CallFlag.CALL_FROM_RUNTIME) > 0
-        caller = np.where(runtime, 1, np.where(flags & int(CallFlag.CALL_DIRECT) > 0, 2, 0))
+        caller = callers(calls)
         key = calls["h"]["pid"].astype(np.int64) << 20 | calls["op"].astype(np.int64) << 2 | caller
         _, from_end = np.unique(key[::-1], return_index=True)
         for at in (len(key) - 1 - from_end).tolist():

@@ -31,6 +31,7 @@ from ingero.store.processes import Processes, boot_id
 from ingero.store.rollup import roll_up
 from ingero.store.schema import NODE_SHIFT
 from ingero.store.stack_rows import StackRows
+from ingero.store.weights import Weights
 from ingero.units import MINUTE, clean
 
 BUSY_S = 1.0
@@ -84,6 +85,7 @@ class Recording:
         self._minute: int | None = None
         self._watching = False
         self._last_ids: dict[tuple[int, int, int], int] = {}
+        self._weights = Weights(self._last_ids)
         self._boot, self.started_ns = boot_id(), clock.now_ns
         with self._transaction():
             self._begin(node, command)
@@ -141,12 +143,21 @@ class Recording:
         found: FindingChanges = NO_CHANGES,
     ) -> None:
         """Everything of one window, or nothing."""
+        ended = self._weights.take_ended()
+        last_ids = dict(self._last_ids)
         try:
             with self._transaction():
                 self._store(window, losses, steps, found)
+                if ended:
+                    self._weights.settle(self.connection, self._table.ids(self._names), ended)
         except BaseException:
+            self._last_ids.clear()
+            self._last_ids.update(last_ids)
+            self._weights.ended_again(ended)
             self.forget()
             raise
+        self._weights.add(window, self._table.known(window.calls["op"]))
+        self._weights.forget(ended)
 
     def forget_stacks(self) -> None:
         """Some were deleted."""
@@ -300,6 +311,7 @@ class Recording:
         with self._transaction():
             while roll_up(self.connection, self.node_id):
                 pass
+            self._weights.settle(self.connection, self._table.ids(self._names))
             self.save_losses(losses)
             self._save_findings(found)
             now_ns = self._clock.now_ns
