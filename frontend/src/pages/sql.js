@@ -61,7 +61,7 @@ export function sqlPage() {
       answer = await post("query", { sql: text.value, limit: Number(limit.value) || 1000, node: place().node ?? null, exact: true }, mine.signal);
       said.textContent = `${count(answer.rows.length)} rows${answer.truncated ? ", and more" : ""}, ${(performance.now() - began).toFixed(0)} ms`;
       csv.disabled = false;
-      replace(result, table("Result", answer.columns.map((name) => [name, kindOf(name, answer.rows)]), answer.rows.map((row) => answer.columns.map((name) => cell(row[name])))));
+      replace(result, (answer.notes ?? []).map((note) => h("p", { class: "muted small" }, note)), table("Result", answer.columns.map((name) => [name, kindOf(name, answer.rows)]), answer.rows.map((row) => answer.columns.map((name) => cell(row[name])))));
     } catch (error) {
       if (error.name === "AbortError") return;
       answer = null;

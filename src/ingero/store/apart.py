@@ -60,7 +60,7 @@ def _answer(asked: tuple[Any, ...]) -> tuple[Any, ...]:
         connection = _opened(Path(path), imported, views)
         allowed = _bounded(Limits(*limits))
         found = guard.run(connection, sql, allowed)
-        return "rows", found.columns, found.rows, found.truncated
+        return "rows", found.columns, found.rows, found.truncated, found.unweighted
     except IngeroError as error:
         return "usage" if isinstance(error, UsageError) else "store", error.message, error.hint
 

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingero.errors import StoreError, UsageError
@@ -58,6 +58,35 @@ class Rows:
     columns: list[str]
     rows: list[tuple[Any, ...]]
     truncated: bool  # there were more rows than the limit
+    unweighted: bool = False  # it adds up rows that stand for several calls each as if for one
+
+
+# Whose rows have a weight, and what adds rows up.
+_WEIGHTED = {"events", "cuda_events", "calls"}
+_ADDING = {"count", "sum", "total", "avg"}
+_SAMPLED = "SELECT 1 FROM event WHERE weight > 1 LIMIT 1"
+
+
+class _Asked:
+    """What a statement reads: the authorizer is told, whatever way it is written."""
+
+    def __init__(self) -> None:
+        self._adds = self._weighs = self._reads = False
+
+    def authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, inside: str | None
+    ) -> int:
+        """`inside`: the view or the named part of the statement it is done in."""
+        name, from_view = (second or "").lower(), (inside or "").lower() in _WEIGHTED
+        self._reads |= from_view
+        if not from_view:  # its own doing: views of ours read every column they have
+            self._adds |= action == sqlite3.SQLITE_FUNCTION and name in _ADDING
+            self._weighs |= action == sqlite3.SQLITE_READ and name == "weight"
+        return _authorize(action, first, second, database, inside)
+
+    @property
+    def unweighted(self) -> bool:
+        return self._adds and self._reads and not self._weighs
 
 
 def _authorize(
@@ -80,17 +109,27 @@ def run(connection: sqlite3.Connection, sql: str, limits: Limits | None = None) 
             "there is no SQL to run", hint="For example: ingero query 'SELECT * FROM operations LIMIT 10'"
         )
     deadline = time.monotonic() + limits.seconds
-    with _guarded(connection, deadline):
+    asked = _Asked()
+    with _guarded(connection, deadline, asked):
         try:
-            return _fetch(connection.execute(sql), limits)
+            found = _fetch(connection.execute(sql), limits)
+            return replace(found, unweighted=asked.unweighted and _sampled(connection))
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             raise _explained(error, limits, time.monotonic() >= deadline) from error
         except MemoryError as error:
             raise _too_large("memory", HEAP_BYTES) from error
 
 
+def _sampled(connection: sqlite3.Connection) -> bool:
+    """Whether a row stands for more than one call; where that cannot be told in time nothing is said."""
+    try:
+        return connection.execute(_SAMPLED).fetchone() is not None
+    except sqlite3.Error:
+        return False
+
+
 @contextmanager
-def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[None]:
+def _guarded(connection: sqlite3.Connection, deadline: float, asked: _Asked) -> Iterator[None]:
     before = {limit: connection.setlimit(limit, value) for limit, value in _LIMITS.items()}
     # The heap limit holds for the process and can only become smaller; large sorts go to a file.
     connection.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
@@ -99,7 +138,7 @@ def _guarded(connection: sqlite3.Connection, deadline: float) -> Iterator[None]:
         with suppress(sqlite3.OperationalError):  # table_list came with SQLite 3.37
             connection.execute(f"SELECT 1 FROM pragma_{name} LIMIT 0")
     connection.execute("SELECT 1 FROM json_each('[]') LIMIT 0")
-    connection.set_authorizer(_authorize)
+    connection.set_authorizer(asked.authorize)
     connection.set_progress_handler(lambda: time.monotonic() >= deadline, PROGRESS_STEPS)
     try:
         yield

@@ -24,6 +24,10 @@ from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
 
+STORED_ROWS = (
+    "COUNT, SUM and AVG here are over stored rows, and some stand for several calls:"
+    " SUM(weight) counts calls, SUM(duration_ns * weight) is their time"
+)
 QUICK_ROWS = 300_000  # looked through for kernels in a fifth of a second
 
 
@@ -55,11 +59,12 @@ class LabelledAnswer(msgspec.Struct, frozen=True):
 
 
 class SqlAnswer(msgspec.Struct, frozen=True):
-    """Rows of a statement; truncated when there were more than the limit."""
+    """Rows of a statement; truncated when there were more than the limit. Notes: how not to misread them."""
 
     columns: list[str]
     rows: list[dict[str, Any]]
     truncated: bool
+    notes: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ def ask_sql(db: Path | None, sql: str, limits: Limits, node: str | None = None) 
         found = answer_sql(reader, sql, limits)
     columns = distinct(found.columns)
     rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in found.rows]
-    return SqlAnswer(columns, rows, found.truncated)
+    return SqlAnswer(columns, rows, found.truncated, [STORED_ROWS] if found.unweighted else [])
 
 
 def distinct(columns: list[str]) -> list[str]:

@@ -21,7 +21,9 @@ class ViewDoc:
 
 NOTES = (
     "COUNT(*) over events, cuda_events, calls and nccl_events counts stored rows; SUM(weight) counts calls,"
-    " because a row may stand for several that were not stored one by one.",
+    " because a row may stand for several; SUM(duration_ns * weight) is their time.",
+    "A cgroup_id names one cgroup of one node, also in merged databases, where numbers that two nodes both"
+    " have are replaced.",
     "Counts in operations are the calls made, exact unless exact is 0 (see not_watched of explain).",
     "Instants ending in _ns, and events.timestamp, are Unix-epoch nanoseconds; durations are nanoseconds.",
     "Unknown is NULL, never 0.",

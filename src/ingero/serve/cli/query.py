@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +28,30 @@ Examples:
   ingero query --kernels                      the same by kernel launched
   ingero query --by step                      by the steps a job said, longest first
   ingero query --label step=100..200
-  ingero query "SELECT op, count(*), avg(duration) FROM events GROUP BY op"
+  ingero query "SELECT op, SUM(weight) AS calls FROM cuda_events GROUP BY op"
+  ingero query "SELECT op, SUM(count) AS calls, MAX(max_ns) FROM operations GROUP BY op"
   ingero query --format csv "SELECT * FROM culprits" > culprits.csv
   ingero query --schema                       tables and columns
 """
 FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace")
 
 
-@click.command(epilog=EPILOG)
+_COMMENT = re.compile(r"--(?:[ \t\r\n]|[^=\n]*\n)")
+_COMMENTS = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/)+", re.DOTALL)
+
+
+class SqlCommand(click.Command):
+    """SQL may begin with a comment: options have no line break, and no blank after the dashes."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [_without_comment(each) for each in args])
+
+
+def _without_comment(argument: str) -> str:
+    return _COMMENTS.sub("", argument) if _COMMENT.match(argument) else argument
+
+
+@click.command(epilog=EPILOG, cls=SqlCommand)
 @click.argument("sql", required=False)
 @click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
@@ -145,6 +162,8 @@ def _print_rows(answer: SqlAnswer, form: str) -> None:
         output.write_columns(answer.columns, answer.rows, sys.stdout)
     if answer.truncated:
         click.echo(f"Only the first {len(answer.rows):,} rows; --limit allows more.", err=True)
+    for note in answer.notes:
+        click.echo(f"Note: {note}.", err=True)
 
 
 def _print_statistics(answer: StatisticsAnswer, form: str) -> None:

@@ -257,6 +257,7 @@ class Tools:
             "answer": f"{len(found.rows)} rows" + (", there are more" if found.truncated else ""),
             "columns": [word(column) for column in found.columns],
             "rows": [[parts.cell(row[column]) for column in found.columns] for row in found.rows],
+            **({"notes": found.notes} if found.notes else {}),
         }
 
     def run_demo(self, scenario: Scenario = "incident", detail: HowMuch = "brief") -> Answer:
