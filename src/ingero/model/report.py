@@ -221,6 +221,7 @@ class Report(msgspec.Struct, frozen=True):
     unexplained: list[Unexplained] = []
     bound: list[Bound] = []
     recorded_ns: int | None = None  # how much of the window was recorded
+    unfinished: bool = False  # the recording has no end of its own: what was lost last is not known
     by: LabelReport | None = None  # where a label was asked for
 
     @property

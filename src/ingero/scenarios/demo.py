@@ -140,14 +140,19 @@ class _Shown:
             targets=tuple(Target(each.pid, each.comm) for each in view.processes)
             or (Target(synthetic.TRAINER, synthetic.COMM),),
             overhead=Overhead(),
-            database=DatabaseStatus(str(self._writer.path), self._writer.size_bytes(), self._writer.status),
-            findings=self._diagnosis.findings,
             warnings=(f"{MADE_UP}{says}",),
         )
-        return self._observed()
+        return self.end()
 
     def end(self) -> LiveView:
-        self.last = replace(self.last, findings=self._diagnosis.findings)
+        """The last view once more, with what is known by now."""
+        writer = self._writer
+        self.last = replace(
+            self.last,
+            losses={**self.last.losses, **writer.dropped},
+            database=DatabaseStatus(str(writer.path), writer.size_bytes(), writer.status),
+            findings=self._diagnosis.findings,
+        )
         return self._observed()
 
     def _observed(self) -> LiveView:

@@ -312,12 +312,20 @@ class Recording:
             while roll_up(self.connection, self.node_id):
                 pass
             self._weights.settle(self.connection, self._table.ids(self._names))
-            self.save_losses(losses)
-            self._save_findings(found)
-            now_ns = self._clock.now_ns
-            self.connection.execute(
-                "UPDATE recording SET ended_ns = MAX(?, last_ns) WHERE id = ?", (now_ns, self.id)
-            )
+            self._last_words(losses, found)
+
+    def end_briefly(self, losses: Iterable[Loss], found: FindingChanges) -> None:
+        """The same where there is little room: sums of minutes can be made later, these cannot."""
+        self._names.forget()  # what the transaction before it added is undone
+        with self._transaction():
+            self._last_words(losses, found)
+
+    def _last_words(self, losses: Iterable[Loss], found: FindingChanges) -> None:
+        self.save_losses(losses)
+        self._save_findings(found)
+        self.connection.execute(
+            "UPDATE recording SET ended_ns = MAX(?, last_ns) WHERE id = ?", (self._clock.now_ns, self.id)
+        )
 
     def _save_findings(self, found: FindingChanges) -> None:
         next_seq = self.connection.execute(

@@ -2,7 +2,7 @@
 
 A window that cannot be stored waits in a short backlog, the status says what is
 wrong, and what had to be given up is counted and stored as a loss once writing
-works again. Only opening the database raises.
+works again, or at the end in space that is kept for it. Only opening the database raises.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ingero.model.window import Window
 from ingero.store import trouble
 from ingero.store.findings import FindingChanges, FindingRow
 from ingero.store.recording import Loss, Recording, connect
+from ingero.store.reserve import Reserve
 from ingero.store.retention import Retention
 from ingero.units import clean
 
@@ -62,6 +63,7 @@ class Writer:
         self._steps_saved = 0
         self._closed = False
         self._connection = connect(self.path)
+        self._reserve = Reserve(self.path.parent)
         self._file = self._identity()
         try:
             self._recording = Recording(
@@ -83,6 +85,7 @@ class Writer:
             # A window that has to wait waits in the backlog, not in the way of the next one.
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         except sqlite3.Error as error:
+            self._reserve.release()
             self._connection.close()
             raise trouble.opening_error(self.path, error) from error
 
@@ -185,13 +188,20 @@ class Writer:
             self.status = self._attempt(self._drain)
         while self._backlog:
             self._give_up(self._backlog.popleft())
-        found = FindingChanges(self._findings.values(), self._withdrawn)
-        ended = self._attempt(lambda: self._recording.end(self._losses, found))
+        ended = self._end()
         self.status = self.status or ended
         with contextlib.suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self._connection.close()
+        self._reserve.release()
         return self.status
+
+    def _end(self) -> str:
+        found = FindingChanges(self._findings.values(), self._withdrawn)
+        status = self._attempt(lambda: self._recording.end(self._losses, found))
+        if status and self._reserve.release():  # what matters most may fit
+            self._attempt(lambda: self._recording.end_briefly(self._losses, found))
+        return status
 
     def __enter__(self) -> Writer:
         return self

@@ -21,6 +21,7 @@ from ingero.model.finding import Finding, Severity, Unexplained
 from ingero.model.report import (
     GovernorAct,
     LabelReport,
+    Loss,
     NotWatched,
     OverheadReport,
     ProcessReport,
@@ -40,7 +41,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.several_nodes import combined
-from ingero.serve.answers.window import TimeRange, time_range
+from ingero.serve.answers.window import TimeRange, ended, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
 from ingero.store.schema import BUCKET_COLUMNS
@@ -170,19 +171,22 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
     processes = process_reports(reader, when, extras)
     overhead = _overhead(reader, when)
     late = late_processes(reader, when)
+    losses = losses_within(reader, when.from_ns, when.to_ns)
     return Report(
         node=", ".join(dict.fromkeys(each.node for each in recordings)),
         window=ReportWindow(when.from_ns, when.to_ns, when.anchor),
         system=_system(reader, when, recordings),
         findings=[],
         processes=processes,
-        losses=losses_within(reader, when.from_ns, when.to_ns),
+        losses=losses,
         overhead=overhead,
         not_watched=[
+            *_not_stored(when, recordings, losses),
             *late_calls(late),
             *_not_watched(when, recorded, processes, overhead.watched_share, set(late)),
         ],
         recorded_ns=recorded,
+        unfinished=any(_has_no_end(each, when) for each in recordings),
     )
 
 
@@ -275,6 +279,24 @@ def _share(
         return worst
     fed_ns = reader.rows(_FED, between)[0][0]
     return hits * ns_per_hit / fed_ns if hits and ns_per_hit and fed_ns else None
+
+
+def _has_no_end(recording: RecordingInfo, when: TimeRange) -> bool:
+    """Nobody writes it any more, and nobody ended it."""
+    within = recording.last_ns < when.to_ns
+    return within and recording.ended_ns is None and ended(recording, time.time_ns())
+
+
+def _not_stored(when: TimeRange, recordings: list[RecordingInfo], losses: list[Loss]) -> Iterator[NotWatched]:
+    """What happened after the last second that is in the file."""
+    last_lost_ns = max((loss.to_ns for loss in losses), default=0)
+    for each in recordings:
+        after = f"after {_time(each.last_ns)}"
+        if _has_no_end(each, when):
+            why = "the recording has no end: the trace was killed, or could not write any more"
+            yield NotWatched(f"what happened {after}", why)
+        elif each.last_ns < when.to_ns and each.last_ns + SECOND < last_lost_ns <= (each.ended_ns or 0):
+            yield NotWatched(f"{format_ns(last_lost_ns - each.last_ns)} {after}", "it could not be stored")
 
 
 def _not_watched(

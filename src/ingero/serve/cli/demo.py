@@ -17,7 +17,7 @@ from ingero.serve.cli.options import as_json, configured
 
 if TYPE_CHECKING:
     from ingero.config import Config
-    from ingero.model.live import Surface
+    from ingero.model.live import LiveView, Surface
     from ingero.scenarios.scenario import Scenario
 
 SCENARIOS = ("incident", "cold-start", "memcpy-bottleneck", "periodic-spike", "cpu-contention", "gpu-steal")
@@ -144,6 +144,7 @@ class _Show:
         self._mode, self._path, self._seed, self._speed = mode, path, seed, speed
         self._as_json, self._no_tui = as_json, no_tui
         self._stopped = False
+        self._last: LiveView | None = None
         self.exported: Callable[[Surface], Surface] = lambda surface: surface
 
     def all(self, scenarios: list[Scenario]) -> int:
@@ -160,9 +161,10 @@ class _Show:
         return code
 
     def _play(self, scenario: Scenario, later: list[Scenario]) -> int:
+        from ingero.serve.cli.closing import Remembered
         from ingero.serve.cli.trace import run_on
 
-        surface = self.exported(self._surface())
+        surface = Remembered(self.exported(self._surface()))
 
         def work() -> int:
             code = (
@@ -173,7 +175,11 @@ class _Show:
             self._stopped = surface.stop_requested.is_set()
             return code
 
-        return run_on(surface, work)
+        code = run_on(surface, work)
+        self._last = surface.last
+        if self._last and self._last.database.problem:
+            click.echo(f"Not all of it was recorded: {self._last.database.problem}.", err=True)
+        return code
 
     def _surface(self) -> Surface:
         from ingero.serve.cli.narration import Narration
@@ -209,7 +215,7 @@ class _Show:
     def _conclude(self, count: int) -> None:
         from ingero.serve.cli.explain import print_diagnosis
 
-        print_diagnosis(self._path, sys.stdout)
+        print_diagnosis(self._path, sys.stdout, self._last)
         if count == 1:
             name, ingero = shlex.quote(str(self._path)), _how_we_are_called()
             click.echo("\nAsk the recording yourself:")

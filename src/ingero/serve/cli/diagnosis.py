@@ -363,6 +363,8 @@ def _unexplained(report: Report) -> Iterator[Block]:
 def footer(report: Report, detail: Detail) -> Iterator[Block]:
     """What was lost, what tracing cost, what was not watched."""
     lost = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
+    if report.unfinished:
+        lost = f"{lost or 'nothing'} up to the last stored second, what came then is not known"
     cost = overhead_words(report)
     yield Field(
         "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1

@@ -13,6 +13,7 @@ from ingero.serve.cli.options import as_json, configured, database, labelled, on
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.model.live import LiveView
     from ingero.serve.cli.document import Document
 
 FINDINGS = 3  # exit code
@@ -138,15 +139,19 @@ def _print(document: Document, out: TextIO) -> None:
     write_text(document, tables.console(out))
 
 
-def print_diagnosis(db: Path | None, out: TextIO) -> None:
-    """The text diagnosis of the last recording; what stands in its way is one line, not a failure."""
+def print_diagnosis(db: Path | None, out: TextIO, view: LiveView | None = None) -> None:
+    """The text diagnosis of the last recording; what stands in its way is one line, not a failure.
+
+    `view`: how the trace ended, which may know more than it could store.
+    """
     from ingero import units
     from ingero.serve.answers.explain import get_report
     from ingero.serve.answers.query import Range
+    from ingero.serve.cli.closing import with_memory
     from ingero.serve.cli.diagnosis import Detail, diagnosis
 
     try:
-        document = diagnosis(get_report(db, Range()), Detail())
+        document = diagnosis(with_memory(get_report(db, Range()), view), Detail())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
         return

@@ -96,13 +96,14 @@ def trace(
     privileges.drop()  # before anything brings in NumPy: its threads would keep what they have
     surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
     from ingero import agent
+    from ingero.serve.cli.closing import Remembered
 
-    shown = exported(surface, config, prometheus, otlp)
+    shown = Remembered(exported(surface, config, prometheus, otlp))
     code = run_on(shown, lambda: agent.run(options, shown))
     if options.command and options.record:
         from ingero.serve.cli.explain import print_diagnosis
 
-        print_diagnosis(options.db, sys.stderr)  # the command's own output stays as it is
+        print_diagnosis(options.db, sys.stderr, shown.last)  # the command's own output stays as it is
     return code
 
 

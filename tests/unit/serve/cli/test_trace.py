@@ -43,7 +43,7 @@ def test_without_flags_everything_is_traced_with_the_defaults(
     asked: list[tuple[TraceOptions, Surface]],
 ) -> None:
     assert main(["trace", "--no-tui"]) == 7
-    options, surface = asked[0]
+    options, surface = asked[0][0], asked[0][1].surface
     assert options == TraceOptions()
     assert options.max_overhead_share == 0.02
     assert options.max_db_bytes == 10 << 30
@@ -92,7 +92,7 @@ def test_what_follows_the_command_is_the_commands(asked: list[tuple[TraceOptions
     Path("ingero.yaml").write_text("trace:\n  pid: [5]\n")
     Path("ingero.yaml").chmod(0o644)
     assert main(["trace", "--json", "--", "python", "train.py", "--json", "--pid", "1"]) == 7
-    options, surface = asked[0]
+    options, surface = asked[0][0], asked[0][1].surface
     assert options.command == ("python", "train.py", "--json", "--pid", "1")
     assert options.pids == ()
     assert options.command_stdout_to_stderr
