@@ -29,13 +29,14 @@ from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
+from ingero.agent.own_cost import OwnCost
 from ingero.agent.owners import name_owners
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.servers import Servers
 from ingero.agent.targets import Targets
 from ingero.agent.windows import WindowReader
-from ingero.attach import cost, probes, shapes
+from ingero.attach import cost, probes, shapes, switch_cost
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
 from ingero.capture.gil import mark_gil
@@ -189,7 +190,10 @@ class Agent:
         self._gpus.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
+        switch_ns = switch_cost.switch_ns()
         self._kernel.attach_host()
+        added_ns = switch_cost.added_ns(switch_ns, switch_cost.switch_ns())
+        self._own_cost = OwnCost(added_ns, os.cpu_count() or 1)
         self._kernel.attach_clock()
         if self._writer:
             self._writer.note(self._absent(), self._hit_cost.ns, self._options.max_overhead_share)
@@ -362,6 +366,7 @@ class Agent:
         self._governor.complete(window, self._reader.totals, self._reader.operations.read_ns)
         # After the governor: its marks on counts stand.
         self._targets.late.fill(window, self._names, self._targets.warnings)
+        self._own_cost.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         if refused:
             window.losses["process_full"] = window.losses.get("process_full", 0) + refused
@@ -422,12 +427,15 @@ class Agent:
         now = np.array([window.hits, length_ns, window.agent_cpu_ns, share * length_ns])
         self._cost_so_far += now
         hits, elapsed_ns, agent_ns, lost_ns = (float(each) for each in (self._cost_so_far if whole else now))
+        taken_share, bystanders_share = self._own_cost.shares(whole)
         return replace(
             self._overhead,
             share=lost_ns / elapsed_ns if elapsed_ns else 0.0,
             hits_per_s=hits * 1e9 / elapsed_ns if elapsed_ns else 0.0,
             ns_per_hit=self._hit_cost.ns,
             agent_cpu_share=agent_ns / elapsed_ns if elapsed_ns else 0.0,
+            taken_from_job_share=taken_share,
+            bystanders_share=bystanders_share,
             actions=self._governor.now() if self._governor else (),
         )
 

@@ -18,6 +18,7 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
 from ingero.detectors.lines import subject_of_case, subject_of_state, with_line
 from ingero.detectors.verdict import Named
+from ingero.detectors.who import culprits_of, ourselves
 from ingero.model.finding import (
     Cause,
     Effect,
@@ -269,6 +270,7 @@ class Judge:
             gain=Gain(gain_ns, round(min(1.0, gain_ns / max(told.wall_ns, 1)), 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
+            who=ourselves(case),
             episodes=spans,
         )
         return with_line(finding, claim.detector, subject_of_case(case), named.line)
@@ -310,6 +312,7 @@ class Judge:
             gain=Gain(gain_ns, round(min(1.0, self._gain(core) / max(core.wall_ns(), 1)), 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
+            who=ourselves(case),
             episodes=[
                 (max(facts.at_ns(e.first), facts.from_ns), min(facts.at_ns(e.last + 1), facts.to_ns))
                 for e in claim.episodes
@@ -322,7 +325,7 @@ class Judge:
         first_ns = max(facts.at_ns(claim.episodes[0].first), facts.from_ns)
         last_ns = min(facts.at_ns(claim.episodes[-1].last + 1), facts.to_ns)
         case = Case(claim.job, self._timeline, claim.evidence, claim.ns, wall_ns, first_ns, last_ns)
-        case.who = _summed(case)
+        case.who = culprits_of(case)
         return case
 
     def _unexplained_ns(self, claim: Claim) -> int:
@@ -447,16 +450,6 @@ def _time(claim: Claim) -> dict[str, int]:
 def _gpu_per_step(job: Job, slices: list[SliceLedger]) -> float:
     steps = sum(job.steps(each.number) for each in slices)
     return sum(each.ns["gpu_wait"] for each in slices) / steps if steps else 0.0
-
-
-def _summed(case: Case) -> list[Part]:
-    """Everybody with a part in it, most first."""
-    sums: dict[int, Part] = {}
-    for lost in case.causes:
-        for part in lost.who:
-            before = sums.get(part.pid)
-            sums[part.pid] = Part(part.pid, part.comm, part.ns + (before.ns if before else 0))
-    return sorted(sums.values(), key=lambda part: -part.ns)
 
 
 def _waiting(state: State, who: list[Who]) -> list[Cause]:

@@ -157,7 +157,9 @@ class Overhead:
     budget_share: float | None = None  # None: no limit
     hits_per_s: float | None = None
     ns_per_hit: float | None = None
-    agent_cpu_share: float | None = None
+    agent_cpu_share: float | None = None  # of a core, what the agent itself computes
+    taken_from_job_share: float | None = None  # of feeding threads' time: waited for a core that we had
+    bystanders_share: float | None = None  # of all cores: what switches of everybody else cost more
     actions: tuple[str, ...] = ()
 
 

@@ -184,6 +184,10 @@ class OverheadReport(msgspec.Struct, frozen=True):
     ns_per_hit: float | None
     actions: list[GovernorAct]
     watched_share: float | None = None  # of the time: everything was watched
+    agent_cpu_share: float | None = None  # of a core: what the agent itself computed
+    taken_from_job_share: float | None = None  # of feeding threads' time: waited for a core the agent had
+    bystanders_share: float | None = None  # of all cores: what context switches of everybody else cost more
+    switches_per_s: float | None = None  # context switches of everybody else
 
 
 class NotWatched(msgspec.Struct, frozen=True):

@@ -275,6 +275,8 @@ class Window:
     gpus: GpuNews = field(default_factory=GpuNews)
     hits: int = 0  # probe hits in the window, for the agent's own overhead
     agent_cpu_ns: int = 0
+    switches: int | None = None  # context switches of threads that are not traced
+    switches_ns: int | None = None  # and what the scheduler's programs cost them
     walks: int = 0  # stacks walked in the window
     walk_ns: int = 0  # what that cost the threads
     overhead_share: float | None = None  # of the time of the thread that tracing cost most

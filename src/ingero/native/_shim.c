@@ -590,6 +590,7 @@ static PyMethodDef methods[] = {
 	{"time_calls", time_calls, METH_VARARGS, "time_calls(n, memory) -> nanoseconds"},
 	{"test_run", test_run, METH_VARARGS, "test_run(program fd, context) -> result"},
 	{"clock_event", clock_event, METH_VARARGS, "clock_event(program fd, cpu, hertz) -> fd"},
+	{"time_switches", time_switches, METH_VARARGS, "time_switches(trips) -> nanoseconds, two switches a trip"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
 	{NULL, NULL, 0, NULL},
 };

@@ -39,6 +39,7 @@ BUCKET_STYLES: dict[str, str] = {
     "unexplained": "white",
     "lost": "red",
 }
+SHOWN_COST = 0.001  # of a core, or of a job's time: less is not worth the room
 MOST_BOUND = 4  # jobs whose limit is shown
 SEVERITY_STYLES = {"CRITICAL": "bold white on red", "HIGH": "bold red", "MEDIUM": "yellow", "LOW": "cyan"}
 # Told apart without colour too.
@@ -299,7 +300,17 @@ def overhead_text(view: LiveView) -> str:
         " (no limit)" if cost.budget_share is None else f" of {units.format_share(cost.budget_share)} budget"
     )
     less = "".join(f"; {clean(action, 100)}" for action in cost.actions)
-    return f"overhead {units.format_share(cost.share)}{budget}{less}"
+    own = [
+        f"{word} {units.format_share(value)}"
+        for word, value in (
+            ("agent", cost.agent_cpu_share),
+            ("taken from jobs", cost.taken_from_job_share),
+            ("others", cost.bystanders_share),
+        )
+        if value is not None and value >= SHOWN_COST
+    ]
+    also = f" (+ {', '.join(own)})" if own else ""
+    return f"overhead {units.format_share(cost.share)}{budget}{also}{less}"
 
 
 def database_text(view: LiveView) -> Text:

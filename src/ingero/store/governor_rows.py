@@ -18,6 +18,11 @@ def save_overhead(
             "INSERT OR REPLACE INTO overhead_second VALUES (?, ?, ?, ?, ?, ?)",
             (node_id, recording_id, start_ns, end_ns, window.overhead_share, window.watched_share),
         )
+    if window.switches is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO switch_second VALUES (?, ?, ?, ?, ?, ?)",
+            (node_id, recording_id, start_ns, end_ns, window.switches, window.switches_ns),
+        )
     connection.executemany(
         "INSERT INTO governor_action VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, TABLES
+from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, SWITCHES, TABLES
 from ingero.store.shape import require_plain_tables
 from ingero.store.trouble import not_ours
 from ingero.store.views import VIEWS, create_views
@@ -87,6 +87,12 @@ def _collective_weight(connection: sqlite3.Connection) -> None:
     connection.execute(f"CREATE VIEW nccl_events AS {VIEWS['nccl_events']}")
 
 
+def _own_cost(connection: sqlite3.Connection) -> None:
+    """A new database has it from its first schema."""
+    for statement in (*SWITCHES, f"CREATE VIEW IF NOT EXISTS own_cost AS {VIEWS['own_cost']}"):
+        connection.execute(statement)
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
@@ -96,6 +102,7 @@ ALL: tuple[Migration, ...] = (
     Migration("0006-on-core", _on_core),
     Migration("0007-unfinished-calls", _unfinished),
     Migration("0008-collective-weight", _collective_weight),
+    Migration("0009-own-cost", _own_cost),
 )
 
 

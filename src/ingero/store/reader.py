@@ -19,7 +19,7 @@ from ingero.model.facts import Facts
 from ingero.store import imported, migrations, one_node, trouble
 from ingero.store.facts import FactReader
 from ingero.store.opening import add_private_views, open_read_only, set_up
-from ingero.store.schema import NODE_SHIFT
+from ingero.store.schema import LATER, NODE_SHIFT
 from ingero.store.shape import odd_views
 from ingero.store.views import LATER_VIEWS, VIEWS
 
@@ -47,6 +47,7 @@ class Reader:
         self.connection, self.imported = _open(self.path)
         self.private_views: list[str] = []  # what the connection sees in place of what the file has
         try:
+            self._see(_empty_tables(self.connection))
             odd = odd_views(self.connection, self.path)
             self._see([f"CREATE TEMP VIEW {name} AS {VIEWS[name]}" for name in odd])
             if node is not None:
@@ -143,6 +144,16 @@ def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
             raise trouble.opening_error(path, error) from error
         raise
     return connection, converted
+
+
+def _empty_tables(connection: sqlite3.Connection) -> list[str]:
+    """What an older version did not record, as tables without rows."""
+    known = {row[0] for row in connection.execute("SELECT name FROM main.sqlite_master")}
+    return [
+        f"CREATE TEMP VIEW {name} AS SELECT {', '.join(f'NULL AS {column}' for column in columns)} WHERE 0"
+        for name, columns in LATER.items()
+        if name not in known
+    ]
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> None:

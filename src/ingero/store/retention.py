@@ -24,7 +24,8 @@ _DETAIL = ("wait_detail", "block_detail", "tcp_detail", "xid_detail", "collectiv
 _SECONDS = (
     ("operation_second", "start_ns"), ("thread_second", "start_ns"), ("culprit", "start_ns"),
     ("waker", "start_ns"), ("io_second", "start_ns"), ("thread_sample", "start_ns"),
-    ("thread_estimate", "start_ns"), ("overhead_second", "start_ns"), ("annotation", "start_ns"),
+    ("thread_estimate", "start_ns"), ("overhead_second", "start_ns"),
+    ("switch_second", "start_ns"), ("annotation", "start_ns"),
     ("system_sample", "at_ns"), ("gpu_sample", "at_ns"), ("gpu_process", "at_ns"), ("window", "start_ns"),
 )  # fmt: skip
 _MINUTES = (

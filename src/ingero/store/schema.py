@@ -280,12 +280,22 @@ GOVERNOR = (
     "CREATE INDEX IF NOT EXISTS thread_estimate_start ON thread_estimate (start_ns)",
 )
 
+# What context switches of threads that are not traced cost more.
+SWITCHES = (
+    "CREATE TABLE IF NOT EXISTS switch_second (node_id INTEGER NOT NULL, recording_id INTEGER NOT NULL,"
+    " start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, switches INTEGER NOT NULL, ns INTEGER,"
+    " PRIMARY KEY (recording_id, start_ns)) WITHOUT ROWID",
+)
+# Tables that databases of before lack and that can be read as empty: nothing else depends on them.
+LATER = {"switch_second": ("node_id", "recording_id", "start_ns", "end_ns", "switches", "ns")}
+
 TABLES = (
     tuple(
         part.strip().replace("@BUCKETS@", _BUCKETS).replace("@GAPS@", _GAPS) for part in _SCRIPT.split(";\n")
     )
     + ANNOTATION
     + GOVERNOR
+    + SWITCHES
 )
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

@@ -248,6 +248,12 @@ VIEWS = {
             v.watched_share AS watched_share
         FROM overhead_second v
         LEFT JOIN node n ON n.id = v.node_id""",
+    "own_cost": """
+        SELECT n.name AS node, w.start_ns AS bucket_start_ns, w.agent_cpu_ns AS agent_cpu_ns,
+            t.switches AS switches, t.ns AS switches_ns
+        FROM window w
+        LEFT JOIN switch_second t ON t.recording_id = w.recording_id AND t.start_ns = w.start_ns
+        LEFT JOIN node n ON n.id = w.node_id""",
     "governor_actions": """
         SELECT n.name AS node, g.at_ns AS at_ns, g.what AS what, g.before AS before, g.after AS after,
             g.why AS why, g.watched_share AS watched_share
@@ -261,7 +267,7 @@ VIEWS = {
 
 
 # Views of tables that recordings of before have too: a reader makes its own where the file has none.
-LATER_VIEWS = frozenset({"unfinished_calls"})
+LATER_VIEWS = frozenset({"own_cost", "unfinished_calls"})
 
 
 def create_views() -> list[str]:

@@ -167,3 +167,12 @@ def test_of_several_of_a_name_the_title_says_how_many() -> None:
     story = job({"runqueue": 1000.0}, {"runqueue": 1000.0})
     title = story.culprit(HOG, "stress", 600).culprit(HOG + 1, "stress", 400).findings()[0].title
     assert title.startswith("stress (2 processes) takes the CPU")
+
+
+def test_cores_that_the_agent_had_are_said_beside_the_causes() -> None:
+    story = job(LOST, gap=LOST).culprit(HOG, "stress", 550).culprit(999, "ingero", 50)
+    (found,) = story.findings()
+    assert all(each.pid != 999 for cause in found.causes for each in cause.who)
+    assert [(each.pid, each.comm) for each in found.who] == [(999, "ingero itself")]
+    assert found.who[0].ns > 0
+    assert job(LOST, gap=LOST).culprit(HOG, "stress", 600).findings()[0].who == []

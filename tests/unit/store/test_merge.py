@@ -76,6 +76,8 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
         operations=[operation(durations_ns=(50, 60)), operation("cudaMemcpy", bytes=4096)],
         threads=[thread(gpu_wait=SECOND // 2, host_cpu=SECOND // 2, comm=comm, estimated_ns=7)],
         overhead_share=0.015,
+        switches=1000,
+        switches_ns=400_000,
         watched_share=0.25,
         actions=[GovernorAction(start_ns, "launches", "all the time", "25 % of the time", "cost", 0.25)],
         culprits=[culprit()],

@@ -30,6 +30,7 @@ def get_checks(db: Path | None = None) -> CheckAnswer:
     more = (
         ("attach shapes", lambda: asked("attach shapes", _shapes)),
         ("probe cost", lambda: asked("probe cost", _cost)),
+        ("switch cost", lambda: asked("switch cost", _switch_cost)),
     )
     checks = run_checks((db or default_path()).parent, more)
     return CheckAnswer(all(check.status != "failed" for check in checks), checks)
@@ -63,3 +64,9 @@ def _cost() -> list[Check]:
     from ingero.attach.cost import describe_cost
 
     return [describe_cost()]
+
+
+def _switch_cost() -> list[Check]:
+    from ingero.attach.switch_cost import describe_switch_cost
+
+    return [describe_switch_cost()]

@@ -18,6 +18,7 @@ import msgspec
 from ingero.detectors import in_order
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
+from ingero.model.layout import Bucket
 from ingero.model.report import (
     GovernorAct,
     LabelReport,
@@ -70,7 +71,20 @@ _ACTIONS = (
     " WHERE at_ns >= ? AND at_ns < ? ORDER BY at_ns LIMIT 1000"
 )
 _COST = "SELECT ns_per_hit, budget FROM recording WHERE started_ns < ? ORDER BY started_ns DESC LIMIT 1"
-_HITS = "SELECT SUM(hits), SUM(end_ns - start_ns) FROM window WHERE start_ns >= ? AND start_ns < ?"
+_HITS = (
+    "SELECT SUM(hits), SUM(end_ns - start_ns), SUM(agent_cpu_ns) FROM window"
+    " WHERE start_ns >= ? AND start_ns < ?"
+)
+_TAKEN = f"""
+    SELECT SUM(c.ns) FROM culprit c JOIN recording r ON r.node_id = c.node_id AND r.agent_pid = c.pid
+    WHERE c.start_ns >= ?1 AND c.start_ns < ?2 AND NOT c.throttled AND c.bucket = {int(Bucket.RUNQUEUE)}
+        AND c.start_ns >= r.started_ns AND c.start_ns <= r.last_ns
+        AND (c.victim_pid, c.victim_tid) IN (
+            SELECT pid, tid FROM thread_second WHERE feeder AND start_ns >= ?1 AND start_ns < ?2)"""
+_SWITCHES = """
+    SELECT SUM(t.switches), SUM(t.ns), SUM(t.end_ns - t.start_ns), SUM((t.end_ns - t.start_ns) * r.cores)
+    FROM switch_second t JOIN recording r ON r.id = t.recording_id
+    WHERE t.start_ns >= ? AND t.start_ns < ?"""
 
 
 def get_report(
@@ -255,9 +269,14 @@ def _system(reader: Reader, when: TimeRange, recordings: list[RecordingInfo]) ->
 
 
 def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:
-    """Hits times what one costs on the machine that recorded, of the time of the thread with most of them."""
+    """Hits times what one costs on the machine that recorded, of the time of the thread with most of them.
+
+    And what tracing takes besides: the agent's own work, cores of the jobs, and everybody's switches.
+    """
     between = (when.from_ns, when.to_ns)
-    hits, ns = reader.rows(_HITS, between)[0]
+    hits, ns, agent_ns = reader.rows(_HITS, between)[0]
+    fed_ns, taken_ns = reader.rows(_FED, between)[0][0], reader.rows(_TAKEN, between)[0][0]
+    switches, switches_ns, switched_ns, cores_ns = reader.rows(_SWITCHES, between)[0]
     known = reader.rows(_COST, (when.to_ns,))
     ns_per_hit, budget = known[0] if known else (None, None)
     return OverheadReport(
@@ -267,6 +286,11 @@ def _overhead(reader: Reader, when: TimeRange) -> OverheadReport:
         ns_per_hit=ns_per_hit,
         actions=[GovernorAct(*row) for row in reader.rows(_ACTIONS, between)],
         watched_share=reader.rows(_WATCHED, between)[0][0],
+        # An agent that computed nothing was none: made-up events, or a recording of somebody else's.
+        agent_cpu_share=agent_ns / ns if agent_ns and ns else None,
+        taken_from_job_share=(taken_ns or 0) / fed_ns if fed_ns and agent_ns else None,
+        bystanders_share=switches_ns / cores_ns if switches_ns is not None and cores_ns else None,
+        switches_per_s=switches * SECOND / switched_ns if switches is not None and switched_ns else None,
     )
 
 

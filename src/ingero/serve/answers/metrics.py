@@ -248,7 +248,12 @@ def _agent_rows(view: LiveView) -> Iterator[Row]:
         yield "probes", (source,), attached, None
     for reason, count in view.losses.items():
         yield "lost.events", (reason,), count, None
-    told = {"overhead": view.overhead.share, "overhead.budget": view.overhead.budget_share}
+    told = {
+        "overhead": view.overhead.share,
+        "overhead.budget": view.overhead.budget_share,
+        "overhead.taken_from_jobs": view.overhead.taken_from_job_share,
+        "overhead.bystanders": view.overhead.bystanders_share,
+    }
     yield from ((name, (), value, None) for name, value in told.items() if value is not None)
     if view.database.path is not None:
         if view.database.size_bytes is not None:

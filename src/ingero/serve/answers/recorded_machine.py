@@ -101,6 +101,8 @@ def _agent_rows(reader: Reader, when: TimeRange, report: Report) -> Iterator[Row
         "agent.last_window.timestamp": None if last_ns is None else last_ns / 1e9,
         "overhead": report.overhead.share,
         "overhead.budget": report.overhead.budget,
+        "overhead.taken_from_jobs": report.overhead.taken_from_job_share,
+        "overhead.bystanders": report.overhead.bystanders_share,
         "targets": reader.rows(_TARGETS, (when.to_ns,))[0][0],
     }
     yield from ((name, (), value) for name, value in told.items() if value is not None)

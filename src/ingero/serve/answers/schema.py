@@ -29,6 +29,8 @@ NOTES = (
     "Unknown is NULL, never 0.",
     "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases; only of"
     " two databases of one node the later one's numbers move up.",
+    "A cgroup_id names one cgroup of one node, also in merged databases, where numbers that two nodes both"
+    " have are replaced.",
     "Buckets of accounted time: " + " ".join((*BUCKET_NAMES, "lost")) + ".",
 )
 
@@ -429,6 +431,19 @@ VIEWS: tuple[ViewDoc, ...] = (
             "bucket_start_ns": _BUCKET_START,
             "share": "Of that thread's time: hits times what a hit costs on this machine.",
             "watched_share": "Of the interval, the part in which everything was watched.",
+        },
+    ),
+    ViewDoc(
+        "own_cost",
+        "What the agent itself took, and what its scheduler programs cost others, per interval. Cores that"
+        " the agent took from a job are in culprits, as `ingero itself`.",
+        {
+            "node": _NODE,
+            "bucket_start_ns": _BUCKET_START,
+            "agent_cpu_ns": "CPU time of the agent.",
+            "switches": "Context switches of threads that are not traced.",
+            "switches_ns": "What they cost more: times what one costs on this machine; NULL where that is not"
+            " known.",
         },
     ),
     ViewDoc(

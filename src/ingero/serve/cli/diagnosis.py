@@ -17,6 +17,7 @@ from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIM
 from ingero.model.report import GpuLine, ProcessReport, Report
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import bucket_words, percents
+from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.document import (
     Block,
@@ -181,7 +182,8 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
             yield Code(tidy(proof.sql, 4000), "sql")
     for cause in _causes(finding, room):
         yield from _cause(cause, room, detail)
-    who = [each for cause in finding.causes for each in cause.who] or finding.who
+    who = [each for cause in finding.causes for each in cause.who]
+    who += [each for each in finding.who if each.pid not in {known.pid for known in who}]
     if who:
         yield Field("Who", who_words(who, room.who), rows=room.rows)
     if finding.source is not None:
@@ -369,6 +371,8 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
     yield Field(
         "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1
     )
+    if own := own_cost_words(report.overhead):
+        yield Field("Own cost", own, "dim")
     if not report.not_watched:
         return
     blind = [f"{tidy(each.what, 100)} ({tidy(each.why, 200)})" for each in report.not_watched]

@@ -13,6 +13,7 @@ from ingero import units
 from ingero.model.report import GpuLine, Report
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.operations import Filters
+from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.query import Range, ask_kernels_if_quick, ask_sql, ask_statistics
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.answers.sql import Limits
@@ -336,5 +337,6 @@ def _footer(report: Report) -> Answer:
         "lost": rendering.losses(report.losses),
         "not_watched": rendering.not_watched(report.not_watched),
         "tracing_cost": units.format_share(overhead.share) if overhead.share is not None else "not known",
+        "own_cost": own_cost_words(overhead) or "not known",
         "watched_less": [f"{each.what}: {each.before} -> {each.after}" for each in overhead.actions[-5:]],
     }

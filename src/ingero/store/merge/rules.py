@@ -57,6 +57,7 @@ PLAIN_TABLES: dict[str, str] = {
     "annotation": "",
     "overhead_second": "",
     "governor_action": "",
+    "switch_second": "",
     "thread_estimate": "",
     "system_sample": "DO NOTHING",
     "gpu": "DO UPDATE SET first_ns = MIN(first_ns, excluded.first_ns),"

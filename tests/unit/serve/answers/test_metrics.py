@@ -291,7 +291,7 @@ def whole() -> Meter:
             targets=(Target(100, "python"),),
             probes=(ProbeSource("driver", 5),),
             losses={"ring": 3},
-            overhead=Overhead(0.01, 0.02),
+            overhead=Overhead(0.01, 0.02, taken_from_job_share=0.01, bystanders_share=0.001),
             in_flight=(InFlight(100, 100, "python", "cudaStreamSynchronize", 9 * SECOND),),
         )
     )

@@ -69,6 +69,8 @@ def busy(at_s: int, gpu_reasons: int = 0) -> Window:
         hits=11,
         agent_cpu_ns=1_000_000,
         overhead_share=0.015,
+        switches=1000,
+        switches_ns=400_000,
         gpus=GpuNews(
             (GpuCard(0, "H200", "GPU-1", memory_bytes=1 << 37),),
             (
