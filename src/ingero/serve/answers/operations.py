@@ -65,6 +65,7 @@ class OperationsAnswer:
 
 _COLUMNS = "process_id, op_id, pid, count, exact, count_error, sum_ns, max_ns, bytes, errors, slots, node_id"
 NODE = 11
+MOST_CALLS = MINUTE  # one a nanosecond
 
 
 def operation_stats(
@@ -149,12 +150,23 @@ def _rows(
     for (node_id,) in reader.rows("SELECT id FROM node ORDER BY id"):
         alike.setdefault(_edges(reader, wanted, node_id), []).append(node_id)
     return [
-        row
+        _possible(reader, row)
         for edges, nodes in alike.items()
         for row in _rows_of(
             reader, wanted, edges, f"{where} AND node_id IN ({', '.join(map(str, nodes))})", parameters
         )
     ]
+
+
+def _possible(reader: Reader, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row is of a second or a minute: more calls than there are nanoseconds nobody made."""
+    if isinstance(row[3], int) and not 0 <= row[3] <= MOST_CALLS:
+        raise StoreError(
+            f"{reader.path} holds values that make no sense: {row[3]:,} calls of one operation by"
+            f" process {row[2]} in a minute or less",
+            hint="The file is damaged, or was written by a version that estimated wrongly.",
+        )
+    return row
 
 
 def _edges(reader: Reader, wanted: TimeRange, node_id: int) -> tuple[int, int, int]:
