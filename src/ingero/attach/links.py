@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
+from ingero import isolated
 from ingero.native import _shim
 
 
@@ -65,4 +65,4 @@ def keep(
 def _command() -> tuple[str, ...]:
     """Something small that reads its input to the end."""
     cat = shutil.which("cat", path="/bin:/usr/bin")
-    return (cat,) if cat else (sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()")
+    return (cat,) if cat else isolated.reader_of_input()

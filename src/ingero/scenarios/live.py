@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 
+from ingero import isolated
 from ingero.errors import TargetError
 from ingero.scenarios import cuda
 from ingero.scenarios.scenario import Live, Work
@@ -46,10 +46,10 @@ class Stage:
         self._live = live
         self._folder = tempfile.TemporaryDirectory(prefix="ingero-demo-")
         self._library = DRIVER if gpu else str(cuda.stub_dir() / DRIVER)
-        self._environment = dict(os.environ)
+        self._environment: dict[str, str] = {}
         if not gpu:
             device = str(Path(self._folder.name) / "device")
-            self._environment |= {"INGERO_STUB_DEVICE": device, **live.stub}
+            self._environment = {"INGERO_STUB_DEVICE": device, **live.stub}
         self._cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[-live.cores :])) if live.cores else ""
         self._complaints = (Path(self._folder.name) / "stderr").open("w+")
         self._over = threading.Event()
@@ -97,11 +97,12 @@ class Stage:
         return told[-1] if told else ""
 
     def _start(self, work: Work) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "ingero.scenarios.workload", self._library, json.dumps(asdict(work))]
+        words = [self._library, json.dumps(asdict(work))]
         if self._cores:
             words.append(self._cores)
-        process = subprocess.Popen(
-            words,
+        process = isolated.start(
+            "ingero.scenarios.workload",
+            *words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -137,9 +138,13 @@ class Stage:
         return self._cores.count(",") + 1
 
     def _neighbour(self) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "ingero.scenarios.busy_neighbour", self._cores]
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        process = isolated.start(
+            "ingero.scenarios.busy_neighbour",
+            self._cores,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
         )
         self._others.append(process)
         return process

@@ -20,6 +20,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ingero import isolated
 from ingero.errors import IngeroError, StoreError, UsageError
 from ingero.store import guard, opening, trouble
 from ingero.store.guard import Limits, Rows
@@ -36,15 +37,15 @@ def run(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
     """Run exactly one reading statement of somebody else's."""
     limits = limits or Limits()
     asked = (str(reader.path.absolute()), reader.imported, list(reader.private_views), sql, astuple(limits))
-    # -P: a module of our name in the current folder is not ours
-    command = [sys.executable, "-P", "-m", __name__]
-    done = subprocess.run(command, input=marshal.dumps(asked), stdout=subprocess.PIPE, check=False)
-    if done.returncode == -signal.SIGALRM:
+    with isolated.start(__name__, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        answer, _ = process.communicate(marshal.dumps(asked))
+    code = process.returncode
+    if code == -signal.SIGALRM:
         raise guard.too_long(limits)
-    if done.returncode != 0:
-        why = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+    if code != 0:
+        why = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise StoreError(f"the process that ran the query ended ({why})", hint=guard.NARROW)
-    return _understood(marshal.loads(done.stdout))
+    return _understood(marshal.loads(answer))
 
 
 def _understood(answer: tuple[Any, ...]) -> Rows:

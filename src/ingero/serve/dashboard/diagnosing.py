@@ -7,14 +7,18 @@ does. Where there is none, or it died twice, the diagnosis is made here.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
-from multiprocessing.connection import Connection
+import weakref
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+from ingero import isolated
 from ingero.model.report import Report
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
@@ -30,6 +34,8 @@ class Diagnosing:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._pipe: Connection | None = None
+        self._process: subprocess.Popen[Any] | None = None
+        self._end: Callable[[], object] = lambda: None
 
     def start(self) -> None:
         """So that the first question need not wait for it."""
@@ -37,7 +43,7 @@ class Diagnosing:
             self._connected()
 
     def report(self, db: Path, wanted: Range, pid: int | None, node: str | None) -> Report:
-        asked = (db, wanted, pid, None, node)
+        asked = (db.absolute(), wanted, pid, None, node)
         with self._turn:
             for _ in range(TRIES):
                 try:
@@ -47,6 +53,7 @@ class Diagnosing:
                     break
                 except (EOFError, OSError) as error:
                     log.warning("the process that diagnoses is gone: %s", error or "killed")
+                    self._end()
                     self._pipe = None
             else:
                 return get_report(*asked)
@@ -57,14 +64,24 @@ class Diagnosing:
 
     def _connected(self) -> Connection:
         if self._pipe is None:
-            spawn = multiprocessing.get_context(
-                "spawn"
-            )  # a copy of this process would have its threads' locks
-            ours, theirs = spawn.Pipe()
-            spawn.Process(target=_work, args=(theirs,), daemon=True).start()
-            theirs.close()
-            self._pipe = ours
+            self._pipe, theirs = Pipe()
+            with theirs:  # a fresh interpreter: a copy of this process would have its threads' locks
+                self._process = isolated.start(
+                    __name__,
+                    str(theirs.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                )
+            self._end = weakref.finalize(self, _end, self._pipe, self._process)
         return self._pipe
+
+
+def _end(pipe: Connection, process: subprocess.Popen[Any]) -> None:
+    """When it no longer answers, and when nobody can ask it any more."""
+    pipe.close()
+    process.kill()
+    process.wait()
 
 
 def _work(pipe: Connection) -> None:
@@ -79,4 +96,11 @@ def _work(pipe: Connection) -> None:
             answer: tuple[bool, Any] = (True, get_report(*asked))
         except Exception as error:
             answer = (False, error)
-        pipe.send(answer)
+        try:
+            pipe.send(answer)
+        except OSError:  # the server ended meanwhile
+            return
+
+
+if __name__ == "__main__":
+    _work(Connection(int(sys.argv[1])))

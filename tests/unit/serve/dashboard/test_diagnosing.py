@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -42,13 +41,21 @@ def test_it_answers_what_would_be_answered_here(db: Path) -> None:
 def test_a_process_that_is_killed_is_replaced(db: Path) -> None:
     diagnosing = Diagnosing()
     diagnosing.start()
-    kill_all()
+    first = diagnosing._process
+    assert first is not None
+    first.kill()
+    first.wait()
     assert diagnosing.report(db, Range(), None, None).node == "n"
-    assert multiprocessing.active_children()
-    kill_all()
+    second = diagnosing._process
+    assert second is not None
+    assert second.pid != first.pid
+    assert second.poll() is None
 
 
-def kill_all() -> None:
-    for child in multiprocessing.active_children():
-        child.kill()
-        child.join()
+def test_the_process_ends_with_the_pipe_that_it_is_asked_through(db: Path) -> None:
+    diagnosing = Diagnosing()
+    diagnosing.start()
+    assert diagnosing._pipe is not None
+    assert diagnosing._process is not None
+    diagnosing._pipe.close()
+    assert diagnosing._process.wait(timeout=30) == 0
