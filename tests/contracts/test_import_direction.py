@@ -15,7 +15,7 @@ import pytest
 
 from tests.contracts.tree import SOURCE, under
 
-BASICS = frozenset({"errors", "clock", "units", "config", "version", "annotate", "isolated"})
+BASICS = frozenset({"errors", "clock", "units", "config", "version", "annotate", "isolated", "rights"})
 STAGE = BASICS | {"model", "native"}
 
 # A part of the program, and the parts it may import besides itself.
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "units": frozenset({"errors"}),
     "config": frozenset({"errors", "units"}),
     "privileges": frozenset(),
+    "rights": frozenset({"errors", "native"}),
     "isolated": frozenset(),  # a fresh interpreter runs it before anything else of ours
     "model": BASICS,
     "native": BASICS,

@@ -10,9 +10,19 @@ import fcntl
 import os
 from pathlib import Path
 
+from ingero import rights
 from ingero.errors import IngeroError, PrivilegeError
 
 DEFAULT_DIRECTORY = "/run/ingero"
+
+
+def _require_own(directory: Path) -> None:
+    """Root makes a lock and a socket there: nobody else may exchange the folder meanwhile."""
+    if rights.whose(directory) is not None:
+        raise PrivilegeError(
+            f"cannot lock {directory}: somebody else may change this folder or one it lies in",
+            hint="Set INGERO_RUN_DIR to a folder that only root can change, or leave it away.",
+        )
 
 
 class InstanceLock:
@@ -23,6 +33,7 @@ class InstanceLock:
         path = directory / "trace.lock"
         try:
             directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+            _require_own(directory)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         except OSError as error:
             raise PrivilegeError(

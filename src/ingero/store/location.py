@@ -1,7 +1,8 @@
 """Where the database is, and making it so that only its owner can read it.
 
-As root nothing is followed through a link somebody else may have put there, and
-what sudo creates belongs to the person who called it.
+As root nothing is followed through a link somebody else may have put there, what lies
+in a user's folder is done with that user's rights (rights.py), and what sudo creates
+belongs to the person who called it.
 Files are looked at with O_PATH: closing an ordinary descriptor of a database
 drops the locks SQLite holds on it in this process.
 """
@@ -13,7 +14,10 @@ import os
 import pwd
 import stat
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
 
+from ingero import rights
 from ingero.errors import StoreError
 
 _SIDE_FILES = ("-wal", "-shm", "-journal")
@@ -38,13 +42,8 @@ def state_folder() -> Path:
 
 def invoking_user() -> tuple[int, int] | None:
     """Who called sudo, as (uid, gid); None when nobody did."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        uid, gid = int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"])
-    except (KeyError, ValueError):
-        return None
-    return (uid, gid) if uid > 0 else None
+    caller = rights.invoking_user()
+    return (caller.uid, caller.gid) if caller else None
 
 
 def _home() -> Path:
@@ -66,12 +65,21 @@ def prepare_directory(directory: Path) -> None:
         ) from error
 
 
-def prepare(path: Path) -> None:
+class Prepared(NamedTuple):
+    """With whose rights the database is opened and written, and which file it is."""
+
+    who: rights.User | None
+    identity: tuple[int, int]
+
+
+def prepare(path: Path) -> Prepared:
     """Make sure the database file is there, is a plain file and is private."""
     try:
         _make_directory(path.parent)
         refuse_links(path)
-        _make_file(path)
+        who = rights.whose(path.absolute().parent)
+        with rights.acting_as(who):
+            return Prepared(who, _make_file(path))
     except OSError as error:
         raise StoreError(
             f"cannot create the database {path}: {error.strerror}",
@@ -81,34 +89,62 @@ def prepare(path: Path) -> None:
 
 def _make_directory(directory: Path) -> None:
     missing = [d for d in (directory, *directory.parents) if not d.exists()]
-    owner = invoking_user()
     for made in reversed(missing):
-        made.mkdir(mode=0o700)
-        if owner is not None:
+        who = rights.whose(made.absolute().parent)
+        with rights.acting_as(who):
+            made.mkdir(mode=0o700)
+        owner = invoking_user()
+        if owner is not None and who is None:  # made by root where nobody else can move it away
             os.chown(made, *owner, follow_symlinks=False)
 
 
-def _make_file(path: Path) -> None:
+def _make_file(path: Path) -> tuple[int, int]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        _require_plain(path)
-        return
+        return _require_plain(path)
     try:
         owner = invoking_user()
-        if owner is not None:
+        if owner is not None and os.fstat(handle).st_uid != owner[0]:
             os.fchown(handle, *owner)
+        return _identity_of(os.fstat(handle))
     finally:
         os.close(handle)
 
 
-def _require_plain(path: Path) -> None:
-    handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+def _require_plain(path: Path) -> tuple[int, int]:
+    nofollow = os.O_NOFOLLOW if os.geteuid() == 0 else 0
+    handle = os.open(path, os.O_PATH | os.O_CLOEXEC | nofollow)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise StoreError(f"{path} is not a plain file", hint="Choose another database with --db.")
+        return _identity_of(os.fstat(handle))
     finally:
         os.close(handle)
+
+
+def uri(path: Path, how: str) -> str:
+    """What SQLite opens, whatever characters the path has."""
+    return f"file:{quote(os.fsencode(path.absolute()))}?{how}"
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None where there is none."""
+    try:
+        return _identity_of(path.stat())
+    except OSError:
+        return None
+
+
+def _identity_of(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
+
+
+def require_open(meant: tuple[int, int], path: Path) -> None:
+    """SQLite resolves names by itself: nothing is written before it holds the very file we looked at."""
+    held = {identity(each) for each in Path("/proc/self/fd").iterdir()}
+    if meant not in held:
+        raise StoreError(f"{path} was exchanged while it was opened", hint="Choose another place with --db.")
 
 
 def refuse_links(path: Path, flag: str = "--db") -> None:

@@ -11,10 +11,10 @@ import sqlite3
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
 
+from ingero import rights
 from ingero.errors import StoreError
-from ingero.store import trouble
+from ingero.store import location, trouble
 
 BUSY_S = 5.0
 _PRAGMAS = (
@@ -40,6 +40,13 @@ def read_only_uri(path: Path) -> str:
 
 def _open(path: Path) -> tuple[sqlite3.Connection, str]:
     _require_readable(path)
+    who = rights.whose(path.absolute().parent)
+    # SQLite makes an index beside a log that has none. A file that is not the user's own is read as before.
+    with rights.acting_as(who if who and path.stat().st_uid == who.uid else None):
+        return _open_either(path)
+
+
+def _open_either(path: Path) -> tuple[sqlite3.Connection, str]:
     try:
         return _connect(path, "mode=ro")
     except sqlite3.OperationalError as error:
@@ -74,7 +81,7 @@ def _require_readable(path: Path) -> None:
 
 
 def _connect(path: Path, how: str) -> tuple[sqlite3.Connection, str]:
-    uri = f"file:{quote(os.fsencode(path.absolute()))}?{how}"
+    uri = location.uri(path, how)
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         set_up(connection)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ingero import __version__
+from ingero import __version__, rights
 from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
@@ -50,10 +50,23 @@ Loss = tuple[int, int, str, int]  # from and to (Unix epoch), reason, count
 
 def connect(path: Path) -> sqlite3.Connection:
     """A writing connection to a database in the present schema, made if there is none."""
-    location.prepare(path)
+    prepared = location.prepare(path)
+    with rights.acting_as(prepared.who):
+        return _connect(path, prepared.identity)
+
+
+def _connect(path: Path, meant: tuple[int, int]) -> sqlite3.Connection:
     try:
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        # rw: the file is there. SQLite must not make another one where a link leads by now.
+        connection = sqlite3.connect(
+            location.uri(path, "mode=rw"),
+            uri=True,
+            timeout=BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         try:
+            location.require_open(meant, path)
             migrations.refuse_newer(migrations.applied_names(connection, path), path)
             for pragma in _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}")

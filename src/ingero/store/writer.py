@@ -13,12 +13,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ingero import rights
 from ingero.clock import Clock
 from ingero.model.facts import Facts
 from ingero.model.operations import Operation
 from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window
-from ingero.store import trouble
+from ingero.store import location, trouble
 from ingero.store.findings import FindingChanges, FindingRow
 from ingero.store.recording import Loss, Recording, connect
 from ingero.store.reserve import Reserve
@@ -63,13 +64,21 @@ class Writer:
         self._steps_saved = 0
         self._closed = False
         self._connection = connect(self.path)
-        self._reserve = Reserve(self.path.parent)
-        self._file = self._identity()
+        # SQLite opens files beside it when it needs them.
+        self._who = rights.whose(self.path.absolute().parent)
+        self._file = location.identity(self.path)
+        with rights.acting_as(self._who):
+            self._reserve = Reserve(self.path.parent)
+            self._begin(node, operations, max_bytes, command, cores)
+
+    def _begin(
+        self, node: str, operations: Sequence[Operation], max_bytes: int, command: str, cores: int | None
+    ) -> None:
         try:
             self._recording = Recording(
                 self._connection,
                 clean(node, 255) or "localhost",
-                clock,
+                self._clock,
                 operations,
                 clean(command, 4096),
                 cores,
@@ -92,13 +101,6 @@ class Writer:
     @property
     def recording_id(self) -> int:
         return self._recording.id
-
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            at = self.path.stat()
-        except OSError:
-            return None
-        return at.st_dev, at.st_ino
 
     def size_bytes(self) -> int:
         """Of the database and its log; a file that is gone has none."""
@@ -125,7 +127,8 @@ class Writer:
         self.status = self._attempt(lambda: self._recording.note(absent, ns_per_hit, budget))
 
     def facts(self, reach_ns: int | None = None) -> Facts:
-        return self._recording.facts(reach_ns)
+        with rights.acting_as(self._who):
+            return self._recording.facts(reach_ns)
 
     def write(self, window: Window) -> str:
         """Store a window, and those that waited before it; returns the status."""
@@ -136,10 +139,11 @@ class Writer:
         return self.status
 
     def _attempt(self, work: Callable[[], None]) -> str:
-        if self._identity() != self._file:
+        if location.identity(self.path) != self._file:
             return "the database file was removed or replaced while recording"
         try:
-            work()
+            with rights.acting_as(self._who):
+                work()
         except sqlite3.Error as error:
             status = trouble.passing(error)
             if status is None:
@@ -190,10 +194,11 @@ class Writer:
             self._give_up(self._backlog.popleft())
         ended = self._end()
         self.status = self.status or ended
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self._connection.close()
-        self._reserve.release()
+        with rights.acting_as(self._who):
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._connection.close()
+            self._reserve.release()
         return self.status
 
     def _end(self) -> str:

@@ -174,11 +174,11 @@ def test_the_file_is_private_and_announces_itself(path: Path) -> None:
 
 @needs_root
 def test_under_sudo_file_and_directory_belong_to_the_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUDO_UID", "65534")
     monkeypatch.setenv("SUDO_GID", "65533")
-    path = tmp_path / "new" / "deep" / "x.db"
+    path = shelf / "new" / "deep" / "x.db"
     writer = Writer(path, "n", fixed_clock(), OPERATIONS)
     writer.write(window(calls=call()))
     owners = {
@@ -186,7 +186,7 @@ def test_under_sudo_file_and_directory_belong_to_the_caller(
     }
     writer.close()
     assert owners == {(65534, 65533)}
-    assert tmp_path.stat().st_uid == 0
+    assert shelf.stat().st_uid == 0
 
 
 @needs_root

@@ -47,7 +47,10 @@ def held_folder(path: Path) -> Iterator[int]:
 
 def _followed(path: Path, link: int, folder: int, links: int) -> Path:
     found, around = os.fstat(link), os.fstat(folder)
-    if around.st_mode & _OTHERS_WRITE and found.st_uid not in (0, os.geteuid()):
+    ours = (0, os.geteuid())
+    # A user's own folder is that user's business, save where root would be led out of it.
+    theirs = around.st_mode & _OTHERS_WRITE or (os.geteuid() == 0 and around.st_uid != 0)
+    if theirs and found.st_uid not in ours:
         raise UsageError(
             f"{path} leads over a link of another user, in a folder that others may write to",
             hint="Nothing was written there. Name the folder itself, or one that only you can write to.",

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingero import rights
 from ingero.errors import StoreError, UsageError
 
 MAX_BYTES = 1 << 16
@@ -59,18 +60,8 @@ def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> Pa
     path = folder.path / name
     try:
         _make_folder(folder)
-        handle, unfinished = tempfile.mkstemp(prefix=f".{name}.", dir=folder.path)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                os.fchmod(file.fileno(), mode)
-                if folder.owner is not None:
-                    os.fchown(file.fileno(), *folder.owner)
-            Path(unfinished).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(unfinished).unlink()
-            raise
+        with rights.acting_as(rights.whose(folder.path)):
+            _replace(folder, path, data, mode)
     except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error.strerror}", hint="Check the permissions and the free space there."
@@ -78,11 +69,28 @@ def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600) -> Pa
     return path
 
 
+def _replace(folder: Folder, path: Path, data: bytes, mode: int) -> None:
+    handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder.path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), mode)
+            if folder.owner is not None and os.fstat(file.fileno()).st_uid != folder.owner[0]:
+                os.fchown(file.fileno(), *folder.owner)
+        Path(unfinished).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(unfinished).unlink()
+        raise
+
+
 def _make_folder(folder: Folder) -> None:
     missing = [each for each in (folder.path, *folder.path.parents) if not each.exists()]
     for each in reversed(missing):
-        each.mkdir(mode=0o700)
-        if folder.owner is not None:
+        who = rights.whose(each.absolute().parent)
+        with rights.acting_as(who):
+            each.mkdir(mode=0o700)
+        if folder.owner is not None and who is None:
             os.chown(each, *folder.owner, follow_symlinks=False)
     info = folder.path.lstat()
     trusted = {0, os.geteuid(), folder.owner[0] if folder.owner else 0}

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
+from ingero import rights
 from ingero.errors import StoreError, UsageError
 from ingero.store import location, trouble
 from ingero.store.merge import plan as planning
@@ -55,7 +58,10 @@ def merge(
     inputs = _distinct(paths)
     before = _require_target(target, inputs)
     location.prepare_directory(target.absolute().parent)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name[:80]}.", dir=target.absolute().parent) as private:
+    who = rights.whose(target.absolute().parent)
+    # A folder of ours in a folder of another user could be exchanged while root works in it.
+    beside = None if who else target.absolute().parent
+    with tempfile.TemporaryDirectory(prefix=f".{target.name[:80]}.", dir=beside) as private:
         folder = Path(private)
         (folder / "inputs").mkdir()
         sources = _opened([target, *inputs] if before else inputs, folder / "inputs", force_node, progress)
@@ -67,7 +73,8 @@ def merge(
             return _summary(plan, earlier.uri, changed=False)
         made = folder / "result.db"
         found = _build(made, target, plan, progress)
-        _publish(made, target, before)
+        with made.open("rb") as file, rights.acting_as(who), _beside(target, made, file, who) as ready:
+            _publish(ready, target, before)
     return found
 
 
@@ -180,6 +187,26 @@ def _claim(made: Path, target: Path) -> None:
         if error.errno == errno.EEXIST:
             raise
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # no hard links there
+
+
+@contextlib.contextmanager
+def _beside(target: Path, made: Path, file: BinaryIO, who: rights.User | None) -> Iterator[Path]:
+    """What was made, in the target's own folder."""
+    if who is None:
+        yield made
+        return
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:80]}.", dir=target.absolute().parent)
+        try:
+            with os.fdopen(handle, "wb") as copy:
+                shutil.copyfileobj(file, copy)
+            yield Path(name)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target}: {error.strerror}", hint="Name another file with -o."
+        ) from error
 
 
 def _publish(made: Path, target: Path, before: tuple[int, ...] | None) -> None:
