@@ -21,9 +21,13 @@ FLAGS = ("-E", "-P", *(("-s",) if sys.flags.no_user_site else ()))
 
 
 def start(module: str, *words: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[Any]:
-    """Start `python -m MODULE WORDS`, a module of ours; `env` is added to the environment."""
-    command = [sys.executable, *FLAGS, str(Path(__file__).resolve()), module, *words]
-    return subprocess.Popen(command, cwd=ELSEWHERE, env=environment() | (env or {}), **more)
+    """Start a module of ours in a safe place; `env` is added to the environment."""
+    return subprocess.Popen(command(module, *words), cwd=ELSEWHERE, env=environment() | (env or {}), **more)
+
+
+def command(module: str, *words: str) -> list[str]:
+    """What runs a module of ours as `python -m MODULE WORDS` would."""
+    return [sys.executable, *FLAGS, str(Path(__file__).resolve()), module, *words]
 
 
 def reader_of_input() -> tuple[str, ...]:

@@ -22,7 +22,7 @@ KEPT = {
     "CAP_DAC_OVERRIDE": 1,  # and lies in their folder
     "CAP_DAC_READ_SEARCH": 2,  # libraries in other users' homes
     "CAP_FOWNER": 3,
-    "CAP_SETGID": 6,  # and is written with their rights, not with ours
+    "CAP_SETGID": 6,  # and is written with their rights, not with ours; a command is theirs too
     "CAP_SETUID": 7,
     "CAP_KILL": 5,  # a command of another user is told to stop
     "CAP_SYS_PTRACE": 19,  # memory maps, environment and memory of traced processes

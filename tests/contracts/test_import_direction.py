@@ -15,7 +15,9 @@ import pytest
 
 from tests.contracts.tree import SOURCE, under
 
-BASICS = frozenset({"errors", "clock", "units", "config", "version", "annotate", "isolated", "rights"})
+BASICS = frozenset(
+    {"errors", "clock", "units", "config", "version", "annotate", "isolated", "rights", "becoming"}
+)
 STAGE = BASICS | {"model", "native"}
 
 # A part of the program, and the parts it may import besides itself.
@@ -27,6 +29,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "units": frozenset({"errors"}),
     "config": frozenset({"errors", "units"}),
     "privileges": frozenset(),
+    "becoming": frozenset(),  # runs as root
     "rights": frozenset({"errors", "native"}),
     "isolated": frozenset(),  # a fresh interpreter runs it before anything else of ours
     "model": BASICS,

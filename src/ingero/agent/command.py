@@ -17,6 +17,7 @@ import threading
 import time
 from pathlib import Path
 
+from ingero.agent.run_as import RunAs
 from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import TargetError
@@ -32,13 +33,14 @@ GRACE_NS = 10_000_000_000
 class Command:
     """The command: checked at once, started behind the gate, released, and waited for."""
 
-    def __init__(self, words: tuple[str, ...], stdout_to_stderr: bool = False) -> None:
+    def __init__(self, words: tuple[str, ...], stdout_to_stderr: bool = False, as_root: bool = False) -> None:
         if shutil.which(words[0]) is None:
             raise TargetError(
                 f"cannot start {words[0]}: no such command",
                 hint="Give its path, or check PATH (sudo changes it).",
             )
         self.words = words
+        self._as = RunAs.caller(as_root)
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._descriptors = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
         self._stdout_to_stderr = stdout_to_stderr
@@ -56,11 +58,12 @@ class Command:
         actions: list[tuple[int, int, int]] = [(os.POSIX_SPAWN_DUP2, reading, GATE)]
         if self._stdout_to_stderr:
             actions.append((os.POSIX_SPAWN_DUP2, sys.stderr.fileno(), 1))
+        words = self._as.words(["/bin/sh", "-c", WAIT_THEN_RUN, self._descriptors, *self.words])
         try:
             self.pid = os.posix_spawn(
-                "/bin/sh",
-                ["/bin/sh", "-c", WAIT_THEN_RUN, self._descriptors, *self.words],
-                os.environ,
+                words[0],
+                words,
+                self._as.environment(),
                 file_actions=actions,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these, the command need not
             )

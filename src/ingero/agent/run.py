@@ -115,7 +115,9 @@ class Agent:
         self._scope = Scope(options)
         self._scope_check()
         self._command = (
-            Command(options.command, options.command_stdout_to_stderr) if options.command else None
+            Command(options.command, options.command_stdout_to_stderr, options.command_as_root)
+            if options.command
+            else None
         )
         self._session: Session | None = None
         self._kernels: Kernels | None = None

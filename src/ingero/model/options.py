@@ -25,6 +25,7 @@ class TraceOptions:
     duration_ns: int | None = None  # None: until stopped
     command: tuple[str, ...] = ()
     command_stdout_to_stderr: bool = False  # stdout is ours alone: --json
+    command_as_root: bool = False  # under sudo too; otherwise it is the caller's
     record: bool = True
     record_all: bool = False
     db: Path | None = None  # None: the default path

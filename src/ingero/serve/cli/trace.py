@@ -37,7 +37,7 @@ Examples:
   sudo ingero trace --container 3f2a --no-tui
   sudo ingero trace --json | jq .op
   sudo ingero trace --no-tui --prometheus :9090
-  sudo ingero trace -- python train.py      from its start to its end
+  sudo ingero trace -- python train.py      from its start to its end, run as you
 """
 
 
@@ -76,6 +76,7 @@ Examples:
     "--costly-probes", "costly", is_flag=True, help="Also probe hot functions the kernel must single-step."
 )
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
+@click.option("--as-root", is_flag=True, help="Run COMMAND as root, not as whoever called sudo.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @configured
 def trace(
@@ -133,6 +134,7 @@ def trace_options(config: Config, *, as_json: bool = False, **flags: Any) -> Tra
         duration_ns=None if duration is None else _parsed("--duration", units.parse_duration, str(duration)),
         command=tuple(flags["command"]),
         command_stdout_to_stderr=as_json,
+        command_as_root=flags["as_root"],
         record=given(flags["record"], agent.record),
         record_all=given(flags["record_all"], agent.record_all),
         db=flags["db"],
@@ -206,6 +208,8 @@ def _refuse_contradictions(options: TraceOptions, flags: dict[str, Any]) -> None
             "a command and --pid, --user, --container or --cgroup exclude each other",
             hint="Give the command alone: only it and its descendants are traced.",
         )
+    if options.command_as_root and not options.command:
+        raise UsageError("--as-root is for a command", hint="Write: sudo ingero trace --as-root -- COMMAND")
     if options.record_all and not options.record:
         raise UsageError("--record-all needs a database", hint="Leave --no-record out.")
     if options.duration_ns == 0:
