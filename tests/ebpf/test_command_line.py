@@ -34,6 +34,26 @@ pytestmark = pytest.mark.timeout(120)
 # --- a running job ---------------------------------------------------------------------
 
 
+def test_records_that_nobody_reads_stop_neither_the_trace_nor_the_recording(
+    place: Place, steady: str
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as unread, workload(steady) as job:
+        job.start()
+        done = place.ingero(
+            "trace", "--pid", str(job.pid), "--json", "--record-all", "--duration", "3s",
+            "--db", str(place.db),
+            stdout=unread, stderr=subprocess.PIPE, capture_output=False,
+        )  # fmt: skip
+        finished(job)
+    os.close(reading)
+    assert done.returncode == 0, done.stderr
+    assert "records were left out" in done.stderr
+    assert place.ended() == [True]
+    seconds = place.sql("SELECT COUNT(DISTINCT bucket_start_ns / 1000000000) FROM operations")
+    assert seconds[0][0] >= 2
+
+
 def test_a_running_job_is_traced_for_a_while_and_the_recording_can_be_asked(
     place: Place, steady: str
 ) -> None:

@@ -35,6 +35,7 @@ from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.servers import Servers
 from ingero.agent.targets import Targets
+from ingero.agent.telling import Telling
 from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes, switch_cost
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
@@ -137,7 +138,7 @@ class Agent:
         self._annotation_socket: AnnotationSocket | None = None
         self._gpus = Gpus("gpu" not in options.without)
         self._totals = LiveTotals(self._operations, self._node)
-        self._stream = RecordStream(self._operations, self._clock, self._node)
+        self._telling = Telling(surface, RecordStream(self._operations, self._clock, self._node))
         self._meter = self._make_meter()
         self._started_ns = time.monotonic_ns()
         self._next_names_ns = 0
@@ -405,15 +406,13 @@ class Agent:
             self._writer.write(window)
         self._add(window)
         self._overhead = self._measured_overhead(window, whole=True)
-        if self._surface.wants_records:
-            self._surface.records(self._stream.lines(window))
+        self._telling.tell(window)
         return window
 
     # --- showing ----------------------------------------------------------------------
 
     def _show(self, window: Window) -> None:
-        if self._surface.wants_records:
-            self._surface.records(self._stream.lines(window))
+        self._telling.tell(window)
         self._surface.update(self._observed())
 
     def _observed(self) -> LiveView:
@@ -449,7 +448,11 @@ class Agent:
             targets=tuple(self._target_lines()),
             libraries=tuple(self._library_lines()),
             probes=tuple(self._probe_lines()),
-            losses={**view.losses, **(self._writer.dropped if self._writer else {})},
+            losses={
+                **view.losses,
+                **(self._writer.dropped if self._writer else {}),
+                **self._telling.losses(),
+            },
             overhead=self._overhead,
             database=self._database_status(),
             findings=self._writer.diagnosis.findings if self._writer else (),

@@ -202,6 +202,9 @@ class LiveView:
         return tuple(row for row in self.operations if row.layer == name)
 
 
+UNREAD = "output_backlog"  # a loss: the recording has these records, the reader of `--json` has not
+
+
 class Surface(Protocol):
     """Where a trace is shown. Calls come from one thread, in order; none of them blocks for long.
 
@@ -226,6 +229,10 @@ class Surface(Protocol):
 
     def update(self, view: LiveView) -> None: ...
 
+    def behind(self) -> bool:
+        """Whoever reads the records does not keep up: none are wanted now, and they are counted instead."""
+        ...
+
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
 
     def end(self, view: LiveView, exit_code: int) -> None: ...
@@ -249,6 +256,9 @@ class QuietSurface:
     def begin(self, view: LiveView) -> None: ...
 
     def update(self, view: LiveView) -> None: ...
+
+    def behind(self) -> bool:
+        return False
 
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None: ...
 

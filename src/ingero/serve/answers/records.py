@@ -72,6 +72,14 @@ class RecordStream:
         )
         yield from (self._event(row["h"], Source.HOST, "xid", arg0=int(row["code"])) for row in window.xids)
 
+    def skip(self, window: Window) -> int:
+        """How many lines it would have been; what later ones refer to is remembered."""
+        self._processes.update((process.pid, process) for process in window.processes)
+        self._learn(window.stacks)
+        waits = int((window.waits["bucket"] < len(BUCKET_NAMES)).sum())
+        others = (window.calls, window.blocks, window.tcp, window.ooms, window.execs, window.xids)
+        return waits + sum(map(len, others))
+
     def _learn(self, stacks: Iterable[ResolvedStack]) -> None:
         """Stacks of samples alone are never told: the oldest of those waiting go."""
         self._stacks.update((stack.hash, stack) for stack in stacks)

@@ -106,6 +106,7 @@ class Announced:
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits = surface.metric_limits
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
+        self.behind = surface.behind
         self._surface, self._begun, self._says = surface, begun, says
 
     def begin(self, view: LiveView) -> None:

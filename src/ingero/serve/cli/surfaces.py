@@ -2,7 +2,8 @@
 
 Every surface runs the trace it is given through `run`. Only the live view needs
 the main thread for itself (serve/tui/surface.py); the others run the trace in it.
-A reader that goes away ends the trace, it does not break it.
+A reader that goes away ends the trace, it does not break it; one that does not read
+holds nothing up (outlet.py).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from ingero.model.live import LiveView, QuietSurface
+from ingero.model.live import UNREAD, LiveView, QuietSurface
 from ingero.serve import terminal
 from ingero.serve.cli import output, tables
+from ingero.serve.cli.outlet import is_behind, outlet, settled
 
 PLAIN_EVERY_NS = 5_000_000_000
 LOG_EVERY_NS = 10_000_000_000
@@ -29,7 +31,7 @@ class PlainSurface(QuietSurface):
 
     def __init__(self, out: TextIO, *, every_ns: int | None = None, updates: bool = True) -> None:
         super().__init__()
-        self.console = tables.console(out)
+        self.console = tables.console(outlet(out))
         self._updates = updates
         self._every_ns = every_ns or (PLAIN_EVERY_NS if self.console.is_terminal else LOG_EVERY_NS)
         self._due_ns = 0
@@ -41,6 +43,7 @@ class PlainSurface(QuietSurface):
             self._print(tables.header(view))
 
     def update(self, view: LiveView) -> None:
+        self._print(())  # a reader that went away is noticed
         if not self._updates or view.elapsed_ns < self._due_ns:
             return
         self._due_ns = view.elapsed_ns + self._every_ns
@@ -61,8 +64,11 @@ class PlainSurface(QuietSurface):
     def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
         parts = tables.body(view) if self._updates else [*tables.header(view), *tables.body(view)]
         self._print([*parts, *tables.next_steps(view)])
+        settled(self.console.file)
 
     def _print(self, parts: Iterable[Any]) -> None:
+        if is_behind(self.console.file):  # the next tables say it all again
+            return
         try:
             for part in map(self._unwrapped, parts):
                 self.console.print(part, soft_wrap=isinstance(part, Text))
@@ -88,8 +94,8 @@ class JsonSurface(QuietSurface):
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__()
-        self._out: TextIO | None = out
-        self._err = tables.console(err)
+        self._out: TextIO | None = outlet(out)
+        self._err = tables.console(outlet(err))
         self._warned: set[str] = set()
         self._recorded = False
         self._failed = False
@@ -103,6 +109,7 @@ class JsonSurface(QuietSurface):
             self._tell(part)
 
     def update(self, view: LiveView) -> None:
+        self.records(())  # a reader that went away is noticed while nothing happens, too
         problem = view.database.problem
         for warning in (*view.warnings, *([f"db: {problem}"] if problem else [])):
             self._warn(warning)
@@ -113,8 +120,16 @@ class JsonSurface(QuietSurface):
             self._tell(tables.warning_line(warning))
 
     def _tell(self, part: Any) -> None:
+        if is_behind(self._err.file):
+            return
         with contextlib.suppress(OSError):
             self._err.print(part, soft_wrap=True)
+
+    def behind(self) -> bool:
+        late = is_behind(self._out)
+        if late:
+            self._warn("standard output is not read: records are left out there")
+        return late
 
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None:
         if self._out is None:
@@ -137,4 +152,8 @@ class JsonSurface(QuietSurface):
             self.stop_requested.set()
 
     def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
+        unread = settled(self._out) + view.losses.get(UNREAD, 0)
+        if unread:
+            self._warn(f"standard output was not read in time: {unread:,} records were left out there")
         self._tell(tables.log_line(view))
+        settled(self._err.file)

@@ -57,6 +57,9 @@ class TuiSurface:
 
     def metrics(self, read: Callable[[], Snapshot]) -> None: ...
 
+    def behind(self) -> bool:
+        return False
+
     def app(self) -> LiveApp:
         return LiveApp(self.next_view, self._finished.is_set)
 

@@ -112,7 +112,7 @@ def test_a_bare_number_is_taken_for_a_forgotten_pid(
 def test_a_commands_output_is_left_alone_and_the_summary_goes_to_stderr() -> None:
     surface = choose_surface(as_json=False, no_tui=False, command=True)
     assert isinstance(surface, PlainSurface)
-    assert surface.console.file is sys.stderr
+    assert surface.console.file.fileno() == sys.stderr.fileno()
 
 
 def test_a_signal_asks_to_stop_and_a_second_one_has_its_usual_effect() -> None:
@@ -153,6 +153,7 @@ class Screen:
 
     def begin(self, view: LiveView) -> None: ...
     def update(self, view: LiveView) -> None: ...
+    def behind(self) -> bool: ...
     def records(self, lines: object) -> None: ...
     def end(self, view: LiveView, exit_code: int) -> None: ...
 
