@@ -23,13 +23,14 @@ from ingero.model.window import Annotation, Process, Window
 # Labels a second. Steps come a few times a second, requests a few hundred times.
 PER_PROCESS, PER_USER, IN_ALL = 2_000, 8_000, 16_000
 NAMED_PER_USER = 200  # messages that name another process: each is looked up in /proc
-KEYS_PER_PROCESS, KEYS_IN_ALL = 16, 256  # a name is stored for good
+# A key is stored for as long as the recording: nobody may use up those of others.
+KEYS_PER_PROCESS, KEYS_PER_USER, KEYS_IN_ALL = 16, 64, 1_024
 MAX_WAITING = 1_024  # processes that are no targets yet
 ANCESTORS = 16
-INVALID, REFUSED, RATE, UNSENT = (
-    "annotation_invalid", "annotation_refused", "annotation_rate", "annotation_unsent",
+INVALID, REFUSED, RATE, KEYS, UNSENT = (
+    "annotation_invalid", "annotation_refused", "annotation_rate", "annotation_keys", "annotation_unsent",
 )  # fmt: skip
-TOO_MANY = "too many labels"
+TOO_MANY, TOO_MANY_KEYS = "too many labels", "too many keys"
 
 IsTarget = Callable[[int], bool]
 
@@ -40,12 +41,13 @@ class Annotations:
     def __init__(self, is_target: IsTarget) -> None:
         self._is_target = is_target
         self._lock = threading.Lock()
-        self._heard: list[Annotation] = []
+        self._heard: list[tuple[int, Annotation]] = []  # and the user who said it
         self._labels: Counter[tuple[str, int]] = Counter()  # this second, by process and by user
         self._losses: Counter[str] = Counter()
         self._keys: set[str] = set()
-        self._keys_of: dict[int, set[str]] = {}
-        self._waiting: dict[int, dict[str, Annotation]] = {}
+        self._keys_of: dict[int, set[str]] = {}  # by process
+        self._keys_by: dict[int, set[str]] = {}  # by user: keys that were new when this user came with them
+        self._waiting: dict[int, dict[str, tuple[int, Annotation]]] = {}
 
     def hear(self, raw: bytes, sender: tuple[int, int]) -> str:
         """A message and the PID and user the kernel vouches for; empty, or why it counts for nothing."""
@@ -60,8 +62,10 @@ class Annotations:
         about = subject(said, pid, uid, self._is_target)
         if about is None:
             return self._lose(REFUSED, len(said.labels), "not a process of yours")
+        if self._is_target(about) and not all(self._known_key(about, uid, key) for key in said.labels):
+            return self._lose(KEYS, len(said.labels), TOO_MANY_KEYS)
         with self._lock:
-            self._heard += [Annotation(about, said.at_ns, *label) for label in said.labels.items()]
+            self._heard += [(uid, Annotation(about, said.at_ns, *label)) for label in said.labels.items()]
         return ""
 
     def _lose(self, reason: str, count: int, why: str = "") -> str:
@@ -92,43 +96,51 @@ class Annotations:
         with self._lock:
             heard, self._heard = self._heard, []
             self._labels.clear()
-        strangers = self._waiting or any(each.pid not in live for each in heard)
+        strangers = self._waiting or any(each.pid not in live for _, each in heard)
         mine = live.keys() | (_ancestors(parents) if strangers else set())
         found = [each for pid in self._waiting.keys() & mine for each in self._still_true(pid)]
-        for each in heard:
+        for uid, each in heard:
             if each.pid in mine:
-                found.append(each)
+                found.append((uid, each))
             else:
-                self._remember(each)
-        self._keys_of = {pid: keys for pid, keys in self._keys_of.items() if pid in mine}
-        kept = sorted(filter(self._known_key, found), key=lambda each: each.at_ns)
+                self._remember(uid, each)
+        with self._lock:
+            self._keys_of = {pid: keys for pid, keys in self._keys_of.items() if pid in mine}
+        kept = [each for uid, each in found if self._known_key(each.pid, uid, each.key)]
+        kept.sort(key=lambda each: each.at_ns)
         if len(kept) < len(found):
-            self._lose(RATE, len(found) - len(kept))
+            self._lose(KEYS, len(found) - len(kept))
         return kept, sorted({each.pid for each in kept} - live.keys())
 
-    def _known_key(self, label: Annotation) -> bool:
-        """Whether the process may use this key."""
-        keys = self._keys_of.setdefault(label.pid, set())
-        if label.key not in keys and len(keys) >= KEYS_PER_PROCESS:
-            return False
-        if label.key not in self._keys and len(self._keys) >= KEYS_IN_ALL:
-            return False
-        keys.add(label.key)
-        self._keys.add(label.key)
+    def _known_key(self, pid: int, uid: int, key: str) -> bool:
+        """Whether the process may use this key; from now on it is one of its keys."""
+        with self._lock:
+            of_process = self._keys_of.setdefault(pid, set())
+            by_user = self._keys_by.setdefault(uid, set())
+            new = key not in self._keys
+            most = KEYS_PER_USER if uid else KEYS_IN_ALL
+            if key not in of_process and len(of_process) >= KEYS_PER_PROCESS:
+                return False
+            if new and (len(by_user) >= most or len(self._keys) >= KEYS_IN_ALL):
+                return False
+            of_process.add(key)
+            if new:
+                by_user.add(key)
+                self._keys.add(key)
         return True
 
-    def _still_true(self, pid: int) -> list[Annotation]:
+    def _still_true(self, pid: int) -> list[tuple[int, Annotation]]:
         """What was remembered, unless the number has meanwhile gone to another process."""
         labels, stat = self._waiting.pop(pid).values(), processes.read_stat(pid)
         asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-        return [each for each in labels if stat and stat.start_ns <= each.at_ns + asleep_ns]
+        return [each for each in labels if stat and stat.start_ns <= each[1].at_ns + asleep_ns]
 
-    def _remember(self, label: Annotation) -> None:
+    def _remember(self, uid: int, label: Annotation) -> None:
         if label.pid not in self._waiting and len(self._waiting) >= MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
         labels = self._waiting.setdefault(label.pid, {})
         if label.key in labels or len(labels) < KEYS_PER_PROCESS:
-            labels[label.key] = label
+            labels[label.key] = uid, label
 
     def fill(self, window: Window, targets: Targets) -> None:
         traced = {**targets.gone, **targets.live}

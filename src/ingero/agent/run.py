@@ -233,7 +233,9 @@ class Agent:
 
     def _listen_to_jobs(self) -> None:
         try:
-            self._annotation_socket = AnnotationSocket(self._annotations.hear)
+            self._annotation_socket = AnnotationSocket(
+                self._annotations.hear, lambda why: self._targets.warnings.update(annotate=why)
+            )
         except IngeroError as error:
             self._targets.warnings["annotate"] = error.message
 
@@ -362,6 +364,8 @@ class Agent:
         window.gpus = self._gpus.take()
         window.bystanders, strangers = self._bystanders.meet(window, self._targets.live)
         window.containers += strangers
+        if self._annotation_socket:
+            self._annotation_socket.look()
         self._annotations.fill(window, self._targets)
         self._watch_pythons(window)
         self._frames.fill(window)

@@ -106,7 +106,36 @@ def test_a_process_has_few_keys_and_others_keep_theirs(heard: Annotations) -> No
     found = taken(heard, 10, ME[0])
     assert len(found) == annotations.KEYS_PER_PROCESS + 1
     assert (ME[0], "step", "1") in found
-    assert heard.take_losses() == {"annotation_rate": 40 - annotations.KEYS_PER_PROCESS}
+    assert heard.take_losses() == {"annotation_keys": 40 - annotations.KEYS_PER_PROCESS}
+
+
+def test_one_user_cannot_take_the_keys_of_others_and_is_told() -> None:
+    """Many processes of one user, each with as many keys as a process may have."""
+    everybody = Annotations(lambda _: True)
+    said = [
+        everybody.hear(message({f"key{pid}-{number}": 1 for number in range(16)}), (pid, 77))
+        for pid in range(100, 100 + 80)
+    ]
+    assert said.count("") == annotations.KEYS_PER_USER // 16
+    assert set(said) == {"", annotations.TOO_MANY_KEYS}
+    assert everybody.hear(message({"step": 1, "epoch": 1}), (500, 78)) == ""
+    assert (
+        everybody.hear(message({"step": 2}), (100 + 79, 77)) == ""
+    )  # a key that is known costs nobody anything
+    refused = 80 * 16 - annotations.KEYS_PER_USER
+    assert everybody.take_losses() == {"annotation_keys": refused}
+    found = taken(everybody, *range(100, 180), 500)
+    assert (500, "step", "1") in found
+    assert everybody.take_losses() == {}
+
+
+def test_keys_of_processes_that_nobody_traces_take_nobodys_place(heard: Annotations) -> None:
+    for pid in range(100, 300):
+        assert heard.hear(message({f"key{pid}-{number}": 1 for number in range(10)}), (pid, 77)) == ""
+    taken(heard)
+    assert heard.hear(message({"step": 1}), ME) == ""
+    assert taken(heard, ME[0]) == [(ME[0], "step", "1")]
+    assert heard.take_losses() == {}
 
 
 def test_looking_up_processes_is_limited_more_than_labels_are(heard: Annotations, child: int) -> None:

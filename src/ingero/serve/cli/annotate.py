@@ -56,6 +56,7 @@ _HINTS = {
     "not a process of yours": "Processes of other users can be labelled by root alone, those of a container"
     " only from inside.",
     "not understood": "A key is a name of at most 32 letters, digits, dots and dashes; at most 16 at once.",
+    "too many keys": "A process may use 16 different keys, a user 64: say more with values.",
     "too many labels": "At most 2,000 a second of a process, and 200 that name another one.",
 }
 
