@@ -90,7 +90,7 @@ class AggregateRows:
                 "process_id": ints(self._process_ids(threads["pid"])),
                 "pid": ints(threads["pid"]),
                 "tid": ints(threads["tid"]),
-                "comm_id": ints(self.names.comms(threads["comm"])),
+                "comm_id": ints(self.names.comms(threads["comm"], threads["pid"])),
                 # What a poll waited for is told when it ends: such a row belongs to an earlier window.
                 "start_ns": ints(self.clock.wall_ns(threads["window_ns"].astype(np.int64))),
                 "feeder": ints(threads["feeder"]),
@@ -131,7 +131,9 @@ class AggregateRows:
         if not len(culprits):
             return
         throttled = culprits["throttled"] > 0
-        comm = np.where(throttled, self.names.string(QUOTA), self.names.comms(culprits["comm"]))
+        comm = np.where(
+            throttled, self.names.string(QUOTA), self.names.comms(culprits["comm"], culprits["pid"])
+        )
         insert(
             self.connection,
             "culprit",
@@ -165,7 +167,7 @@ class AggregateRows:
                 "waker_pid": nullable(wakers["waker_pid"], task),
                 "waker_tid": nullable(wakers["waker_tid"], task),
                 "kind": ints(wakers["kind"]),
-                "comm_id": nullable(self.names.comms(wakers["comm"]), task),
+                "comm_id": nullable(self.names.comms(wakers["comm"], wakers["waker_pid"]), task),
                 "bucket": ints(wakers["bucket"]),
                 "ns": lengths(wakers["ns"]),
                 "count": lengths(wakers["count"]),
@@ -176,7 +178,10 @@ class AggregateRows:
         """Block requests by who issued them; outlives the single requests."""
         if not len(blocks):
             return
-        comm, op_ids = self.names.comms(blocks["h"]["comm"]), self.names.block_ops(blocks["write"])
+        comm, op_ids = (
+            self.names.comms(blocks["h"]["comm"], blocks["h"]["pid"]),
+            self.names.block_ops(blocks["write"]),
+        )
         keys = np.stack([blocks["h"]["pid"], comm, op_ids, blocks["dev"]], axis=1).astype(np.int64)
         groups, inverse = np.unique(keys, axis=0, return_inverse=True)
         sums = np.zeros((len(groups), 4), np.int64)
@@ -213,7 +218,7 @@ class AggregateRows:
                 "start_ns": repeat(self.start_ns),
                 "process_id": nullable(process, process > 0),
                 "pid": nullable(io["pid"], io["pid"] > 0),
-                "comm_id": ints(self.names.comms(io["comm"])),
+                "comm_id": ints(self.names.comms(io["comm"], io["pid"])),
                 "op_id": ints(self.names.block_ops(io["write"])),
                 "dev": ints(io["dev"]),
                 "max_ns": nullable(io["max_ns"], io["max_ns"] >= 0),

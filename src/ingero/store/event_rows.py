@@ -157,7 +157,7 @@ class EventRows:
             "pid": nullable(pid, somebody),
             "tid": nullable(h["tid"], somebody),
             "process_id": nullable(process, process > 0),
-            "comm_id": nullable(self.names.comms(h["comm"]), somebody),
+            "comm_id": nullable(self.names.comms(h["comm"], pid), somebody),
             "cgroup_id": nullable(h["cgroup_id"], h["cgroup_id"] > 0),
         }
 
@@ -201,7 +201,7 @@ class EventRows:
                 "waker_kind": ints(waits["waker_kind"]),
                 "waker_pid": waker_pid,
                 "waker_tid": nullable(waits["waker_tid"], by_task),
-                "waker_id": nullable(self.names.comms(waits["waker"]), by_task),
+                "waker_id": nullable(self.names.comms(waits["waker"], waits["waker_pid"]), by_task),
                 "call_op_id": nullable(call_op, in_call),
                 "throttled": ints(waits["throttled"]),
                 "dev": nullable(waits["dev"], waits["dev"] > 0),
@@ -295,7 +295,8 @@ class EventRows:
                 (
                     number, self.node_id, int(Source.HOST), self.names.host_op(event.name), event.at_ns,
                     p.pid, p.pid, event.process_id,
-                    self.names.string(clean(p.comm, 64)), p.cgroup_id or None, p.parent_pid,
+                    self.names.comm(p.comm.encode("utf-8", "replace"), p.pid), p.cgroup_id or None,
+                    p.parent_pid,
                     p.exit_code if event.name == "exit" else None,
                 ),
             )  # fmt: skip

@@ -67,7 +67,10 @@ class GpuRows:
             "gpu_id": [each.gpu_id for each in rows],
             "pid": [each.pid for each in rows],
             "process_id": [number if number > 0 else None for number in known],
-            "comm_id": [self.names.string(clean(each.comm, 64)) if each.comm else None for each in rows],
+            "comm_id": [
+                self.names.comm(each.comm.encode("utf-8", "replace"), each.pid) if each.comm else None
+                for each in rows
+            ],
             "memory_bytes": [each.memory_bytes for each in rows],
             "sm_share": [each.sm_share for each in rows],
             "graphics": [each.graphics for each in rows],

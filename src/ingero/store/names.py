@@ -1,12 +1,14 @@
 """Text kept once: comms, reasons and operations as small numbers.
 
 What a rolled-back transaction added is forgotten again, or rows would point at
-numbers that were never stored.
+numbers that were never stored. Jobs name their threads and kernels as they like, so the
+number of names is bounded, for each process and in all; what is beyond is one name, and counted.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,14 +20,23 @@ from ingero.model.operations import Operation, Source
 from ingero.units import clean
 
 COMM_LIMIT = 64
+PER_PROCESS = 512  # new names of one process, between two looks for unused ones
+MOST, FEWEST = 50_000, 2_000
+BYTES_PER_NAME = 2_000  # of the largest size a database may have: names stay below a tenth of it
+OTHERS = "[too many names]"
+LOSS = "name_full"
 BLOCK_OPS = ("read", "write", "discard", "flush", "other")  # block.write in a record
 
 
 class Names:
     """The numbers of strings and operations in one database."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, most: int | None = None) -> None:
+        """`most` names and kernels each; None: as many as there are."""
+        self._connection, self._most = connection, most
+        self.left_out = self.added = 0  # since they were last taken
+        self._new_of: Counter[int] = Counter()  # names by process
+        self._counts: dict[str, int] = {}  # rows by table
         self._strings: dict[str, int] = {}
         self._comms: dict[bytes, int] = {}
         self._ops: dict[tuple[str, str], int] = {}
@@ -37,6 +48,27 @@ class Names:
         self._comms.clear()
         self._ops.clear()
         self._kernels.clear()
+        self._counts.clear()
+        self._new_of.clear()
+
+    def held(self) -> dict[str, set[int]]:
+        """What was handed out since it was last forgotten."""
+        return {
+            "string": {*self._strings.values(), *self._comms.values()},
+            "kernel": {*self._kernels.values()},
+        }
+
+    def take_counts(self) -> tuple[int, int]:
+        """How many names came, and how many had no room."""
+        counts, self.added, self.left_out = (self.added, self.left_out), 0, 0
+        return counts
+
+    def _full(self, table: str) -> bool:
+        if self._most is None:
+            return False
+        if table not in self._counts:
+            self._counts[table] = self._connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]
+        return self._counts[table] >= self._most
 
     def string(self, text: str) -> int:
         known = self._strings.get(text)
@@ -46,21 +78,45 @@ class Names:
             known = self._strings[text] = int(found[0])
         return known
 
-    def comm(self, raw: bytes) -> int:
+    def comm(self, raw: bytes, pid: int = 0) -> int:
         known = self._comms.get(raw)
         if known is None:
-            known = self._comms[raw] = self.string(clean(raw, COMM_LIMIT))
+            text = clean(raw, COMM_LIMIT)
+            if not self._room(text, pid):
+                self.left_out += 1
+                return self.string(OTHERS)
+            known = self._comms[raw] = self.string(text)
         return known
 
-    def comms(self, raw: NDArray[np.bytes_]) -> NDArray[np.int64]:
-        """The number of each command name."""
-        distinct, inverse = np.unique(raw, return_inverse=True)
-        numbers = np.fromiter(map(self.comm, distinct.tolist()), np.int64, len(distinct))
+    def _room(self, text: str, pid: int) -> bool:
+        """Whether the name is known, or the process may bring another one."""
+        if self._most is None or text in self._strings:
+            return True
+        if self._connection.execute("SELECT 1 FROM string WHERE text = ?", (text,)).fetchone():
+            return True
+        if self._full("string") or self._new_of[pid] >= PER_PROCESS:
+            return False
+        self._counts["string"] += 1
+        self.added += 1
+        self._new_of[pid] += 1
+        return True
+
+    def comms(self, raw: NDArray[np.bytes_], pids: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The number of each command name; the processes they are of pay for new ones."""
+        distinct, first, inverse = np.unique(raw, return_index=True, return_inverse=True)
+        pairs = zip(distinct.tolist(), pids[first].tolist(), strict=True)
+        numbers = np.fromiter((self.comm(name, pid) for name, pid in pairs), np.int64, len(distinct))
         return numbers[inverse]
 
     def kernel(self, name: KernelName) -> int:
         known = self._kernels.get(name)
         if known is None:
+            if self._full("kernel") and not self._has_kernel(name):
+                self.left_out += 1
+                return 0
+            if self._most is not None:
+                self._counts["kernel"] += 1
+                self.added += 1
             self._connection.execute(
                 "INSERT OR IGNORE INTO kernel (name, short, known) VALUES (?, ?, ?)",
                 (name.text, name.short, name.known),
@@ -68,6 +124,10 @@ class Names:
             found = self._connection.execute("SELECT id FROM kernel WHERE name = ?", (name.text,)).fetchone()
             known = self._kernels[name] = int(found[0])
         return known
+
+    def _has_kernel(self, name: KernelName) -> bool:
+        row = self._connection.execute("SELECT 1 FROM kernel WHERE name = ?", (name.text,)).fetchone()
+        return row is not None
 
     def kernels(self, numbers: NDArray[Any], names: Mapping[int, KernelName]) -> NDArray[np.int64]:
         """The database's number of each kernel; 0 where it has no name."""
@@ -96,6 +156,11 @@ class Names:
         numbers = np.array([self.op(Source.BLOCK_IO, "block", name) for name in BLOCK_OPS], np.int64)
         found: NDArray[np.int64] = numbers[np.minimum(kinds, len(BLOCK_OPS) - 1)]
         return found
+
+
+def most_names(max_bytes: int) -> int:
+    """How many fit into a database of that size; 0: of any size."""
+    return min(MOST, max(FEWEST, max_bytes // BYTES_PER_NAME)) if max_bytes else MOST
 
 
 RECORDED_ARGUMENTS = 8

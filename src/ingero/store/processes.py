@@ -20,6 +20,9 @@ from ingero.clock import Clock
 from ingero.model.window import Process
 from ingero.units import clean
 
+MOST, FEWEST = 200_000, 2_000  # rows; what nothing refers to any more is deleted (unused.py)
+BYTES_PER_PROCESS = 20_000  # of the largest size a database may have: at most a fifth of it is of processes
+LOSS = "process_rows"
 TICK_NS = 10_000_000  # USER_HZ is 100 on every architecture we run on
 LATE_NS = 2_000_000_000  # the last counts of a process may arrive in a window after its end
 _FOREVER = 2**63 - 1
@@ -53,10 +56,24 @@ def boot_id() -> str:
         return ""
 
 
+def most_processes(max_bytes: int) -> int:
+    """How many fit into a database of that size; 0: of any size."""
+    return min(MOST, max(FEWEST, max_bytes // BYTES_PER_PROCESS)) if max_bytes else MOST
+
+
 class Processes:
     def __init__(
-        self, connection: sqlite3.Connection, node_id: int, clock: Clock, boot: str, since_ns: int
+        self,
+        connection: sqlite3.Connection,
+        node_id: int,
+        clock: Clock,
+        boot: str,
+        since_ns: int,
+        most: int | None = None,
     ) -> None:
+        """`most` rows; None: as many as there are."""
+        self._most, self._count = most, -1  # not counted yet
+        self.left_out = self.added = 0  # since they were last taken
         self._connection, self._node_id, self._clock = connection, node_id, clock
         self._boot, self._since_ns = boot, since_ns
         self._by_pid: dict[int, list[Incarnation]] = {}
@@ -66,6 +83,16 @@ class Processes:
         """After a rollback: read everything from the database again."""
         self._by_pid.clear()
         self._stored.clear()
+        self._count = -1
+
+    def held(self) -> dict[str, set[int]]:
+        """Those whose numbers were handed out since they were last forgotten."""
+        return {"process": {life.id for lives in self._by_pid.values() for life in lives}}
+
+    def take_counts(self) -> tuple[int, int]:
+        """How many came, and how many had no room."""
+        counts, self.added, self.left_out = (self.added, self.left_out), 0, 0
+        return counts
 
     def announce(self, process: Process) -> LifeEvent | None:
         """Store what is known of a process; says whether it just began or ended."""
@@ -75,6 +102,8 @@ class Processes:
         began = life is None
         if life is None:
             life = self._identify(process, tick, lives)
+        if life is None:
+            return None
         if life.target and not process.target and not began:
             return None  # a target whom somebody met as a bystander: the trace knows it better
         if self._stored.get(life.id) == process:
@@ -87,7 +116,7 @@ class Processes:
         began = began and life.start_ns >= self._since_ns
         return LifeEvent("fork", life.start_ns, life.id, process) if began else None
 
-    def _identify(self, process: Process, tick: int, lives: list[Incarnation]) -> Incarnation:
+    def _identify(self, process: Process, tick: int, lives: list[Incarnation]) -> Incarnation | None:
         start_ns = self._clock.boot_to_wall(process.start_ns)
         last = lives[-1] if lives else None
         if last is not None and last.tick is None and start_ns <= last.first_seen_ns + TICK_NS:
@@ -95,7 +124,20 @@ class Processes:
             return last
         return self._insert(process.pid, tick, start_ns, start_ns)
 
-    def _insert(self, pid: int, tick: int | None, start_ns: int | None, seen_ns: int) -> Incarnation:
+    def _full(self) -> bool:
+        if self._most is None:
+            return False
+        if self._count < 0:
+            self._count = self._connection.execute("SELECT COUNT(*) FROM process").fetchone()[0]
+        return self._count >= self._most
+
+    def _insert(self, pid: int, tick: int | None, start_ns: int | None, seen_ns: int) -> Incarnation | None:
+        """None where there are too many already; the loss says how many were left out."""
+        if self._full():
+            self.left_out += 1
+            return None
+        self._count += 1
+        self.added += 1
         cursor = self._connection.execute(
             "INSERT INTO process (node_id, pid, boot_id, start_tick, start_ns, first_seen_ns)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -161,7 +203,8 @@ class Processes:
         for life in reversed(self._lives(pid)):
             if life.start_ns <= end_ns and life.end_ns >= start_ns - LATE_NS:
                 return life.id
-        return self._insert(pid, None, None, start_ns).id if create else 0
+        made = self._insert(pid, None, None, start_ns) if create else None
+        return made.id if made else 0
 
     def _at(self, pid: int, instants_ns: NDArray[np.int64], create: bool) -> NDArray[np.int64]:
         lives = self._lives(pid)
@@ -169,7 +212,7 @@ class Processes:
         if create and (not lives or late_ns > lives[-1].end_ns + TICK_NS):
             after_ns = lives[-1].end_ns if lives else 0
             self._insert(pid, None, None, int(instants_ns[instants_ns > after_ns].min()))
-        if not lives:
+        if not lives:  # none is known, or there was no room
             return np.zeros(len(instants_ns), np.int64)
         starts = np.array([each.start_ns or each.first_seen_ns for each in lives], np.int64)
         at = np.maximum(np.searchsorted(starts, instants_ns, side="right") - 1, 0)

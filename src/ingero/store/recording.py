@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,11 +27,14 @@ from ingero.store.findings import NO_CHANGES, FindingChanges
 from ingero.store.governor_rows import save_overhead
 from ingero.store.gpu_rows import GpuRows
 from ingero.store.kernel_rows import fill_in
-from ingero.store.names import Names, OperationTable
-from ingero.store.processes import Processes, boot_id
+from ingero.store.names import LOSS as NAMES_LOSS
+from ingero.store.names import Names, OperationTable, most_names
+from ingero.store.processes import LOSS as PROCESSES_LOSS
+from ingero.store.processes import Processes, boot_id, most_processes
 from ingero.store.rollup import roll_up
 from ingero.store.schema import NODE_SHIFT
 from ingero.store.stack_rows import StackRows
+from ingero.store.unused import Holder, Unused
 from ingero.store.weights import Weights
 from ingero.units import MINUTE, clean
 
@@ -90,11 +94,13 @@ class Recording:
         operations: Sequence[Operation],
         command: str,
         cores: int | None = None,
+        max_bytes: int = 0,
     ) -> None:
         self.connection, self._clock = connection, clock
         self._cores = cores or os.cpu_count()
-        self._table, self._names = OperationTable(operations), Names(connection)
+        self._table, self._names = OperationTable(operations), Names(connection, most_names(max_bytes))
         self._stacks = StackRows(connection)
+        self.left_out: Counter[str] = Counter()  # names and processes there was no room for
         self._minute: int | None = None
         self._watching = False
         self._last_ids: dict[tuple[int, int, int], int] = {}
@@ -102,7 +108,16 @@ class Recording:
         self._boot, self.started_ns = boot_id(), clock.now_ns
         with self._transaction():
             self._begin(node, command)
-        self._processes = Processes(connection, self.node_id, clock, self._boot, self.started_ns)
+        self._processes = Processes(
+            connection, self.node_id, clock, self._boot, self.started_ns, most_processes(max_bytes)
+        )
+        self._unused = Unused(
+            connection,
+            (
+                Holder(self._names.forget, self._names.held),
+                Holder(self._processes.forget, self._processes.held),
+            ),
+        )
 
     def _begin(self, node: str, command: str) -> None:
         self.connection.execute("INSERT OR IGNORE INTO node (name) VALUES (?)", (node,))
@@ -176,7 +191,20 @@ class Recording:
         """Some were deleted."""
         self._stacks.forget()
 
+    def _no_room(self) -> list[tuple[str, int]]:
+        """Names and processes that could not be stored in this window."""
+        counts = {NAMES_LOSS: self._names.take_counts(), PROCESSES_LOSS: self._processes.take_counts()}
+        for added, left_out in counts.values():
+            self._unused.note(added, left_out)
+        return [(reason, left_out) for reason, (_, left_out) in counts.items() if left_out]
+
+    def drop_unused(self, newest_ns: int) -> int:
+        """Some of the work of finding rows that nothing refers to; how many were deleted."""
+        with self._transaction():
+            return self._unused.step(newest_ns)
+
     def forget(self) -> None:
+        self._unused.restart()
         self._names.forget()
         self._processes.forget()
         self._stacks.forget()
@@ -198,7 +226,10 @@ class Recording:
         self._stacks.cite((window.call_stacks, window.wait_stacks, window.samples["stack_hash"]), end_ns)
         findings.save(self.connection, self.node_id, ids, found)
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
-        self.save_losses([*losses, *seen, (start_ns, end_ns, FOREIGN_LOSS, foreign)])
+        no_room = self._no_room()
+        here = [(start_ns, end_ns, reason, count) for reason, count in ((FOREIGN_LOSS, foreign), *no_room)]
+        self.save_losses([*losses, *seen, *here])
+        self.left_out.update(dict(no_room))
         self._save_not_watched(window.not_watched, end_ns)
         annotation_rows.save(
             self.connection,

@@ -82,6 +82,7 @@ class Writer:
                 operations,
                 clean(command, 4096),
                 cores,
+                max_bytes,
             )
             self._retention = Retention(
                 self._connection,
@@ -165,7 +166,11 @@ class Writer:
             self._findings.clear()
             self._withdrawn.clear()
             self._steps_saved = len(steps)
-            self._retention.trim(self._clock.wall_ns(window.end_ns))
+            newest_ns = self._clock.wall_ns(window.end_ns)
+            self._retention.trim(newest_ns)
+            self._recording.drop_unused(newest_ns)
+            self.dropped.update(self._recording.left_out)
+            self._recording.left_out.clear()
 
     def _shorten_backlog(self) -> None:
         while len(self._backlog) > BACKLOG_WINDOWS or sum(map(_size_bytes, self._backlog)) > BACKLOG_BYTES:
