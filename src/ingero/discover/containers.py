@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ingero.model.window import Container
+from ingero.units import visible
 
 V1_CONTROLLERS = ("memory", "cpu", "pids")  # the order in which the probes look too
 
@@ -80,7 +81,7 @@ def _container_in(path: str) -> tuple[str | None, str | None]:
                 best = candidate
     if best is None:
         return None, None
-    return best[2], _ESCAPED.sub(lambda found: chr(int(found[1], 16)), best[3])
+    return best[2], visible(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), best[3]))
 
 
 def _dashed(uid: str) -> str:
@@ -93,7 +94,7 @@ def _dashed(uid: str) -> str:
 def _job_in(path: str) -> str | None:
     slurm = _SLURM.search(path)
     if slurm:
-        return f"{slurm['job']}.{slurm['step']}" if slurm["step"] else slurm["job"]
+        return visible(f"{slurm['job']}.{slurm['step']}") if slurm["step"] else slurm["job"]
     task = _ECS.search(path)
     return task["task"] if task else None
 
@@ -165,7 +166,7 @@ def describe(cgroup_text: str, mounts: Iterable[Mount]) -> Container:
     named = next((each for each in identities if each.container_id), identities[0])
     job = next((each.job for each in identities if each.job), None)
     number = cgroup_id(controller, path, mounts)
-    return Container(number, path, named.container_id, named.runtime, job=job)
+    return Container(number, visible(path), named.container_id, named.runtime, job=job)
 
 
 def belongs(container: Container, wanted: str) -> bool:

@@ -1,8 +1,7 @@
 """Tables as CSV or Parquet, row by row.
 
-Text in a recording comes from traced processes. A spreadsheet takes a cell that begins
-with = + - @ for a formula and runs it, so in CSV such a text gets an apostrophe before
-it. Parquet has every text as it is.
+Text in a recording comes from traced processes: CSV has it as harmless.py makes it, Parquet
+as it is.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables, require_table
 from ingero.serve.cli.export import Export
 from ingero.serve.cli.folders import held_folder
+from ingero.serve.cli.harmless import cell
 from ingero.serve.cli.output import parquet_modules, writing
 
 DEFAULT = "events"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 GROUP_ROWS = 50_000
 Row = tuple[Any, ...]
 Write = Callable[[str, Iterator[Row], BinaryIO], None]
@@ -76,16 +75,10 @@ def write_csv(name: str, rows: Iterable[Row], file: BinaryIO) -> None:
     try:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS[name])
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        writer.writerows([cell(value) for value in row] for row in rows)
     finally:
         text.flush()
         text.detach()
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(FORMULA) else value
-    return value.hex() if isinstance(value, bytes) else value
 
 
 def write_parquet(name: str, rows: Iterator[Row], file: BinaryIO) -> None:

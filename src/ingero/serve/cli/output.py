@@ -2,7 +2,7 @@
 
 Strings may come from traced processes or from somebody else's database. JSON has
 escapes for everything that could steer a terminal, so they are used; plain
-columns and CSV on a terminal are cleaned.
+columns are cleaned, and CSV is as harmless.py has it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 from ingero import units
 from ingero.errors import UsageError
 from ingero.serve.cli.folders import held_folder
+from ingero.serve.cli.harmless import cell
 
 # msgspec escapes C0; the rest could steer a terminal, or not be writable to it.
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]")
@@ -46,11 +47,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 def write_csv(columns: Sequence[str], rows: Iterable[Row], out: TextIO) -> None:
     writer = csv.writer(out, lineterminator="\n")
-    tidy = units.clean if out.isatty() else str
-    writer.writerow([tidy(column) for column in columns])
-    for row in rows:
-        values = (row[column] for column in columns)
-        writer.writerow([tidy(value) if isinstance(value, str) else value for value in values])
+    writer.writerow([cell(column) for column in columns])
+    writer.writerows([cell(row[column]) for column in columns] for row in rows)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -20,17 +20,11 @@ from rich.text import Text
 from ingero import units
 from ingero.model.live import LAYERS, LiveView
 from ingero.serve import terminal
+from ingero.serve.cli.harmless import HarmlessConsole
 
 OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 PIPE_WIDTH = 120
-
-
-class PipedConsole(Console):
-    """Leaves a reader that went away to us; rich would end the process."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
 
 
 def console(out: TextIO) -> Console:
@@ -38,7 +32,7 @@ def console(out: TextIO) -> Console:
     on_terminal = out.isatty()
     width = None if on_terminal else PIPE_WIDTH
     plain = not on_terminal or bool(os.environ.get("NO_COLOR"))
-    return PipedConsole(
+    return HarmlessConsole(
         file=out, width=width, no_color=plain, force_terminal=on_terminal, highlight=False, markup=False
     )
 
