@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from ingero.agent.library_room import LibraryRoom
 from ingero.attach.session import File, Session
 from ingero.attach.shapes import Shape
 from ingero.discover.libraries import Library
@@ -27,6 +28,7 @@ class Collectors:
         self._session: Session | None = None
         self._refused = ""
         self._used_ns: dict[File, int] = {}
+        self._room = LibraryRoom()
 
     def prepare(self) -> None:
         """Load it before a job starts: that takes 40 ms, in which nobody would hear what the job loads."""
@@ -39,6 +41,8 @@ class Collectors:
         if self._off:
             return ""
         try:
+            if self._room.full(library.file, library.path_for_kernel, self._open().files):
+                return UNSEEN + "too many interpreters have probes already"
             attached = self._open().attach(
                 library.file, library.path_for_kernel, library.path, library.kind, hot_runtime=False
             )

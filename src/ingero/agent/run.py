@@ -375,8 +375,9 @@ class Agent:
         self._targets.late.fill(window, self._names, self._targets.warnings)
         self._own_cost.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
-        if refused:
-            window.losses["process_full"] = window.losses.get("process_full", 0) + refused
+        for reason, count in {"process_full": refused, **self._targets.room.losses()}.items():
+            if count:
+                window.losses[reason] = window.losses.get(reason, 0) + count
 
     def _watch_pythons(self, window: Window) -> None:
         """Tell waits for an interpreter's lock from others, and see its garbage collections."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from ingero.agent.communicators import Communicators
 from ingero.agent.late import Late, Row
+from ingero.agent.library_room import LibraryRoom, warn
 from ingero.agent.scope import Scope
 from ingero.agent.started import StartedPrograms
 from ingero.attach.kernel import KernelSide
@@ -66,6 +67,7 @@ class Targets:
         self._session = session
         self._scope = scope
         self.finder = LibraryFinder()
+        self.room = LibraryRoom()
         self._mounts = processes.cgroup_mounts()
         self._host_drivers: list[Library] | None = None
         self._with_driver: set[str] = set()  # folders where a driver lies that is probed ahead
@@ -213,10 +215,15 @@ class Targets:
 
     def _attach_file(self, library: Library, hot: bool) -> bool:
         hot = hot and library.kind in ("runtime", "static")
+        if why := self.room.full(library.file, library.path_for_kernel, self._session.files):
+            self.room.refuse(library.file)
+            warn(self.warnings, "room", f"{library.path} is not traced: {why}")
+            return True  # trying again at once would not help
         try:
             self._session.attach(library.file, library.path_for_kernel, library.path, library.kind, hot)
         except AttachError as error:
-            self.warnings[library.path] = error.message
+            self.room.refuse(library.file)
+            warn(self.warnings, library.path, error.message)
             return False
         self.warnings.pop(library.path, None)
         return True

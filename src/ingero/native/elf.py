@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
+from ingero.native.elf_limits import refusal
 
 EM_X86_64 = 62
 EM_AARCH64 = 183
 
 # A claimed size is believed up to here: room for millions of symbols, far from what hurts the agent.
 MAX_TABLE_BYTES = 256 << 20
-MAX_HEADER_TABLE_BYTES = 16 << 20
+MAX_HEADER_TABLE_BYTES = 4 << 20
 MAX_NAME_BYTES = 4096
 MAX_SYMBOL_TABLES = 4
 MAX_NEEDED = 256
@@ -305,13 +306,18 @@ class ElfFile:
                     found.append(string_at(text, 0))
         return found
 
-    @property
-    def symbol_bytes(self) -> int:
-        """What reading every symbol and its name takes, before any of it is read."""
+    @cached_property
+    def _symbol_tables(self) -> list[int]:
+        """Numbers of the sections, once it is known that they can be read without harm."""
         headers = self._section_headers
-        tables = headers[np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))][:MAX_SYMBOL_TABLES]
-        links = tables["link"][tables["link"] < len(headers)]
-        return int(sum(tables["size"].tolist()) + sum(headers["size"][links].tolist()))
+        kinds = (_SHT_DYNSYM, _SHT_SYMTAB)
+        tables: list[int] = np.flatnonzero(np.isin(headers["type"], kinds))[:MAX_SYMBOL_TABLES].tolist()
+        links = [int(link) for link in headers["link"][tables] if link < len(headers)]
+        places = headers[[*tables, *links]][["offset", "size"]].tolist()
+        symbols = sum(headers["size"][tables].tolist()) // _SYMBOL.itemsize
+        if why := refusal(self.fd, self.file_bytes, places, symbols):
+            raise self._wrong(why)
+        return tables
 
     def section_ends(self, values: Integers) -> Integers:
         """Where the section ends that holds each virtual address; the address itself where none does."""
@@ -340,14 +346,7 @@ class ElfFile:
         return self._symbols(_STT_OBJECT, in_file=False)
 
     def _symbols(self, kind: int, in_file: bool = True) -> Symbols:
-        headers = self._section_headers
-        wanted = np.isin(headers["type"], (_SHT_DYNSYM, _SHT_SYMTAB))
-        return _merged(
-            [
-                self._symbols_of(int(index), kind, in_file)
-                for index in np.flatnonzero(wanted)[:MAX_SYMBOL_TABLES]
-            ]
-        )
+        return _merged([self._symbols_of(index, kind, in_file) for index in self._symbol_tables])
 
     def _symbols_of(self, index: int, kind: int, in_file: bool) -> Symbols:
         header = self._section_headers[index]
@@ -359,8 +358,9 @@ class ElfFile:
         hidden = self._hidden_versions(index, len(symbols))
         keep = (symbols["info"] & 15 == kind) & (symbols["shndx"] != 0) & (symbols["name"] != 0)
         keep &= symbols["name"] < len(strings)
+        symbols, hidden = symbols[keep], hidden[keep]
         offsets, inside = self._file_offsets(symbols["value"], executable=kind == _STT_FUNC)
-        keep &= inside | (not in_file)
+        keep = inside | (not in_file)
         kept = symbols[keep]
         names = kept["name"].astype(np.int64)
         place = Place(0, len(strings), int(self._section_headers[int(header["link"])]["offset"]))
@@ -369,10 +369,9 @@ class ElfFile:
     def _hidden_versions(self, table: int, count: int) -> NDArray[np.bool_]:
         headers = self._section_headers
         for index in np.flatnonzero((headers["type"] == _SHT_VERSYM) & (headers["link"] == table))[:1]:
-            data = self._section_bytes(int(index))
-            versions = np.frombuffer(data, "<u2", count=len(data) // 2)
-            if len(versions) >= count:
-                return np.asarray((versions[:count] & _VERSION_HIDDEN) != 0, bool)
+            if int(headers[index]["size"]) >= 2 * count:
+                versions = np.frombuffer(self.read(int(headers[index]["offset"]), 2 * count), "<u2")
+                return np.asarray((versions & _VERSION_HIDDEN) != 0, bool)
         return np.zeros(count, bool)
 
     def _file_offsets(self, values: Integers, executable: bool) -> tuple[Integers, NDArray[np.bool_]]:

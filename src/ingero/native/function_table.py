@@ -16,10 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.errors import FileFormatError
 from ingero.native.elf import MAX_NAME_BYTES, ElfFile, Integers, Symbols, string_at
 
-MAX_SYMBOL_BYTES = 160 << 20  # the largest libraries of torch have some 100 MiB
 _MAX_FUNCTION_BYTES = 1 << 40
 _STEPS_BACK = 32  # symbols that begin within a longer one, between it and an address
 MOST_NAMES_HELD = 1 << 20  # bytes of names; more than these stay in the file
@@ -101,9 +99,6 @@ class FunctionTable:
 
 def functions_of(elf: ElfFile) -> FunctionTable:
     """The table of a file, or FileFormatError."""
-    size = elf.symbol_bytes
-    if size > MAX_SYMBOL_BYTES:
-        raise FileFormatError(f"its symbols take {size >> 20} MiB, more than {MAX_SYMBOL_BYTES >> 20}")
     symbols = elf.functions
     segments = [
         (each.offset, each.offset + min(each.file_bytes, elf.file_bytes), each.vaddr - each.offset)

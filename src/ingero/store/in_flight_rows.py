@@ -61,7 +61,7 @@ def save(
             ints(op),
             ints(process_ids),
             ints(threads["h"]["pid"]),
-            ints(names.comms(threads["h"]["comm"])),
+            ints(names.comms(threads["h"]["comm"], threads["h"]["pid"])),
             ints(threads["open_bucket"]),
             lengths(threads["open_ns"]),
             nullable(syscall, syscall >= 0),

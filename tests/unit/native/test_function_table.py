@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingero.errors import FileFormatError
-from ingero.native import function_table
+from ingero.native import elf_limits, function_table
 from ingero.native.elf import ElfFile
 from ingero.native.function_table import FunctionTable, functions_of
 
@@ -165,7 +165,7 @@ def test_tables_too_large_are_refused_before_they_are_read(
     compile_library: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = compile_library("int f(void) { return 1; }")
-    monkeypatch.setattr(function_table, "MAX_SYMBOL_BYTES", 100)
+    monkeypatch.setattr(elf_limits, "MAX_SYMBOL_BYTES", 100)
     with pytest.raises(FileFormatError, match="symbols take"):
         table_of(path)
 
