@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ingero.agent import annotations, library_room
 from ingero.model.layout import Bucket, Loss
+from ingero.model.live import UNREAD
 from ingero.model.operations import Source
 from ingero.model.options import SOURCES
 from ingero.serve.cli.main import COMMANDS
+from ingero.store import names, processes
+from ingero.store.writer import BACKLOG_LOSS
 from tests.contracts.tree import ROOT, files, name, under
 
 DOCS = ROOT / "docs"
@@ -38,6 +42,19 @@ def test_every_reason_for_a_loss_is_explained() -> None:
     reasons = {word.lower() for word in re.findall(r"\bLOSS_([A-Z_]+),", header)}
     assert reasons == {loss.name.removeprefix("LOSS_").lower() for loss in Loss if loss is not Loss.LOSSES}
     assert reasons - table_keys("accounting.md") == set()
+
+
+def test_every_loss_that_the_agent_counts_is_explained() -> None:
+    reasons = {UNREAD, library_room.LOSS, names.LOSS, processes.LOSS, BACKLOG_LOSS}
+    assert reasons - table_keys("accounting.md") == set()
+
+
+def test_the_threat_model_names_the_limits_that_hold() -> None:
+    text = " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())
+    assert f"can have {library_room.PER_OWNER} library files probed" in text
+    assert f"can bring {names.PER_PROCESS} new names" in text
+    labels = " ".join(read("annotate.md").split())
+    assert f"{annotations.KEYS_PER_PROCESS} different keys, a user {annotations.KEYS_PER_USER}" in labels
 
 
 def test_every_reason_why_something_was_not_imported_is_explained() -> None:
