@@ -90,6 +90,10 @@ def _connect(path: Path, how: str) -> tuple[sqlite3.Connection, str]:
         connection.close()
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             raise trouble.opening_error(path, error) from error
+        if isinstance(error, UnicodeDecodeError):  # SQLite quotes the file in its message
+            raise StoreError(
+                f"the database {path} is damaged: its schema cannot be read", hint="Choose another with --db."
+            ) from error
         raise
     return connection, uri
 

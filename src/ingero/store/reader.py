@@ -21,6 +21,7 @@ from ingero.store.facts import FactReader
 from ingero.store.opening import add_private_views, open_read_only, set_up
 from ingero.store.schema import LATER, NODE_SHIFT
 from ingero.store.shape import odd_views
+from ingero.store.soundness import STUMBLES, damage, damaged
 from ingero.store.views import LATER_VIEWS, VIEWS
 
 
@@ -56,6 +57,8 @@ class Reader:
             self.connection.close()
             if isinstance(error, sqlite3.Error):
                 raise trouble.opening_error(self.path, error) from error
+            if isinstance(error, UnicodeDecodeError):  # SQLite quotes the file in its message
+                raise damaged(self.path, "its schema cannot be read") from error
             raise
 
     def _see(self, statements: list[str]) -> None:
@@ -68,6 +71,8 @@ class Reader:
             return self.connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
             raise trouble.opening_error(self.path, error) from error
+        except OverflowError as error:  # computed from what the file has
+            raise damaged(self.path, "a number in it is out of range") from error
 
     @contextmanager
     def trouble_told(self) -> Iterator[None]:
@@ -125,7 +130,13 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if isinstance(error, sqlite3.Error):
+                raise trouble.opening_error(self.path, error) from error
+            if isinstance(error, STUMBLES) and (why := damage(self.connection)):
+                raise damaged(self.path, why) from error
+        finally:
+            self.close()
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
@@ -142,6 +153,8 @@ def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
         connection.close()
         if isinstance(error, sqlite3.Error):
             raise trouble.opening_error(path, error) from error
+        if isinstance(error, UnicodeDecodeError):
+            raise damaged(path, "its schema cannot be read") from error
         raise
     return connection, converted
 
