@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.figures import Section, missed, unsure
 from benchmarks.page import page
-from ingero.agent.run import require_privileges
+from ingero.agent.needs import require_privileges
 from ingero.errors import IngeroError
 
 PAGE = Path(__file__).parent.parent / "docs" / "overhead.md"

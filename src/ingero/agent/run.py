@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import resource
 import select
 import shlex
 import time
@@ -29,6 +28,7 @@ from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
+from ingero.agent.needs import raise_descriptor_limit, require_privileges
 from ingero.agent.own_cost import OwnCost
 from ingero.agent.owners import name_owners
 from ingero.agent.recorder import Recorder
@@ -43,9 +43,8 @@ from ingero.attach.session import Session
 from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
-from ingero.discover.host import has_btf, missing_capabilities
 from ingero.discover.native_symbols import NativeSymbols
-from ingero.errors import IngeroError, KernelError, PrivilegeError
+from ingero.errors import IngeroError
 from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
@@ -62,8 +61,6 @@ POLL_MS = 10
 WINDOW_NS = 1_000_000_000
 SHORT_NS = 200_000_000
 NAMES_NS = 200_000_000  # stacks are named five times a second: fewer and larger batches cost less
-MAX_DESCRIPTORS = 1 << 16
-NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE")
 
 
 def run(options: TraceOptions, surface: Surface) -> int:
@@ -79,27 +76,6 @@ def run(options: TraceOptions, surface: Surface) -> int:
             agent.close()
     finally:
         lock.release()
-
-
-def require_privileges() -> None:
-    missing = [name for name in missing_capabilities() if name in NEEDED]
-    if missing:
-        raise PrivilegeError(
-            f"cannot trace: {', '.join(missing)} missing", hint="Run it with sudo: sudo ingero trace"
-        )
-    if not has_btf():
-        raise KernelError(
-            "cannot trace: this kernel has no BTF (/sys/kernel/btf/vmlinux)",
-            hint="Use a kernel built with CONFIG_DEBUG_INFO_BTF=y; distributions' kernels are.",
-        )
-
-
-def raise_descriptor_limit() -> None:
-    """The usual 1024 are few where every probed function takes four (the perf shape)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Agent:

@@ -319,6 +319,14 @@ class ElfFile:
             raise self._wrong(why)
         return tables
 
+    @property
+    def symbol_bytes(self) -> int:
+        """What reading every symbol and its name takes, before any of it is read."""
+        headers = self._section_headers
+        tables = headers[self._symbol_tables]
+        links = tables["link"][tables["link"] < len(headers)]
+        return int(sum(tables["size"].tolist()) + sum(headers["size"][links].tolist()))
+
     def section_ends(self, values: Integers) -> Integers:
         """Where the section ends that holds each virtual address; the address itself where none does."""
         headers = self._section_headers

@@ -18,7 +18,8 @@ COMPUTED = {
     "id": "text", "caller": "text", "direction": "text", "comm_hash": "text", "datatype": "text",
     "reduce_op": "text", "waker": "text", "uuid": "text", "reason_names": "text", "text": "text",
     "arg0": "whole", "wait_ns": "whole", "ns": "whole", "end_ns": "whole", "collecting": "whole",
-    "gil": "whole", "kernel": "whole", "depth": "whole", "line": "whole",
+    "gil": "whole", "kernel": "whole", "depth": "whole", "line": "whole", "duration_ns": "whole",
+    "entered": "whole", "died": "whole",
 }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.agent.name_rounds import LAUNCHES
 from ingero.agent.communicators import Communicators
+from ingero.agent.name_rounds import LAUNCHES
 from ingero.agent.targets import Targets
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import APART, BOTH_NS, Session

@@ -201,6 +201,8 @@ def test_how_far_detail_reaches_back_is_known(stored: Stored) -> None:
     seconds = [window(n * SECOND, calls=[call(at_ns=n * SECOND + 1)]) for n in range(4)]
     with facts_of(stored, *seconds) as facts:
         assert facts.complete_from_ns is None
+
+
 def test_collectives_of_a_joined_communicator_are_known_by_it_and_not_by_a_number(stored: Stored) -> None:
     """The process was told nothing (no RANK): the communicator said who it is."""
     joined = int(CallFlag.CALL_COMM_JOINED)

@@ -25,7 +25,7 @@ class Remembered:
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits = surface.metric_limits
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
-        self.begin, self.update = surface.begin, surface.update
+        self.begin, self.update, self.behind = surface.begin, surface.update, surface.behind
         self.surface = surface
         self.last: LiveView | None = None
 

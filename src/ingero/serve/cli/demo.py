@@ -118,7 +118,7 @@ def _allowed(mode: str) -> str:
 
 
 def _require_privileges() -> None:
-    from ingero.agent.run import require_privileges
+    from ingero.agent.needs import require_privileges
 
     try:
         require_privileges()
