@@ -91,7 +91,7 @@ def description_of(method: Callable[..., Answer]) -> str:
 
 def _tables() -> str:
     views = "; ".join(f"{view.name}({_columns([n for n in view.columns if n != 'node'])})" for view in VIEWS)
-    notes = " ".join((NOTES[0], *NOTES[2:4]))  # that of merged databases concerns few
+    notes = NOTES[0]  # the others are in the resource
     return f"Views, most with node too: {views}. {notes} Resource ingero://schema: what columns mean."
 
 
