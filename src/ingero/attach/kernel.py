@@ -96,6 +96,11 @@ class Detail:
     sampled_less: int = 1  # times as long between two samples of an operation
     outermost: bool = False  # of calls within calls only the outermost is walked
 
+    @property
+    def walk_share_in_kernel(self) -> int:
+        """In 65536ths; a small share is not none, which would mean as it comes."""
+        return max(round(self.walk_share * 65536), 1) if self.walk_share else 0
+
 
 @dataclass(slots=True)
 class SourceState:
@@ -207,7 +212,7 @@ class KernelSide:
         settings["watch"] = self._watch
         settings["watch_ns"] = self._watch_ns
         settings["blind"] = self._blind
-        settings["walk_share"] = round(self._detail.walk_share * 65536)
+        settings["walk_share"] = self._detail.walk_share_in_kernel
         settings["outermost"] = self._detail.outermost
         settings["walks_per_second"] = self.settings.walks_per_second
         self._fill("settings", settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ingero.attach.kernel import Detail
 from ingero.governor.governor import at_once
 from ingero.model.layout import Bucket
 from ingero.model.window import THREAD_TIME
@@ -33,3 +34,9 @@ def test_threads_that_feed_no_gpu_do_not_count() -> None:
     rows = threads(1.0, 1.0)
     rows["feeder"] = False, True
     assert at_once(rows) == {100: 1.0}
+
+
+def test_however_small_a_budget_is_stacks_stay_within_their_part_of_it() -> None:
+    assert Detail(walk_share=0.0025).walk_share_in_kernel == 164
+    assert Detail(walk_share=1e-7).walk_share_in_kernel == 1
+    assert Detail().walk_share_in_kernel == 0  # as it comes
