@@ -130,7 +130,8 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 		return -1;
 	if (set->stacks && !(f->flags & FRAME_BARE) && !(set->outermost && f->flags & CALL_NESTED)) {
 		stack_id = walk_call(ctx, t, f->start_ns, now);
-		charge_walk(t, set, now);
+		if (!set->record_all)
+			charge_walk(t, set, now);
 	}
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)

@@ -76,7 +76,9 @@ class Command:
             cwd = Path.cwd()
         except OSError:  # the folder is gone
             cwd = None
-        return preattach_candidates(self.words, os.environ, finder, cwd=cwd, everywhere=everywhere)
+        return preattach_candidates(
+            self.words, self._as.environment(), finder, cwd=cwd, everywhere=everywhere
+        )
 
     def release(self) -> None:
         with contextlib.suppress(BrokenPipeError):  # killed while it waited

@@ -25,6 +25,7 @@ Key = tuple[bool, str]  # a link of a file: whether of hot runtime functions, an
 APART = "apart"  # the family of functions that are watched a part of the time
 # A function that moves to another link is in both for so long: calls in flight return to where they began.
 BOTH_NS = 300_000_000
+VARIANTS = 1 << 16  # none comes round while a link of its kind is still on
 
 # One of these is the collector: of several the first, in every form the compiler made of it.
 COLLECTORS = {"python": ("gc_collect_main", "_PyGC_Collect"), "python3.9": ("collect",)}
@@ -149,7 +150,7 @@ class Session:
         self._variants.update(families)
         self._put_on_all(paths)
         return {
-            number: self._variants[family_of(row)] % 2
+            number: self._variants[family_of(row)] % VARIANTS
             for number, row in enumerate(ROWS, start=1)
             if family_of(row) in families
         }
@@ -249,7 +250,7 @@ class Session:
             ) from error
 
     def _with_variant(self, point: Point, row: Row) -> Point:
-        return Point(point.offset, point.op, self._variants[family_of(row)] % 2)
+        return Point(point.offset, point.op, self._variants[family_of(row)] % VARIANTS)
 
     def _plan(self, path_for_kernel: str, path: str, kind: str) -> Attached:
         """Look up the functions of the table in the file and choose where each probe sits."""

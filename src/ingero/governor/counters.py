@@ -66,7 +66,8 @@ class Reading:
         place[place == len(before._slots)] = 0
         same = (before._slots[place] == self._slots) & (before.tids[place] == self.tids)
         change: NDArray[np.int64] = self.numbers - np.where(same[:, None], before.numbers[place], 0)
-        change[:, : 2 * METERS] &= 0xFFFFFFFF  # these wrap
+        counts = change[:, : 2 * METERS]
+        counts[counts < -(1 << 31)] += 1 << 32  # these wrap
         return np.maximum(change, 0)
 
     def by_thread(self, values: NDArray[np.int64] | NDArray[np.float64]) -> dict[int, int]:

@@ -55,9 +55,9 @@ class Pool:
         steps = sum((each.steps.get(anchor, Steps()) for each in self.glimpses), Steps())
         return steps.calls / steps.always if steps.always else None
 
-    def forget_steps(self) -> None:
+    def forget_steps(self, anchor: int | None) -> None:
         for each in self.glimpses:
-            each.steps = {}
+            each.steps = {key: steps for key, steps in each.steps.items() if anchor not in (None, key)}
 
     def calls(self) -> int:
         return sum(each.calls for each in self.glimpses)
@@ -124,10 +124,10 @@ class Estimator:
         for pool in self._pools.values():
             pool.glimpses = deque(list(pool.glimpses)[-1:], maxlen=POOLED)
 
-    def forget_steps(self) -> None:
-        """Which calls are always watched has changed: they were counted against others."""
+    def forget_steps(self, anchor: int | None = None) -> None:
+        """Which calls are always watched has changed (at that meter): they were counted against others."""
         for pool in self._pools.values():
-            pool.forget_steps()
+            pool.forget_steps(anchor)
 
     def forget(self, pids: Iterable[int]) -> None:
         gone = set(pids)
@@ -144,7 +144,8 @@ class Estimator:
             return None
         now = _nothing(key) if row is None else row
         calls = int(now["count"]) + int(now["untimed"])
-        base = watched.bases.get(key[0], NO_BASE) if governed and watched else NO_BASE
+        known_base = watched.bases.get(key[0]) if governed and watched else None
+        base = known_base or NO_BASE
         pool = self._pools.setdefault(key, Pool())
         known = watched.steps if watched else {}
         steps = {each[2]: found for each, found in known.items() if each[:2] == key[:2]}
@@ -157,24 +158,38 @@ class Estimator:
             hidden[0] += int(now["untimed"])
             hidden[1] += int(now["untimed"]) * float(pool.sum("split")[Bucket.CUDA_CPU]) / timed
         unseen, error = 0.0, 0.0
-        if watched is not None and watched.share < 1:
+        if governed and watched is not None and watched.share < 1:
             pace = watched.paces.get(key[:2], UNKNOWN_PACE)
-            unseen, error = _unseen(pool, base, pace, calls, watched.share)
+            by_steps = _by_steps(pool, base, pace, self._part(key, pool), calls)
+            unseen, error = by_steps or _by_time(pool, known_base, pace, calls, watched.share)
         if unseen:
             self._owed[key] = self._owed.get(key, 0.0) + unseen
         return _whole(now, pool, calls, unseen, error)
 
+    def _part(self, key: Key, pool: Pool) -> float:
+        """Of the function's calls in this process, those by this caller."""
+        others = [each for known, each in self._pools.items() if known[:2] == key[:2]]
+        return pool.calls() / max(sum(each.calls() for each in others), 1)
 
-def _unseen(pool: Pool, base: Base, pace: Pace, calls: int, share: float) -> tuple[float, float]:
-    """Calls made while nobody looked, and how far that may be off (95 %)."""
-    per_call = pool.per_call(pace.anchor) if pace.anchor is not None else None
-    if pace.anchor is not None and per_call is not None:
-        # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
-        total = per_call * int(base.calls[pace.anchor])
-        return max(total - calls, 0.0), total * pace.chance + EDGES * per_call
-    most = base.cpu_between_ns / LEAST_CALL_NS
+
+def _by_steps(pool: Pool, base: Base, pace: Pace, part: float, calls: int) -> tuple[float, float] | None:
+    """Calls made while nobody looked, and how far that may be off (95 %), by what they keep step with."""
+    if pace.anchor is None or not base.calls[pace.anchor]:
+        return None
+    per_call = pool.per_call(pace.anchor)
+    if per_call is None:
+        return None
+    # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
+    total = per_call * int(base.calls[pace.anchor])
+    divided = 2 * total * (part * (1 - part) / max(pool.calls(), 1)) ** 0.5
+    return max(total * part - calls, 0.0), part * (total * pace.chance + EDGES * per_call) + divided
+
+
+def _by_time(pool: Pool, base: Base | None, pace: Pace, calls: int, share: float) -> tuple[float, float]:
+    """The same, by the process's time on a core."""
     per_ns = pool.per_ns()
-    if per_ns is None:  # no more is known than for how long it was watched
+    most = base.cpu_between_ns / LEAST_CALL_NS if base else float("inf")
+    if per_ns is None or base is None:  # no more is known than for how long it was watched
         unseen = min(calls * (1 - share) / share if share else 0.0, most)
         return unseen, unseen
     # What watching takes of a core it has for itself between on-periods, unless it only waits on it.
@@ -191,8 +206,8 @@ def _whole(now: np.void, pool: Pool, calls: int, unseen: float, error: float) ->
     count = calls + round(unseen)
     timed = pool.timed()
     row["count"], row["untimed"] = count, 0
-    row["estimated"] = unseen > 0
-    row["count_error"] = int(np.ceil(error)) if unseen > 0 else 0
+    row["estimated"] = unseen > 0 or error > 0
+    row["count_error"] = int(np.ceil(error))
     if not timed:
         return row
     weight = count / timed

@@ -31,7 +31,7 @@ from ingero.governor.policy import (
     period_ns,
     turn_ns,
 )
-from ingero.governor.rates import SWITCH_NS, Rates
+from ingero.governor.rates import OTHERS, SWITCH_NS, Rates
 from ingero.governor.seen import METERS, Base, Seen, Steps, StepsBy, Watched, own_ns
 from ingero.governor.thread_time import ThreadEstimator
 from ingero.governor.words import actions_between, watched_less
@@ -50,6 +50,9 @@ ANOTHER_JOB = 5  # times the calls; what a short period shows may be off by two
 FEW_PERIODS = 4
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 WAITS = frozenset(number for number, row in enumerate(ROWS, start=1) if row.sync)
+WHOLE = frozenset(
+    number for number, row in enumerate(ROWS, start=1) if row.layer == "nccl" or row.kind == "context"
+)
 
 
 class Governor:
@@ -69,7 +72,7 @@ class Governor:
         self._chance = chance or random.Random()
         self._counters = Counters(kernel.maps["thread_costs"], kernel.maps["op_hits"])
         self._rates, self._periods = Rates(self._counters, cost, now_ns), Periods()
-        means = Means(cost, cost.shape != "perf", WAITS)
+        means = Means(cost, cost.shape != "perf", WAITS, WHOLE)
         self._controller = Controller(budget, means) if budget is not None else None
         self._number = 0  # settings.watch
         self._next_take_ns = now_ns
@@ -90,7 +93,8 @@ class Governor:
         self._made: dict[int, NDArray[np.int64]] = {}  # calls by meter, by process, while all were watched
         self._aligned: dict[tuple[int, int], Aligned] = {}  # by process and meter, in this on-period
         self._steps: StepsBy = {}  # in this window
-        self._others_now = False  # other functions are cycled than before, since the last window
+        self._others_now = False  # what is always watched has changed, since the last window,
+        self._same_functions = True  # but not which functions are cycled
         self._read_ns = now_ns
         self._counts, self._threads = Estimator(), ThreadEstimator()
         self._calls = 0.0  # a second, of the worst process, at the last change
@@ -130,8 +134,11 @@ class Governor:
         found = self._rates.new_meters(now_ns, WAITS)
         for function, meter in found.items():
             self._kernel.set_meter(function, meter)
-        if found:
+        if found:  # what the others are is not what it was
             self._begin_steps()
+            self._period_cpu_ns = {}
+            self._others_now = True
+            self._periods.forget_steps(OTHERS)
         return not found  # how often those are called is not known yet
 
     def _decide(self, now_ns: int) -> None:
@@ -159,15 +166,16 @@ class Governor:
         if after.cycles and replace(before, share=0.0) == replace(after, share=0.0):
             return
         if self._on_ns is None:
+            self._cycled |= before.cycled  # they were off in this window
             self._begin()
         first = None if before.cycles else self._steps_of(after.cycled)
+        self._tell()  # before functions move: where a call has two ends, one may be of another link
         self._kernel.set_watched(before.thinned | before.cycled)
         if before.cycled != after.cycled:
             variants = self._session.set_apart(after.cycled, self._paths(), time.monotonic_ns())
             self._kernel.set_variants(variants)
-            self._others_now = True
+            self._others_now, self._same_functions = True, False
         self._set(after)
-        self._tell()
         self._periods.clear()
         if first:  # until now everything was watched, and how its calls keep step was seen
             self._periods.add(Period(steps=first))
@@ -189,8 +197,10 @@ class Governor:
         if self._controller is None:
             return
         watch = self.watch
-        if watch != ALL and (self._number == 0 or self._number % 2 != (self._on_ns is None)):
-            self._number += 2 if self._number == 0 else 1
+        if self._number == 0:
+            self._number = 2 if watch != ALL else 0
+        elif self._number % 2 != (self._on_ns is None):
+            self._number += 1
         walks = (FEWER_WALKS if watch.less_detail else WALKS) * self._controller.budget / TURNS
         detail = (
             Detail(STEPS_PER_SECOND, walks, SAMPLED_LESS, True)
@@ -217,8 +227,8 @@ class Governor:
             now_ns - self._period_from_ns
         )  # longer than meant to where we were held up: so is the pause
         self._ons_ns += now_ns - max(self._on_ns, self._read_ns)
-        counters = self._counters.read()
         enough = self._take(now_ns)
+        counters = self._counters.read()  # after it: it may begin the steps anew
         self._on_ns = None
         self._set(watch, closed=True)
         self._tell()
@@ -342,8 +352,8 @@ class Governor:
         watched = self._watched(window, totals, read_ns)
         self._measure(window)
         if self._others_now:
-            self._counts.forget_steps()
-            self._others_now = False
+            self._counts.forget_steps(OTHERS if self._same_functions else None)
+            self._others_now, self._same_functions = False, True
         window.operations = self._counts.complete(window.operations, watched)
         self._counts.weigh(window.calls)
         self._threads.complete(window.threads, watched, window.start_ns, self._counts.hidden_ns())
@@ -352,6 +362,8 @@ class Governor:
             self._threads.forget_pools()
             self._changed = False
         self._counts.forget(each.pid for each in window.processes if each.end_ns is not None)
+        if not self.watch.cycles:  # how calls keep step now is told from this second on
+            self._begin_steps()
         window.actions, self._news = self._news, []
         if watched is not None:
             window.watched_share = watched.share

@@ -79,6 +79,12 @@ class Periods:
         """They were made in another way."""
         self._periods.clear()
 
+    def forget_steps(self, anchor: int) -> None:
+        """What is counted at that meter has changed."""
+        for each in self._periods:
+            for key in [key for key in each.steps if key[2] == anchor]:
+                del each.steps[key]
+
     def forget_what_was(self) -> bool:
         """Whether the last few show a process doing something else than those before, which go."""
         self._since_change += 1

@@ -29,6 +29,7 @@ COUNTING = 0.475  # of the budget: as long as every call is counted, so much may
 # Of the budget, for the stacks of a process's calls and waits: where there is room, and where there is not.
 WALKS, FEWER_WALKS = 0.25, 0.075
 CREDIT_NS = 1_000_000_000  # what may be spent in so long may be spent at once: a burst is no rate
+MOST_CREDIT = 2.0  # times that are remembered
 FIRST_NS = 1_500_000_000  # before the first loosening: a job just met is no measure
 LOOSEN_NS = 5_000_000_000  # doubled each time it proves to have been too soon
 MOST_PATIENCE_NS = 60_000_000_000
@@ -70,6 +71,7 @@ class Means:
     cost: HitCost
     can_cycle: bool = True
     waits: frozenset[int] = frozenset()  # time inside them is known only where they are timed
+    whole: frozenset[int] = frozenset()  # each call counts: collectives are numbered, contexts are set
 
     @property
     def can_thin(self) -> bool:
@@ -129,9 +131,8 @@ def _ways(load: Load, means: Means, budget: float) -> Iterator[Watch]:
     yield ALL
     yield Watch(less_detail=True)
     enough = MATTERS * sum(load.calls.values())
-    hottest = sorted(
-        (each for each, calls in load.calls.items() if calls >= enough), key=lambda each: -load.calls[each]
-    )
+    frequent = (each for each, calls in load.calls.items() if calls >= enough and each not in means.whole)
+    hottest = sorted(frequent, key=lambda each: -load.calls[each])
     if means.can_thin:
         thinnable = [each for each in hottest if each not in means.waits]
         for every in EVERY:
@@ -180,8 +181,9 @@ class Controller:
     def spend(self, spent_ns: Mapping[int, float], passed_ns: int) -> None:
         """What tracing took of processes in the time that passed."""
         allowed_ns = HIGH * self.budget * passed_ns
-        over = {pid: max(ns + self._over_ns.get(pid, 0.0) - allowed_ns, 0.0) for pid, ns in spent_ns.items()}
-        self._over_ns = {pid: ns for pid, ns in over.items() if ns}
+        pids = {*spent_ns, *self._over_ns}  # one that rests does not begin anew
+        over = {pid: spent_ns.get(pid, 0.0) + self._over_ns.get(pid, 0.0) - allowed_ns for pid in pids}
+        self._over_ns = {pid: min(ns, MOST_CREDIT * self.credit_ns) for pid, ns in over.items() if ns > 0}
 
     def step(self, load: Load, now_ns: int) -> bool:
         """Whether the watch changed. `load`: of the process that watching costs most."""
@@ -191,7 +193,12 @@ class Controller:
             if now_ns - self._loosened_ns < SOON_NS:
                 self._patience_ns = min(max(2 * self._patience_ns, LOOSEN_NS), MOST_PATIENCE_NS)
             return self._move(load, now_ns)
-        if share < LOW * self.budget and self.watch != ALL and now_ns - self._changed_ns >= self._patience_ns:
+        helped = share - load.fixed_share  # by watching less
+        if (
+            helped < LOW * self.budget
+            and self.watch != ALL
+            and now_ns - self._changed_ns >= self._patience_ns
+        ):
             if now_ns - self._loosened_ns > 2 * self._patience_ns:
                 self._patience_ns = max(self._patience_ns // 2, LOOSEN_NS)
             self._loosened_ns = now_ns

@@ -142,23 +142,20 @@ class Rates:
         return found
 
     def worst(self) -> tuple[int, int, Load] | None:
-        """The process that watching in full would slow most, its hottest thread, and what it does.
+        """The process that watching in full would slow most, its hottest thread, and what is to be fitted.
 
-        Threads that take turns slow each other's work: what watching takes of them adds up.
+        Threads that take turns slow each other's work: what watching takes of them adds up. The budget is
+        every process's: what is fitted calls each function as often as whoever calls it most.
         """
         if not self._threads:
             return None
-        share = {
-            tid: float(each.rates().sum()) * self._cost.ns / 1e9 + each.detail_share()
-            for tid, each in self._threads.items()
-        }
-        slowed: dict[int, float] = defaultdict(float)
-        for tid, part in share.items():
-            pid = self._threads[tid].pid
-            slowed[pid] += part / self.at_once.get(pid, 1.0)
+        share: dict[int, dict[int, float]] = defaultdict(dict)  # by process and thread
+        for tid, each in self._threads.items():
+            share[each.pid][tid] = float(each.rates().sum()) * self._cost.ns / 1e9 + each.detail_share()
+        slowed = {pid: sum(tids.values()) / self.at_once.get(pid, 1.0) for pid, tids in share.items()}
         pid = max(slowed, key=lambda each: slowed[each])
-        mine = [tid for tid in share if self._threads[tid].pid == pid]
-        return pid, max(mine, key=lambda tid: share[tid]), self._load(mine, self.at_once.get(pid, 1.0))
+        loads = [self._load(list(tids), self.at_once.get(each, 1.0)) for each, tids in share.items()]
+        return pid, max(share[pid], key=lambda tid: share[pid][tid]), _hardest(loads)
 
     def _load(self, tids: list[int], at_once: float) -> Load:
         rates = np.sum([self._threads[tid].rates() for tid in tids], axis=0) / at_once
@@ -168,6 +165,17 @@ class Rates:
         detail = sum(self._threads[tid].detail_share() for tid in tids) / at_once
         switches = sum(self.switches.get(tid, 0.0) for tid in tids) * SWITCH_NS / 1e9 / at_once
         return Load(by_function, float(rates[OTHERS]), detail, switches)
+
+
+def _hardest(loads: list[Load]) -> Load:
+    """What is as hard to watch as each of these."""
+    functions = {function for load in loads for function in load.calls}
+    return Load(
+        {function: max(load.calls.get(function, 0.0) for load in loads) for function in functions},
+        max(load.others for load in loads),
+        max(load.detail_share for load in loads),
+        max(load.fixed_share for load in loads),
+    )
 
 
 def _kept(passed_ns: float, memory_ns: float) -> float:

@@ -83,7 +83,7 @@ def test_a_function_that_gets_a_link_of_its_own_is_never_without_one(runtime: st
     assert sum(not links.held for links in before) == 1
     assert all(links.held for links in shape.links if links not in before)
     again = session.set_apart(frozenset(), {}, now_ns=BOTH_NS)
-    assert {again[number] for number in LAUNCHES} == {0}
+    assert {again[number] for number in LAUNCHES} == {2}  # of no link that may still be on
 
 
 def test_only_functions_that_are_apart_go_off(runtime: str) -> None:

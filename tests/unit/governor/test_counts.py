@@ -78,6 +78,39 @@ def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
     assert row["count"] == 400
 
 
+def test_callers_of_a_function_divide_what_was_not_seen() -> None:
+    """A thousand launches by the runtime were seen and one by somebody else: not ten thousand of each."""
+    rows = records(launches((5000,) * 1000), launches((5000,)))
+    rows["caller"] = 1, 2
+    estimator = Estimator()
+    seen = watched(0.1, IN_STEP, Steps(900, 9), waits=100)
+    estimator.complete(rows, seen)
+    runtime, direct = estimator.complete(rows, seen)
+    assert runtime["count"] == pytest.approx(10_000, rel=0.01)
+    assert direct["count"] == pytest.approx(10, abs=1)
+    assert direct["count_error"] >= 1
+
+
+def test_a_part_that_was_seen_is_not_called_exact() -> None:
+    """Nothing is known of the rest, or it seems to be nothing: it was not watched all the same."""
+    seen = watched(0.1)
+    seen.bases.clear()
+    row = Estimator().complete(records(launches((5000,) * 100)), seen)[0]
+    assert (bool(row["estimated"]), int(row["count"]), int(row["count_error"])) == (True, 1000, 900)
+    row = Estimator().complete(
+        records(launches((5000,) * 100)), watched(0.1, IN_STEP, Steps(90, 9), waits=5)
+    )[0]
+    assert row["estimated"]
+    assert row["count_error"] > 0
+
+
+def test_where_what_they_keep_step_with_was_not_called_time_counts() -> None:
+    row = Estimator().complete(
+        records(launches((5000,) * 100)), watched(0.1, IN_STEP, Steps(90, 9), waits=0)
+    )[0]
+    assert row["count"] == pytest.approx(1000, abs=2)
+
+
 def test_calls_at_the_edges_of_on_periods_are_counted_once() -> None:
     """110 launches were counted, ten of them before and after the time that is known of."""
     seen = watched(0.1)

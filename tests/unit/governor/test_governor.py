@@ -1,15 +1,27 @@
-"""Threads that take turns are slowed together, threads that run at once each by itself."""
+"""Threads that take turns are slowed together; hot functions go on and off, and everything comes back."""
 
 from __future__ import annotations
 
+import mmap
+import os
+import random
+from collections.abc import Iterable
+from typing import Any, cast
+
 import numpy as np
 import pytest
+from builders import window
 
 from ingero.attach.kernel import Detail
-from ingero.governor.governor import at_once
-from ingero.model.layout import Bucket
+from ingero.attach.probes import BY_NAME
+from ingero.governor.counters import OPERATIONS, THREADS
+from ingero.governor.governor import Governor, at_once
+from ingero.governor.policy import ALL, Watch
+from ingero.model.governor import HitCost
+from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket
 from ingero.model.window import THREAD_TIME
 
+LAUNCH = BY_NAME["cuLaunchKernel"][0]
 SECOND = 1_000_000_000
 
 
@@ -40,3 +52,116 @@ def test_however_small_a_budget_is_stacks_stay_within_their_part_of_it() -> None
     assert Detail(walk_share=0.0025).walk_share_in_kernel == 164
     assert Detail(walk_share=1e-7).walk_share_in_kernel == 1
     assert Detail().walk_share_in_kernel == 0  # as it comes
+
+
+class Memory:
+    """What the kernel side shares: counters of one thread, in memory that can be mapped."""
+
+    def __init__(self) -> None:
+        self.costs, self.hits = os.memfd_create("costs"), os.memfd_create("hits")
+        os.ftruncate(self.costs, -(-THREADS * THREAD_COST.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE)
+        os.ftruncate(self.hits, mmap.PAGESIZE)
+        self.row = np.frombuffer(mmap.mmap(self.costs, 0), THREAD_COST, 1)
+        self.by_operation = np.frombuffer(mmap.mmap(self.hits, 0), np.uint64, OPERATIONS)
+        self.row["pid"] = self.row["tid"] = 100
+
+
+class Kernel:
+    """The kernel side, and a job that calls one function."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.maps = {"thread_costs": self.memory.costs, "op_hits": self.memory.hits}
+        self.meters: dict[int, int] = {}
+        self.closed: set[int] = set()
+        self.cycled: set[int] = set()
+        self.number = 0
+
+    def read_threads(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        return np.zeros(0, THREAD_TOTALS)
+
+    def set_meter(self, operation: int, meter: int) -> None:
+        self.meters[operation] = meter
+
+    def set_variants(self, variants: dict[int, int]) -> None: ...
+
+    def set_watched(
+        self, operations: Iterable[int], every: int = 1, closed: bool = False, cycled: bool = False
+    ) -> None:
+        for operation in operations:
+            for names, is_so in ((self.closed, closed), (self.cycled, cycled)):
+                (names.add if is_so else names.discard)(operation)
+
+    def watch(self, number: int, detail: Detail, blind: bool) -> None:
+        self.number, self.blind = number, blind
+
+    def call(self, count: int) -> None:
+        if LAUNCH not in self.closed:
+            self.memory.row["timed"][0][self.meters.get(LAUNCH, 0)] += np.uint32(count)
+            self.memory.by_operation[LAUNCH] += np.uint64(0 if LAUNCH in self.meters else count)
+
+
+class Links:
+    """A session: what is apart, and whether it is on."""
+
+    def __init__(self) -> None:
+        self.apart: frozenset[int] = frozenset()
+        self.on = True
+
+    def set_apart(self, operations: frozenset[int], paths: object, now_ns: int) -> dict[int, int]:
+        self.apart, self.on = operations, True
+        return {}
+
+    def retire(self, now_ns: int) -> None: ...
+
+    def take_off(self) -> None:
+        self.on = False
+
+    def put_on(self, paths: object) -> None:
+        self.on = True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    now = [SECOND]
+    monkeypatch.setattr("ingero.governor.governor.time.monotonic_ns", lambda: now[0])
+    monkeypatch.setattr("ingero.governor.governor.time.sleep", lambda _seconds: None)
+    return now
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_hot_function_goes_on_and_off_and_all_is_watched_again_when_it_rests(
+    clock: list[int], seed: int
+) -> None:
+    kernel, links = Kernel(), Links()
+    cost = HitCost("session", 1600.0, 1000.0, 850.0, 300.0)
+    governor = Governor(cast(Any, kernel), cast(Any, links), cost, 0.02, dict, random.Random(seed))
+    states = set()
+    for _ in range(300):  # three seconds at 100,000 launches a second
+        clock[0] += 10_000_000
+        kernel.call(1000)
+        governor.tick(clock[0])
+        if LAUNCH in kernel.cycled:
+            states.add(links.on)
+            assert (LAUNCH in kernel.closed) != links.on
+            assert kernel.number % 2 == (not links.on)
+    assert links.apart == {LAUNCH}
+    assert states == {True, False}
+    while links.on:
+        clock[0] += 10_000_000
+        kernel.call(1000)
+        governor.tick(clock[0])
+    governor._watched(window(), kernel.read_threads(), clock[0])  # a window ends while it is off
+    governor._controller.watch = ALL  # type: ignore[union-attr]
+    governor._apply(Watch(True, 16, frozenset({LAUNCH}), frozenset({LAUNCH}), 0.02), ALL)
+    lacking = governor._watched(window(), kernel.read_threads(), clock[0])
+    assert lacking is not None  # and the next one lacks its beginning
+    assert lacking.operations == {LAUNCH}
+    for _ in range(3000):  # and half a minute at a hundred
+        clock[0] += 10_000_000
+        kernel.call(1)
+        governor.tick(clock[0])
+    assert governor.watch == ALL
+    assert (links.apart, links.on, kernel.closed, kernel.cycled) == (frozenset(), True, set(), set())
+    assert kernel.number % 2 == 0
+    governor.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from ingero.attach.probes import BY_NAME
+from ingero.governor.governor import WHOLE
 from ingero.governor.policy import (
     AIM,
     ALL,
@@ -139,6 +140,16 @@ def test_waits_and_allocations_that_come_in_the_ten_thousands_obey_the_budget_to
     assert expected(allocations, fit(allocations)) <= BUDGET
 
 
+def test_collectives_and_contexts_are_never_watched_less() -> None:
+    """They are numbered, and say which GPU a thread means: one that is missed makes others wrong."""
+    collective, context = BY_NAME["ncclAllReduce"][0], BY_NAME["cuCtxSetCurrent"][0]
+    assert {collective, context} <= WHOLE
+    means = Means(SESSION, waits=frozenset({WAIT}), whole=WHOLE)
+    for launches in (4000, 20_000, 100_000):
+        watch = fit(Load({LAUNCH: launches, collective: 5000.0, context: 5000.0}), means)
+        assert not {collective, context} & (watch.thinned | watch.cycled)
+
+
 def test_a_wait_is_never_counted_without_being_timed() -> None:
     for waits in (2000, 8000, 20_000, 100_000):
         assert WAIT not in fit(load(1000, waits=waits)).thinned
@@ -190,6 +201,17 @@ def test_a_load_that_grows_slowly_is_kept_within_the_budget_all_the_time() -> No
         run(controller, [now])
         spent.append(expected(now, controller.watch))
     assert all(sum(spent[at : at + 20]) / 20 <= BUDGET for at in range(580))  # over two seconds
+
+
+def test_a_job_that_rests_between_bursts_is_judged_by_all_of_its_time() -> None:
+    """Five milliseconds are spent in one tick of four, twice the allowance: rests do not wipe that out."""
+    controller = Controller(BUDGET, MEANS)
+    changes = []
+    for at in range(40):
+        controller.spend({PID: 5_000_000.0} if at % 4 == 0 else {}, TICK)
+        if controller.step(load(15_000), at * TICK):
+            changes.append(at)
+    assert changes
 
 
 def test_other_processes_do_not_use_up_the_credit_of_one() -> None:

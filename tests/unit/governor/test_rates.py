@@ -139,12 +139,37 @@ def test_what_was_spent_is_known_by_process(made: Made) -> None:
     assert made.rates.spent_ns == {}
 
 
+def test_what_is_fitted_is_as_hard_as_every_process(made: Made) -> None:
+    """One launches without end; another copies, and would never be the worst."""
+    both = np.zeros(2, layout.THREAD_COST)
+    both["pid"] = both["tid"] = TID, 200
+    made.read = lambda: Reading(np.array([0, 1]), both.copy())  # type: ignore[method-assign]
+    made.rates.skip(0)
+    made.by_operation[LAUNCH], made.by_operation[COPY] = 5000, 1000
+    made.take(50)
+    made.rates.new_meters(made.now_ns)
+    for _ in range(40):
+        both["timed"][0][made.rates.meters[LAUNCH]] += np.uint32(5000)
+        both["timed"][1][made.rates.meters[COPY]] += np.uint32(1000)
+        made.take(50)
+    assert made.load().calls == {
+        LAUNCH: pytest.approx(100_000, rel=0.01),
+        COPY: pytest.approx(20_000, rel=0.01),
+    }
+
+
 def test_counters_that_wrap_go_on(made: Made) -> None:
     made.row["timed"][0][0] = 2**32 - 50
     made.rates.skip(0)
     made.row["timed"][0][0] = 50
     made.take(100)
     assert made.load().others == pytest.approx(1000)
+
+
+def test_a_reading_that_is_older_than_its_mark_shows_nothing(made: Made) -> None:
+    older = made.read()
+    made.call(LAUNCH, 100)
+    assert not older.since(made.read()).any()
 
 
 def test_a_thread_that_is_gone_is_forgotten(made: Made) -> None:

@@ -152,7 +152,9 @@ class JsonSurface(QuietSurface):
             self.stop_requested.set()
 
     def end(self, view: LiveView, exit_code: int) -> None:  # noqa: ARG002
-        unread = settled(self._out) + view.losses.get(UNREAD, 0)
+        left = settled(self._out)
+        self.records(())  # the last of them may have failed
+        unread = (left if self._out else 0) + view.losses.get(UNREAD, 0)
         if unread:
             self._warn(f"standard output was not read in time: {unread:,} records were left out there")
         self._tell(tables.log_line(view))
