@@ -14,7 +14,7 @@ from benchmarks.figures import Figure, Section, at_most
 
 TITLE = "Counts under the budget"
 SECONDS = 6
-RUNS, QUICK_RUNS = 4, 1
+RUNS, QUICK_RUNS = 3, 1
 EVERYDAY_RUNS = 20
 ERROR_TARGET_PERCENT, INSIDE_TARGET_PERCENT = 10.0, 95.0
 BUDGET_PERCENT = 2.0

@@ -93,16 +93,15 @@ static __noinline int read_comm(__u32 pid, __u64 handle, struct comm_value *comm
 	return 0;
 }
 
-/* Two splits of one communicator: told apart by their number, where NCCL does not and we counted them. */
-static __always_inline void name_split(__u32 pid, struct comm_value *comm, struct comm_value *parent, __u32 color)
+/* Splits of a communicator that was seen being made are named after it, their colour and their number: some NCCLs
+ * give two of them one hash; and whether theirs can be read yet depends on when the agent looked at the process, so
+ * that ranks of one split would be called different things. */
+static __always_inline void name_split(struct comm_value *comm, struct comm_value *parent, __u32 color)
 {
-	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
-
 	if (!parent || !parent->hash || parent->flags & COMM_JOINED)
 		return;
 	comm->hash = mix(mix(parent->hash, color), __sync_fetch_and_add(&parent->splits, 1));
-	if (proc && proc->comm.flags & COMM_SPLITS_ALIKE)
-		comm->flags |= COMM_NAMED;
+	comm->flags |= COMM_NAMED;
 }
 
 /* Its number, and its communicator's entry made where there is none. */

@@ -20,7 +20,6 @@ struct wire {
 	enum wait_class wait_class;
 	enum proc_flag proc_flag;
 	enum comm_state comm_state;
-	enum comm_layout_flag comm_layout_flag;
 	enum python_state python_state;
 	enum sample_flag sample_flag;
 	enum python_flag python_flag;

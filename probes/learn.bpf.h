@@ -20,7 +20,7 @@ static __noinline int learn_comms(const struct frame *f, const struct op_info *i
 	if (info->flags & OP_SPLIT_COMM) {
 		struct handle_key parent = {.pid = pid, .handle = nth(f, info->comm_arg)};
 
-		name_split(pid, &value, bpf_map_lookup_elem(&comms, &parent), (__u32)nth(f, 1));
+		name_split(&value, bpf_map_lookup_elem(&comms, &parent), (__u32)nth(f, 1));
 	}
 	if (info->nranks_arg != NO_ARG)
 		value.nranks = (__s32)nth(f, info->nranks_arg);

@@ -55,14 +55,10 @@ enum comm_state {
 	COMMS_UNREADABLE,	/* it has, and cannot say where things lie */
 };
 
-enum comm_layout_flag {
-	COMM_SPLITS_ALIKE = 1,	/* two splits of one communicator may have the same hash */
-};
-
 /* Where NCCL keeps what in a communicator; discover/communicators.py finds it. */
 struct comm_layout {
 	__u32 state;
-	__u32 flags;
+	__u32 pad;
 	__u32 hash_at;
 	__u32 rank_at;		/* then the size and the device, an int each */
 	__u64 magic;		/* its first word, 0: none */

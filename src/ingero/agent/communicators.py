@@ -14,7 +14,7 @@ from ingero.discover.communicators import CommLayout, UnknownLayoutError, read_l
 from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError
 from ingero.model import layout
-from ingero.model.layout import CallFlag, CommLayoutFlag, CommState
+from ingero.model.layout import CallFlag, CommState
 from ingero.model.operations import Operation
 from ingero.model.window import NotWatched, Records
 
@@ -51,7 +51,6 @@ class Communicators:
         (one,) = known
         row["state"], row["magic"] = CommState.COMMS_READABLE, one.magic
         row["hash_at"], row["rank_at"] = one.hash_at, one.rank_at
-        row["flags"] = int(CommLayoutFlag.COMM_SPLITS_ALIKE) if one.splits_alike else 0
         return row
 
     def _layout(self, library: Library) -> CommLayout | str | None:

@@ -16,7 +16,6 @@ from ingero.native.elf import ElfFile, Source, find_in
 
 OLDEST = 21600
 MAGIC_SINCE = 22100  # the first word of a communicator says that it is one, and is cleared at its end
-SPLITS_DIFFER_SINCE = 22400  # before, the hash of a split followed from its parent's and the colour alone
 MAGIC = 0x0280028002800280
 MAX_VERSION = 99999
 
@@ -32,7 +31,6 @@ class CommLayout:
     hash_at: int
     rank_at: int
     magic: int = 0  # the first word; 0: none
-    splits_alike: bool = False
 
 
 class UnknownLayoutError(Exception):
@@ -68,5 +66,4 @@ def layout_of(code: dict[str, bytes], machine: int) -> CommLayout:
         rank_at - 8,
         rank_at,
         MAGIC if version >= MAGIC_SINCE else 0,
-        version < SPLITS_DIFFER_SINCE,
     )

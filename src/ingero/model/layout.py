@@ -168,10 +168,6 @@ class CommState(IntEnum):
     COMMS_UNREADABLE = 2
 
 
-class CommLayoutFlag(IntFlag):
-    COMM_SPLITS_ALIKE = 1
-
-
 class PythonState(IntEnum):
     PYTHON_NONE = 0
     PYTHON_READ = 1
@@ -529,7 +525,7 @@ COMM_LAYOUT = _dtype(
     24,
     [
         ("state", "<u4", 0),
-        ("flags", "<u4", 4),
+        ("pad", "<u4", 4),
         ("hash_at", "<u4", 8),
         ("rank_at", "<u4", 12),
         ("magic", "<u8", 16),

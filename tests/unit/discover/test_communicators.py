@@ -155,7 +155,6 @@ def test_every_version_says_itself_where_rank_size_and_hash_are(wheel: tuple[str
     assert found.version == major * 10000 + minor * 100 + patch
     assert (found.rank_at, found.hash_at) == (rank_at, int(rank_at) - 8)
     assert found.magic == (communicators.MAGIC if minor >= 21 else 0)
-    assert found.splits_alike == (minor < 24)
 
 
 def sound() -> dict[str, bytes]:
