@@ -24,7 +24,8 @@ File = tuple[int, int]
 Key = tuple[bool, str]  # a link of a file: whether of hot runtime functions, and of which family
 APART = "apart"  # the family of functions that are watched a part of the time
 # A function that moves to another link is in both for so long: calls in flight return to where they began.
-BOTH_NS = 300_000_000
+# Not for longer than calls last: until the old link is gone a hit still costs its trap.
+BOTH_NS, BOTH_WAITS_NS = 30_000_000, 150_000_000
 VARIANTS = 1 << 16  # none comes round while a link of its kind is still on
 
 # One of these is the collector: of several the first, in every form the compiler made of it.
@@ -145,8 +146,9 @@ class Session:
         while. Which link of an operation counts is what this returns, for the kernel side to be told."""
         families = {family_of(ROWS[number - 1]) for number in operations | self._apart}
         self._apart, self._off = operations, False
-        old = [links for known in self.files.values() for links in known.take(APART, *families)]
-        self._replaced.append((now_ns + BOTH_NS, old))
+        for each in (APART, *families):
+            old = [links for known in self.files.values() for links in known.take(each)]
+            self._replaced.append((now_ns + (BOTH_WAITS_NS if each == "wait" else BOTH_NS), old))
         self._variants.update(families)
         self._put_on_all(paths)
         return {
