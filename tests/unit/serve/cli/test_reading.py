@@ -75,7 +75,7 @@ def test_all_scenarios_are_recorded_one_after_the_other(
 def test_a_mode_that_cannot_be_says_why(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    privileges = importlib.import_module("ingero.agent.run")
+    privileges = importlib.import_module("ingero.agent.needs")
     monkeypatch.setattr(privileges, "missing_capabilities", lambda: ["CAP_BPF"])
     assert main(["demo", "--live", "-d", str(tmp_path / "d.db")]) == 1
     assert "--no-gpu, which needs no privileges" in capsys.readouterr().err
