@@ -9,7 +9,9 @@ Proof      the number of the last collective each rank enqueued, and a synchroni
 Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a long wait that
            all are in, as there were before; a wait that ended.
 Blind to   ranks on other nodes, unless their recordings are merged; who is missing, and in
-           which collective, where all of it was entered before the trace began.
+           which collective, where all of it was entered before the trace began; whether processes
+           that hung before it are one job: independent jobs with one command line and one parent,
+           of which one waits very long, pass for ranks.
 Severity   CRITICAL.
 """
 
