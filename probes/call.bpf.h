@@ -259,13 +259,21 @@ static __always_inline bool sample_due(struct op_stats *s, const struct settings
 	return true;
 }
 
+/* Of an operation's records in a second a few, at random: the first ones would be those of the same calls. */
+static __always_inline bool one_of_few(const struct op_stats *s, const struct settings *set, bool sample)
+{
+	__u64 records = sample ? 1000000000ULL / (set->sample_every_ns | 1) : s->budget_last;
+
+	return records <= FEW_WALKS || bpf_get_prandom_u32() % records < FEW_WALKS;
+}
+
 /* Whether a record also gets its stack, where not all can: within what walks may take of the thread's time,
  * or a little beyond it for an operation that had hardly any in this second. Not the first of each second: of
  * calls that come in turns, some would never have one. */
 static __always_inline bool walk_due(const struct op_stats *s, const struct thread *t, const struct settings *set,
 				     bool sample, __u64 now)
 {
-	if (!may_walk(t, set, now, s->budget_last <= FEW_WALKS || bpf_get_prandom_u32() % s->budget_last < FEW_WALKS))
+	if (!may_walk(t, set, now, one_of_few(s, set, sample) ? AHEAD_FEW : 0))
 		return false;
 	if (sample)
 		return true;

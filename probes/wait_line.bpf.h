@@ -87,7 +87,7 @@ __noinline int walk_early(struct thread *t, __u64 now)
 
 	if (!t || !set || !(t->flags & H_FEEDER) || !(t->long_syscalls & 1ULL << (t->syscall & 63)))
 		return 0;
-	if (!may_walk(t, set, now, true))
+	if (!may_walk(t, set, now, AHEAD_WAIT))
 		return 0;
 	c = begin_stack(t, now, LOCKED_WALK, &hash);
 	if (c) {

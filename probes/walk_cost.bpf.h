@@ -8,6 +8,8 @@
 #include "frames.bpf.h"
 
 #define WALK_CREDIT_NS 1000000000ULL	/* of time: the share of so long may be spent at once */
+#define AHEAD_WAIT (WALK_CREDIT_NS / 2)
+#define AHEAD_FEW WALK_CREDIT_NS
 
 struct {			/* what walking costs the traced threads */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -41,11 +43,12 @@ static __always_inline void count_walk(const struct thread *t, __u64 since)
 }
 
 /* Walks take no more than a share of a thread's time: each puts off the next by its own length over that share,
- * from a second ago at the earliest. So a program whose stacks are all new is within it from the start. `few`
- * may run ahead by as much again, so that rare calls are not crowded out by frequent ones. */
-static __always_inline bool may_walk(const struct thread *t, const struct settings *set, __u64 now, bool few)
+ * from a second ago at the earliest. So a program whose stacks are all new is within it from the start. Waits
+ * may run `ahead` by half a second's share, the few stacks that every operation is to have by a whole one: what
+ * comes often cannot crowd out the rest. */
+static __always_inline bool may_walk(const struct thread *t, const struct settings *set, __u64 now, __u64 ahead)
 {
-	return !set->walk_share || now + (few ? WALK_CREDIT_NS : 0) >= t->walk_due_ns;
+	return !set->walk_share || now + ahead >= t->walk_due_ns;
 }
 
 static __always_inline void charge_walk(struct thread *t, const struct settings *set, __u64 since)

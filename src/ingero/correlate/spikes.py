@@ -52,6 +52,26 @@ def spikes_in(marks: Marks, from_ns: int, to_ns: int, work: Callable[[], Marks])
     return no_spikes()
 
 
+def waits_in(
+    waits: Marks, usual: float, from_ns: int, wall_ns: int, work: Callable[[], Marks]
+) -> NDArray[np.int64]:
+    """(n, 2): regular long waits of the thread that drives the GPU, where no call marks its iterations.
+
+    While it waits it gives the GPU nothing, and what was queued is soon done: the time is lost. `usual`:
+    length of an iteration, at most; `wall_ns`: how long there were any.
+    """
+    long = waits[(waits[:, 0] >= from_ns) & (waits[:, 1] > LONGER * usual) & (waits[:, 1] >= LEAST_NS)]
+    for spikes in (long, _alike(long, 0)):
+        if _is_regular(spikes, int(wall_ns / usual)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
+            return np.stack([spikes[:, 0], spikes[:, 1]], axis=1)
+    return no_spikes()
+
+
+def surely_idle_ns(spikes: NDArray[np.int64], usual: float) -> int:
+    """Of such waits: the time after what may have been queued is done."""
+    return int(np.maximum(spikes[:, 1] - QUEUED * usual, 0).sum())
+
+
 def idle_ns(spikes: NDArray[np.int64], marks: Marks, launches: NDArray[np.int64]) -> int:
     """How long the GPU surely had nothing to do in spikes that compute, where every launch was seen.
 

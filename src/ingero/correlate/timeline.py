@@ -16,7 +16,8 @@ from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import Pace, last_step_ns, pace_of
 from ingero.correlate.ranks import align
-from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in, waited_ns
+from ingero.correlate.spikes import LEAST_NS as SPIKE_NS
+from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in, surely_idle_ns, waited_ns, waits_in
 from ingero.correlate.steps import Loop, find_loop
 from ingero.correlate.tables import Tables
 from ingero.model.facts import Facts, Marks
@@ -103,6 +104,7 @@ class Job:
     spikes: NDArray[np.int64] = field(default_factory=no_spikes)  # start and excess of each
     spikes_idle_ns: int = 0  # of them: surely without work for the GPU, if every launch was seen
     spikes_waited_ns: int = 0  # of them: the GPU was waited for longer than usual
+    spikes_wait: bool = False  # they are single waits of its thread, not iterations
     covered: float = 1.0  # part of the recording its sums cover
     pace: Pace | None = None
 
@@ -203,17 +205,31 @@ class Timeline:
             each.ending = self.facts.at_ns(each.number + 1) > ends_ns
         settled = {each.number: each.wall_ns for each in slices if not each.cold and not each.ending}
         job.loop = find_loop(self.facts, self.tables, pid, settled)
-        if job.loop and job.loop.complete:
-            cold_ns = max((self.facts.at_ns(each.number + 1) for each in slices if each.cold), default=0)
-            marks = self.facts.marks(pid, job.loop.op)
-            job.spikes = spikes_in(marks, cold_ns, self._lives_to(pid), lambda: self._launches(pid))
-            # Only a call that waits for the GPU shows by its length whether there was work.
-            if len(job.spikes) and self.facts.ops[job.loop.op].kind == "sync":
-                job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(pid)[:, 0])
-                job.spikes_waited_ns = waited_ns(job.spikes, marks, self._launches(pid)[:, 0])
+        self._find_spikes(job)
         self._mark_rare(job)
         job.pace = self._pace(job, ends_ns)
         return job
+
+    def _find_spikes(self, job: Job) -> None:
+        if job.loop is None:
+            return
+        cold_ns = max((self.facts.at_ns(each.number + 1) for each in job.slices if each.cold), default=0)
+        if job.loop.complete:
+            marks = self.facts.marks(job.pid, job.loop.op)
+            job.spikes = spikes_in(marks, cold_ns, self._lives_to(job.pid), lambda: self._launches(job.pid))
+            # Only a call that waits for the GPU shows by its length whether there was work.
+            if len(job.spikes) and self.facts.ops[job.loop.op].kind == "sync":
+                job.spikes_idle_ns = idle_ns(job.spikes, marks, self._launches(job.pid)[:, 0])
+                job.spikes_waited_ns = waited_ns(job.spikes, marks, self._launches(job.pid)[:, 0])
+            return
+        judged = [each for each in job.slices if not each.cold and not each.ending]
+        usual = job.step_ns([each.number for each in judged])
+        if usual is None:
+            return
+        waits = self.facts.stalls(job.tid, SPIKE_NS)
+        wall_ns = sum(each.wall_ns for each in judged)
+        job.spikes = waits_in(waits, usual, cold_ns, wall_ns, lambda: self._launches(job.pid))
+        job.spikes_idle_ns, job.spikes_wait = surely_idle_ns(job.spikes, usual), bool(len(job.spikes))
 
     def _pace(self, job: Job, ends_ns: int) -> Pace | None:
         cold_ns = max((self.facts.at_ns(each.number + 1) for each in job.slices if each.cold), default=0)

@@ -178,12 +178,17 @@ def _ops(line: Line, subject: Subject) -> list[int]:
 
 def _calls(line: Line, subject: Subject) -> Weights:
     rows = subject.timeline.facts.sites.calls(subject.pid, subject.first_ns, subject.last_ns)
-    return _summed(rows[np.isin(rows["op"], _ops(line, subject))], line.by)
+    return _walked(_summed(rows[np.isin(rows["op"], _ops(line, subject))], line.by))
+
+
+def _walked(weights: Weights) -> Weights:
+    """Which calls have their stack walked is drawn at random: those stand for the others."""
+    return {stack: weight for stack, weight in weights.items() if stack}
 
 
 def _kept(_line: Line, subject: Subject) -> Weights:
     facts = subject.timeline.facts
-    return _summed(facts.sites.kept(subject.pid, facts.from_ns, facts.to_ns), "bytes")
+    return _walked(_summed(facts.sites.kept(subject.pid, facts.from_ns, facts.to_ns), "bytes"))
 
 
 def _last(line: Line, subject: Subject) -> Weights:

@@ -6,9 +6,9 @@ Proof      the iterations themselves; the period and its regularity.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
            irregular ones; frequent ones (gradient accumulation, logging).
 Blind to   what happens in a spike, unless another finding tells; computing that falls between
-           two looks, where launches are watched for little of the time, and jobs that only poll
-           the GPU then: no call marks their iterations (docs/governor.md). An evaluation that
-           computes for long without a launch is a stall by all that can be seen.
+           two on-periods, where launches are watched for little of the time, in jobs that only poll
+           the GPU: no call marks their iterations (docs/governor.md), only long waits show.
+           An evaluation that computes for long without a launch is a stall by all that can be seen.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         # An evaluation keeps the GPU busy, and a stopped process leaves it with what it had.
         idle = sum(each.gap_ns for each in numbers)
         in_part = any(job.spent(each.number, "launch").error for each in numbers)
-        if not in_part and _computes(job, numbers, all_ns):
+        if job.spikes_wait or (not in_part and _computes(job, numbers, all_ns)):
             idle = max(idle, job.spikes_idle_ns)
         enough = SEEN_IN_PART if in_part else 1 - EXPLAINED
         waited = job.spikes_waited_ns
@@ -97,15 +97,17 @@ def headline(case: Case) -> str:
 
 
 def prove(case: Case) -> list[Proof]:
-    loop = case.job.loop
-    assert loop is not None
-    return [
-        Proof(
-            case.evidence[0].note,
-            f"SELECT timestamp_ns, duration_ns FROM calls WHERE pid = {case.job.pid} AND op = '{loop.name}'"
-            " ORDER BY timestamp_ns",
-        )
-    ]
+    job = case.job
+    assert job.loop is not None
+    of_loop = (
+        f"SELECT timestamp_ns, duration_ns FROM calls WHERE pid = {job.pid} AND op = '{job.loop.name}'"
+        " ORDER BY timestamp_ns"
+    )
+    waits = (
+        f"SELECT timestamp, op, duration FROM events WHERE source = 3 AND tid = {job.tid}"
+        f" AND duration >= {int(job.spikes[:, 1].min())} ORDER BY timestamp"
+    )
+    return [Proof(case.evidence[0].note, waits if job.spikes_wait else of_loop)]
 
 
 def advise(case: Case) -> list[Fix]:

@@ -217,6 +217,10 @@ def no_waits(_tid: int, _bucket: str, _from_ns: int, _to_ns: int) -> list[str]:
     return []
 
 
+def no_stalls(_tid: int, _least_ns: int) -> Marks:
+    return np.zeros((0, 2), np.int64)
+
+
 def no_seconds(_pid: int) -> Records:
     return np.zeros(0, SECONDS)
 
@@ -315,6 +319,8 @@ class Facts:
     blind: list[tuple[int, str, str]] = field(default_factory=list)  # process, source, why it has none
     longest: Callable[[int, str, int, int], list[str]] = no_waits  # ids of a thread's longest waits
     marks: Callable[[int, int], Marks] = no_marks  # calls of a process and operation, one by one
+    # A thread's waits that are so long, one by one; not those for the GPU or for a core
+    stalls: Callable[[int, int], Marks] = no_stalls
     sites: Sites = field(default_factory=Sites)  # where calls, waits and samples come from
     seconds: Callable[[int], Records] = no_seconds  # SECONDS of a process
     windows: Callable[[int, int], dict[int, int]] = no_windows  # of a thread: how long, by start

@@ -22,6 +22,7 @@ from ingero.units import cpus_of
 
 MAX_MARKS = 200_000
 SHOWN_WAITS = 3
+STALLS = ("sleep", "peer_wait", "net_wait", "disk_wait", "lock_wait", "memory_wait")  # not for GPU or core
 MAX_INCIDENTS = 1000
 MAX_ARRIVALS = 100_000
 # What a foreign recording has in part counts as far as it goes.
@@ -67,6 +68,7 @@ class FactReader:
         found.complete_from_ns = self._complete_from()
         self._read_details(found)
         found.marks = self._marks
+        found.stalls = self._stalls
         found.seconds = self._seconds
         found.windows = self._windows
         found.spans = self._spans
@@ -454,6 +456,18 @@ class FactReader:
             "SELECT ts_ns, duration_ns FROM event WHERE id BETWEEN ? AND ? AND op_id = ? AND pid = ?"
             f" AND ts_ns >= ? AND ts_ns < ? ORDER BY id DESC LIMIT {MAX_MARKS}",
             (*self._ids, op, pid, self._from, self._to),
+        )
+        found = np.array(rows, np.int64).reshape(-1, 2)
+        return found[np.argsort(found[:, 0], kind="stable")]
+
+
+    def _stalls(self, tid: int, least_ns: int) -> model.Marks:
+        rows = self._all(
+            "SELECT ts_ns, duration_ns FROM event WHERE id BETWEEN ? AND ? AND tid = ? AND duration_ns >= ?"
+            " AND op_id IN (SELECT id FROM op WHERE layer = 'host'"
+            f" AND name IN ({_marks_for(STALLS)})) AND ts_ns >= ? AND ts_ns < ?"
+            f" ORDER BY id DESC LIMIT {MAX_MARKS}",
+            (*self._ids, tid, least_ns, *STALLS, self._from, self._to),
         )
         found = np.array(rows, np.int64).reshape(-1, 2)
         return found[np.argsort(found[:, 0], kind="stable")]

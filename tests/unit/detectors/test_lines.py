@@ -301,3 +301,9 @@ def test_waits_without_a_stack_make_the_line_less_certain() -> None:
 def test_every_kind_of_evidence_a_detector_names_is_known() -> None:
     for detector in ALL:
         assert {line.by for line in detector.lines} <= set(WEIGHTS)
+
+
+def test_calls_whose_stack_was_walked_stand_for_those_whose_was_not() -> None:
+    story = job(slices=12).calls("cudaMalloc", 400, 300, size=1 << 20).calls("cudaFree", 400, 300)
+    story.called("cudaMalloc", "", 390, 290).called("cudaMalloc", RIGHT, 10, 8)
+    assert story.line("alloc-churn") == RIGHT

@@ -193,3 +193,34 @@ def test_a_wait_that_is_rare_stays_so_in_a_slice_that_it_fills() -> None:
     story.facts.to_ns = int(marks[-1].sum()) + 1900 * MS
     story.facts.marks = lambda pid, op: marks
     assert KIND in story.kinds()
+
+
+def polling(waits: Iterable[tuple[float, float]]) -> Story:
+    """A job of whose calls too few have a record to tell iterations apart; waits: start and length in ms."""
+    idle = {"sleep": 700.0}
+    story = job(idle, idle, slices=6)
+    for row in story.rows["operations"]:
+        row["recorded"] = row["count"] // 3
+    story.facts.marks = lambda pid, op: steps([])
+    marks = np.array([(start * MS, length * MS) for start, length in waits], np.int64).reshape(-1, 2)
+    story.facts.stalls = lambda tid, least_ns: marks[marks[:, 1] >= least_ns]
+    return story
+
+
+def test_regular_long_waits_are_stalls_where_no_call_marks_the_iterations() -> None:
+    (finding,) = polling((1000 + 1600 * number, 480) for number in range(6)).findings()
+    assert finding.kind == KIND
+    assert "6 stalls of 480 ms, 1.6 s apart" in finding.title
+    assert "duration >= 480000000" in finding.causes[0].evidence[0].sql
+
+
+def test_long_waits_at_no_interval_are_no_spikes() -> None:
+    starts = (1000, 1900, 4800, 6100, 10000)
+    assert KIND not in polling((start, 480) for start in starts).kinds()
+
+
+def test_waits_amid_which_the_gpu_is_given_work_are_no_stalls() -> None:
+    story = polling((1000 + 1600 * number, 480) for number in range(6))
+    launches = np.array([(at * MS, 4000) for at in range(0, 12000, 20)], np.int64)
+    story.facts.marks = lambda pid, op: launches
+    assert KIND not in story.kinds()
