@@ -393,6 +393,7 @@ class Governor:
         change = counters.since(self._window_counters)
         total = counters.vectors(calls(change))
         cycled = self._cycled_meters()
+        counted = self._by_meter(window.operations, cycled)
         detail_of = counters.by_thread(detail_ns(change, self._cost))
         seen_ns: dict[int, int] = {}
         between_ns: dict[int, int] = {}
@@ -410,7 +411,20 @@ class Governor:
             # the others were made in the time that reading takes, at the edges of on-periods
             known = int(inside[cycled].sum()) / max(int(all_of_it[cycled].sum()), 1)
             part = min(known, 1.0) if all_of_it[cycled].any() else 1.0
-            found[pid] = Base(ns, between_ns[pid], all_of_it, part)
+            found[pid] = Base(ns, between_ns[pid], counted.get(pid, none), part)
+        return found
+
+    def _by_meter(self, rows: Records, cycled: list[int]) -> dict[int, NDArray[np.int64]]:
+        """Calls of the window by what their functions' meters are now, by process.
+
+        Not what the meters counted: a function that got its own amid the window was among the others before.
+        """
+        found: dict[int, NDArray[np.int64]] = {}
+        for row in rows[rows["op"] <= len(ROWS)]:
+            mine = found.setdefault(int(row["pid"]), np.zeros(METERS, np.int64))
+            mine[self._rates.meters.get(int(row["op"]), OTHERS)] += int(row["count"]) + int(row["untimed"])
+        for mine in found.values():
+            mine[cycled] = 0  # not always watched
         return found
 
     def _measure(self, window: Window) -> None:

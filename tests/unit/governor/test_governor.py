@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from ingero.governor.governor import Governor, at_once
 from ingero.governor.policy import ALL, Watch
 from ingero.model.governor import HitCost
 from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket
-from ingero.model.window import THREAD_TIME
+from ingero.model.window import OPERATION, THREAD_TIME, Window
 
 LAUNCH = BY_NAME["cuLaunchKernel"][0]
 SECOND = 1_000_000_000
@@ -164,4 +165,57 @@ def test_a_hot_function_goes_on_and_off_and_all_is_watched_again_when_it_rests(
     assert governor.watch == ALL
     assert (links.apart, links.on, kernel.closed, kernel.cycled) == (frozenset(), True, set(), set())
     assert kernel.number % 2 == 0
+    governor.close()
+
+
+STEP = {"cuLaunchKernel": 60, "cuEventQuery": 30, "cuMemcpyHtoDAsync_v2": 1, "cuEventRecord": 2}
+NUMBERS = {name: BY_NAME[name][0] for name in STEP}
+
+
+class Loop:
+    """A job whose every step of ten milliseconds makes the same calls, seen as far as its probes are on."""
+
+    def __init__(self) -> None:
+        self.kernel = Kernel()
+        self.made: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
+
+    def step(self) -> None:
+        memory, meters = self.kernel.memory, self.kernel.meters
+        for name, count in STEP.items():
+            self.made[name] += count
+            if NUMBERS[name] not in self.kernel.closed:
+                self.counted[name] += count
+                memory.row["timed"][0][meters.get(NUMBERS[name], 0)] += np.uint32(count)
+                memory.by_operation[NUMBERS[name]] += np.uint64(0 if NUMBERS[name] in meters else count)
+
+    def window(self, start_ns: int) -> Window:
+        rows = np.zeros(len(STEP), OPERATION)
+        for row, (name, count) in zip(rows, self.counted.items(), strict=True):
+            row["pid"], row["op"], row["count"] = 100, NUMBERS[name], count
+        self.counted.clear()
+        return window(start_ns, operations=rows, threads=threads(0.8))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_counts_are_within_their_error_from_the_first_window_on(clock: list[int], seed: int) -> None:
+    """Functions get meters of their own, and are watched less, amid the first window."""
+    job, links = Loop(), Links()
+    cost = HitCost("session", 1600.0, 1000.0, 850.0, 300.0)
+    governor = Governor(cast(Any, job.kernel), cast(Any, links), cost, 0.01, dict, random.Random(seed))
+    estimated = 0
+    for _ in range(5):
+        start_ns = clock[0]
+        job.made.clear()
+        for _ in range(100):
+            clock[0] += 10_000_000
+            job.step()
+            governor.tick(clock[0])
+        made = job.window(start_ns)
+        governor.complete(made, job.kernel.read_threads(), clock[0])
+        for row in made.operations:
+            name = next(name for name, number in NUMBERS.items() if number == row["op"])
+            assert abs(int(row["count"]) - job.made[name]) <= row["count_error"], name
+            estimated += bool(row["estimated"])
+    assert estimated >= 4
     governor.close()
