@@ -28,6 +28,7 @@ from ingero.serve.cli.document import (
     Rows,
     Title,
 )
+from ingero.serve.cli.fitting import Fitting
 
 INDENT, LABEL = 2, 11
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}
@@ -155,20 +156,10 @@ def _legend(parts: Sequence[tuple[str, float]], room: int) -> list[Text]:
 
 
 def _write_rows(rows: Rows, console: Console) -> None:
-    table = tables.boxed(rows.columns, [[Text(cell) for cell in row] for row in rows.rows], rows.left)
-    if console.measure(table).minimum + INDENT <= console.width and _fits(rows, console):
+    table = Fitting(rows.columns, [[Text(cell) for cell in row] for row in rows.rows], rows.left)
+    if table.fits(console.width - INDENT):
         console.print(tables.indented(table))
         return
     for row in rows.rows:
         pairs = ", ".join(f"{name} {cell}" for name, cell in zip(rows.columns[1:], row[1:], strict=True))
         _write_field(Field("", f"{row[0]}: {pairs}"), console)
-
-
-def _fits(rows: Rows, console: Console) -> bool:
-    """Numbers are not cut: their columns need their full width, words at least ten characters."""
-    columns = list(zip(rows.columns, *rows.rows, strict=True))
-    widths = [
-        min(10, max(map(len, cells))) if at in rows.left else max(map(len, cells))
-        for at, cells in enumerate(columns)
-    ]
-    return sum(widths) + 3 * len(widths) + 1 + INDENT <= console.width

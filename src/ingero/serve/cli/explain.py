@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ingero.errors import IngeroError, UsageError
-from ingero.serve.cli.options import as_json, configured, database, labelled, one_node
+from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, wide
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -47,6 +47,7 @@ ONE_DATABASE = ("start", "end", "pid", "node", "labels", "by", "per_process", "d
     help="Two databases side by side: what got better, and was it promised.",
 )
 @as_json
+@wide
 @click.option(
     "--format", "form", type=click.Choice(["text", "md", "html", "json"]), help="How to print.  [text]"
 )

@@ -10,6 +10,7 @@ from ingero import units
 from ingero.serve import terminal
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
 from ingero.serve.cli import tables
+from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.statistics import COUNTED_FROM
 
 COLUMNS = ("PID", "Process", "Kernel", "Launches", "Share", "p50", "max")
@@ -38,9 +39,9 @@ def parts(answer: KernelsAnswer) -> list[Any]:
 
 def _table(kernels: list[KernelStats]) -> Any:
     if len({row.node for row in kernels}) < 2:
-        return tables.boxed(COLUMNS, map(_cells, kernels), left=(1, 2))
+        return Fitting(COLUMNS, map(_cells, kernels), left=(1, 2))
     rows = [[Text(terminal.clean(row.node)), *_cells(row)] for row in kernels]
-    return tables.boxed(("Node", *COLUMNS), rows, left=(0, 2, 3))
+    return Fitting(("Node", *COLUMNS), rows, left=(0, 2, 3))
 
 
 def _cells(row: KernelStats) -> list[Text]:

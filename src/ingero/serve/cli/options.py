@@ -17,6 +17,7 @@ import click
 T = TypeVar("T")
 Function = Callable[..., Any]
 LEVELS = ["debug", "info", "warning", "error"]
+WIDE = "ingero.wide"
 
 
 def configured(function: Function) -> Function:
@@ -68,6 +69,23 @@ def labelled(function: Function) -> Function:
 
 def as_json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
+
+
+def wide(function: Function) -> Function:
+    """For every table of a command: `is_wide` tells, so that not every function has to pass it on."""
+
+    def note(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        context.meta[WIDE] = value
+
+    option = click.option(
+        "--wide", is_flag=True, expose_value=False, callback=note, help="All columns, however wide."
+    )
+    return option(function)
+
+
+def is_wide() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.meta.get(WIDE))
 
 
 def given(flag: T | None, otherwise: T) -> T:

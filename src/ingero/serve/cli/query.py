@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
-from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node
+from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, wide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,7 @@ def _without_comment(argument: str) -> str:
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"
 )
 @as_json
+@wide
 @click.option("--schema", is_flag=True, help="Describe tables and columns.")
 @database
 @configured

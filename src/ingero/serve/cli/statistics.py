@@ -13,6 +13,7 @@ from ingero.serve.answers.label_operations import LabelValue
 from ingero.serve.answers.operations import OperationStats
 from ingero.serve.answers.query import LabelledAnswer, StatisticsAnswer
 from ingero.serve.cli import tables
+from ingero.serve.cli.fitting import Fitting
 
 COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
 NOT_BY_LABEL = ("Bytes", "Errors")
@@ -38,7 +39,7 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
         if len(nodes) > 1 and layer == _layers(answer, node)[0]:
             found += [Text(terminal.clean(node), "bold"), Text()]
         found.append(tables.title(layer, sum(row.count for row in rows)))
-        found += [tables.boxed(COLUMNS, map(_cells, rows)), Text()]
+        found += [Fitting(COLUMNS, map(_cells, rows)), Text()]
     if not answer.operations:
         found.append(Text("No call was recorded in that time."))
     for loss in answer.losses:
@@ -59,7 +60,7 @@ def parts_by_label(answer: LabelledAnswer) -> list[Any]:
     several = len({row.node for each in answer.values for row in each.operations}) > 1
     rows = [_cells_of(each, row, several) for each in answer.values for row in each.operations]
     columns = (key, "held", *["Node"] * several, *(name for name in COLUMNS if name not in NOT_BY_LABEL))
-    found: list[Any] = [Text(about), Text(), tables.boxed(columns, rows, left=(2, 3) if several else (2,))]
+    found: list[Any] = [Text(about), Text(), Fitting(columns, rows, left=(2, 3) if several else (2,))]
     if any(not row.exact for each in answer.values for row in each.operations):
         found.append(
             Text("~: calls not stored one by one; of those next to its begin or end some may lie outside.")

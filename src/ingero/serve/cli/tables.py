@@ -8,44 +8,33 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ingero import units
 from ingero.model.live import LAYERS, LiveView
 from ingero.serve import terminal
+from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.harmless import HarmlessConsole
+from ingero.serve.cli.options import is_wide
 
 OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 PIPE_WIDTH = 120
+WIDE = 200
 
 
 def console(out: TextIO) -> Console:
     """Colour only on a terminal and without NO_COLOR; a fixed width elsewhere."""
     on_terminal = out.isatty()
-    width = None if on_terminal else PIPE_WIDTH
+    width = WIDE if is_wide() else None if on_terminal else PIPE_WIDTH
     plain = not on_terminal or bool(os.environ.get("NO_COLOR"))
     return HarmlessConsole(
         file=out, width=width, no_color=plain, force_terminal=on_terminal, highlight=False, markup=False
     )
-
-
-def boxed(columns: Sequence[str], rows: Iterable[Sequence[Text | str]], left: Sequence[int] = (0,)) -> Table:
-    """A table drawn as people know it; columns not named in `left` hold numbers."""
-    table = Table(box=box.SQUARE, show_edge=True, pad_edge=True, header_style="")
-    for index, name in enumerate(columns):
-        words = index in left
-        table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def header(view: LiveView) -> list[Any]:
@@ -61,7 +50,7 @@ def body(view: LiveView) -> list[Any]:
         if rows:
             parts.append(title(layer, sum(row.count for row in rows)))
             cells = (terminal.operation_cells(row) for row in rows)
-            parts += [boxed(OPERATION_COLUMNS, cells, (0, 7, 8)), Text()]
+            parts += [Fitting(OPERATION_COLUMNS, cells, (0, 7, 8)), Text()]
     parts += _host(view) + _processes(view) + _in_flight(view) + _findings(view)
     parts += terminal.footer_lines(view)
     return [indented(part) for part in parts]
@@ -83,7 +72,7 @@ def _host(view: LiveView) -> list[Any]:
     title = Text(terminal.TITLES["host"], "bold")
     return [
         title,
-        boxed(HOST_COLUMNS, (terminal.host_cells(row) for row in rows), (0, len(HOST_COLUMNS) - 1)),
+        Fitting(HOST_COLUMNS, (terminal.host_cells(row) for row in rows), (0, len(HOST_COLUMNS) - 1)),
         Text(),
     ]
 
