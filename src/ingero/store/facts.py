@@ -460,7 +460,6 @@ class FactReader:
         found = np.array(rows, np.int64).reshape(-1, 2)
         return found[np.argsort(found[:, 0], kind="stable")]
 
-
     def _stalls(self, tid: int, least_ns: int) -> model.Marks:
         rows = self._all(
             "SELECT ts_ns, duration_ns FROM event WHERE id BETWEEN ? AND ? AND tid = ? AND duration_ns >= ?"
@@ -473,7 +472,7 @@ class FactReader:
         return found[np.argsort(found[:, 0], kind="stable")]
 
 
-def _marks_for(values: Collection[int]) -> str:
+def _marks_for(values: Collection[object]) -> str:
     """Places for so many values in a statement."""
     return ", ".join("?" * len(values))
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli import tables
+from ingero.serve.cli.called import runnable
 from ingero.serve.cli.document import (
     Bar,
     Block,
@@ -50,7 +51,7 @@ def _write(block: Block, console: Console) -> None:
     match block:
         case Code(text, _):
             mark = Text(" " * (INDENT + LABEL)).append("$ " if block.language == "sh" else "", "bright_black")
-            console.print(mark.append(text, "cyan"), soft_wrap=True)
+            console.print(mark.append(runnable(text), "cyan"), soft_wrap=True)
         case Title(text):
             _print(Text(text, "bold"), console)
         case Heading(text, severity):

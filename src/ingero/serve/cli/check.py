@@ -61,6 +61,7 @@ def _print(checks: list[Check]) -> None:
 
     from ingero.serve import terminal
     from ingero.serve.cli import tables
+    from ingero.serve.cli.called import runnable
 
     console = tables.console(sys.stdout)
     width = max((len(terminal.clean(check.name)) for check in checks), default=0)
@@ -70,8 +71,24 @@ def _print(checks: list[Check]) -> None:
         console.print(line.append(terminal.clean(item.value, 300), "default"), soft_wrap=True)
         if item.advice and item.status != "ok":
             console.print(
-                Text(f"    {'':{width}}  → {terminal.clean(item.advice, 500)}", style), soft_wrap=True
+                Text(f"    {'':{width}}  → {runnable(terminal.clean(item.advice, 500))}", style),
+                soft_wrap=True,
             )
     failed = sum(item.status == "failed" for item in checks)
     warned = sum(item.status == "warning" for item in checks)
     console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warned} warnings"))
+    console.print(Text(f"  {verdict(checks)}", "bold"), soft_wrap=True)
+
+
+def verdict(checks: list[Check]) -> str:
+    """Yes or no, and what to do next."""
+    from ingero.serve.cli.called import how_we_are_called
+
+    failed = list(dict.fromkeys(check.name for check in checks if check.status == "failed"))
+    if failed:
+        return f"No: ingero cannot trace here until this is mended: {', '.join(failed)}."
+    without_gpu = any(check.name == "NVIDIA driver" and check.status != "ok" for check in checks)
+    if without_gpu:
+        live = f"{how_we_are_called(as_root=True)} demo --live"
+        return f"Yes: ingero can trace here, but there is no GPU to trace. See it work: {live}"
+    return f"Yes: ingero can trace here. Next: {how_we_are_called(as_root=True)} trace"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -128,13 +127,6 @@ def _require_privileges() -> None:
         ) from error
 
 
-def _how_we_are_called() -> str:
-    """In a fresh clone the command is in no PATH."""
-    if shutil.which("ingero") or Path(sys.argv[0]).name != "ingero":
-        return "ingero"
-    return shlex.quote(sys.argv[0])
-
-
 class _Show:
     """Plays scenarios in one mode, each followed by its diagnosis."""
 
@@ -213,11 +205,12 @@ class _Show:
             return code
 
     def _conclude(self, count: int) -> None:
+        from ingero.serve.cli.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
 
         print_diagnosis(self._path, sys.stdout, self._last)
         if count == 1:
-            name, ingero = shlex.quote(str(self._path)), _how_we_are_called()
+            name, ingero = shlex.quote(str(self._path)), how_we_are_called()
             click.echo("\nAsk the recording yourself:")
             click.echo(f"  {ingero} explain -v -d {name}\n  {ingero} query -d {name}")
         sys.stdout.flush()

@@ -367,7 +367,7 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
     lost = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     if report.unfinished:
         lost = f"{lost or 'nothing'} up to the last stored second, what came then is not known"
-    cost = overhead_words(report)
+    cost = overhead_words(report, detail.verbose)
     yield Field(
         "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1
     )
@@ -388,7 +388,8 @@ def _manner(what: str) -> str:
     return next((each for each in (RECORDS, TIMING) if what.startswith(each)), "looks")
 
 
-def overhead_words(report: Report) -> str:
+def overhead_words(report: Report, verbose: bool = False) -> str:
+    """What tracing cost; what was watched less for it only where asked for: few can make use of it."""
     overhead = report.overhead
     if overhead.share is not None:
         budget = (
@@ -403,4 +404,7 @@ def overhead_words(report: Report) -> str:
     last = {_manner(each.what): each for each in overhead.actions}
     less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
     actions = ", ".join(f"{tidy(each.what, 60)}: {tidy(each.after, 60)}" for each in less)
-    return f"{words}; watched less for it: {actions}" if actions else words
+    if actions and not verbose:
+        within = units.format_share(overhead.budget) if overhead.budget is not None else "its budget"
+        return f"{words}; detail reduced to stay within {within}"
+    return f"{words}; reduced for it: {actions}" if actions else words

@@ -84,12 +84,18 @@ Examples:
 
 @click.group(
     cls=LazyGroup,
+    invoke_without_command=True,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="ingero %(version)s")
-def ingero() -> None:
+@click.pass_context
+def ingero(context: click.Context) -> None:
     """Says why a GPU job is slow."""
+    if context.invoked_subcommand is None:
+        from ingero.serve.cli.start import welcome
+
+        welcome()
 
 
 # A long recording makes a million objects that stay: looking for garbage among them every 700 takes a
@@ -182,7 +188,9 @@ def _run(args: Sequence[str] | None) -> int:
 def _say(message: str, hint: str, code: int) -> int:
     click.echo(f"error: {_printable(message)}", err=True)
     if hint:
-        click.echo(f"hint: {_printable(hint)}", err=True)
+        from ingero.serve.cli.called import runnable
+
+        click.echo(f"hint: {_printable(runnable(hint))}", err=True)
     return code
 
 

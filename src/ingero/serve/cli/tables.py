@@ -17,6 +17,7 @@ from rich.text import Text
 from ingero import units
 from ingero.model.live import LAYERS, LiveView
 from ingero.serve import terminal
+from ingero.serve.cli.called import runnable
 from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.harmless import HarmlessConsole
 from ingero.serve.cli.options import is_wide
@@ -134,5 +135,5 @@ def next_steps(view: LiveView) -> list[Any]:
     path = view.database.path
     if path is None or view.database.problem:
         return []
-    ask = f"ingero explain -d {shlex.quote(terminal.clean(path))}"
+    ask = runnable(f"ingero explain -d {shlex.quote(terminal.clean(path))}")
     return [Text(), Text(f"Recorded in {terminal.clean(path)}. Why was it slow? {ask}")]

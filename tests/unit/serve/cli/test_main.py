@@ -206,3 +206,17 @@ def test_the_pages_in_docs_are_the_ones_the_code_writes() -> None:
         assert (DOCS / name).read_text(encoding="utf-8") == text, (
             f"python -m ingero.serve.cli.reference docs: {name}"
         )
+
+
+def test_alone_it_says_what_can_be_done_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INGERO_DB", str(tmp_path / "ingero.db"))
+    assert main([]) == 0
+    first = capsys.readouterr().out
+    assert "demo" in first
+    assert "check" in first
+    assert "explain" not in first
+    (tmp_path / "ingero.db").write_bytes(b"")
+    assert main([]) == 0
+    assert "explain" in capsys.readouterr().out

@@ -101,7 +101,7 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     answer = report()
     overhead = msgspec.structs.replace(answer.overhead, actions=acts)
     text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
-    assert "watched less for it: timing of launches, copies: 1 call in 2 timed, all counted\n" in text
+    assert "reduced for it: timing of launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
 def test_three_findings_fit_a_screen_of_80_by_40() -> None:

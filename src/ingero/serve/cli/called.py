@@ -1,0 +1,46 @@
+"""Commands that run as they stand: how this program is called here, where `ingero` may not be found.
+
+In a clone it lies in `.venv/bin`, where neither the shell nor sudo looks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where sudo looks
+NAMES = "check|trace|explain|query|merge|export|demo|dashboard|mcp|schema|annotate|fleet|cost|version"
+COMMAND = re.compile(rf"(?<![\w/.-])(sudo )?ingero(?= (?:{NAMES})\b)")
+
+
+def runnable(text: str) -> str:
+    """The text with `ingero ...` and `sudo ingero ...` written so that a shell finds the program."""
+    return COMMAND.sub(lambda found: how_we_are_called(bool(found[1])), text)
+
+
+def how_we_are_called(as_root: bool = False) -> str:
+    program = _program()
+    if as_root and os.geteuid() != 0:
+        return f"sudo {_shortest(program, SUDO_PATH, absolute=True)}"
+    return _shortest(program, os.environ.get("PATH", ""), absolute=False)
+
+
+def _program() -> Path | None:
+    """The file we were started as; None where that is not a program of its own (python -m)."""
+    file = Path(sys.argv[0])
+    return file if file.name == "ingero" and file.is_file() else None
+
+
+def _shortest(program: Path | None, path: str, absolute: bool) -> str:
+    found = shutil.which("ingero", path=path)
+    if program is None or (found and Path(found).samefile(program)):
+        return "ingero"
+    whole = str(program.absolute())
+    if absolute:
+        return shlex.quote(whole)
+    near = os.path.relpath(whole)
+    return shlex.quote(near if len(near) < len(whole) and not near.startswith("..") else whole)
