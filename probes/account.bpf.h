@@ -2,10 +2,7 @@
  *
  * Accounted time: every nanosecond of a traced thread is in exactly one bucket.
  *
- * The surprising part is concurrency. A uprobe program can be preempted between
- * any two instructions, and the scheduler program then runs on the same thread's
- * state. So an interval belongs to whoever moves `since` by compare-and-swap, and
- * the accumulators are added to atomically: nothing is counted twice or lost.
+ * How an interval is closed, and read together with the time, is in interval.bpf.h.
  */
 #ifndef INGERO_ACCOUNT_H
 #define INGERO_ACCOUNT_H
@@ -82,19 +79,15 @@ static __always_inline void add_on_core(__u64 *spun, __u64 *reclaiming, __u32 bu
 		__sync_fetch_and_add(reclaiming, ns);
 }
 
-/* Close the open interval at `now` into `bucket`; `state` is still what it was in that interval. */
-static __always_inline void settle(struct thread *t, __u64 now, __u32 bucket)
+/* `state` is still what it was in that interval. */
+static __always_inline void add_interval(struct thread *t, __u32 bucket, __u64 ns)
 {
-	__u64 since = *(volatile __u64 *)&t->since;
-
-	if (now <= since)
-		return;
-	if (__sync_val_compare_and_swap(&t->since, since, now) != since)
-		return;
 	if (t->state == RUNNING)
-		add_on_core(&t->spun_ns, &t->reclaiming_ns, bucket, now - since);
-	add_time(t, bucket, now - since);
+		add_on_core(&t->spun_ns, &t->reclaiming_ns, bucket, ns);
+	add_time(t, bucket, ns);
 }
+
+#include "interval.bpf.h"
 
 /* Accounting begins here: what the task did before is nobody's. */
 static __always_inline void start_account(struct thread *t, struct task_struct *task, __u64 now)
@@ -133,7 +126,7 @@ static __always_inline void copy_counts(struct thread_totals *r, const struct th
 static __always_inline struct thread *
 new_thread(struct task_struct *task, __u64 now, __u32 state)
 {
-	struct thread_ref *ref = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread_ref *ref = make_ref(task);
 	struct thread_cost *cost;
 	struct thread *t;
 	__u32 slot;
@@ -144,7 +137,7 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 	}
 	if (ref->slot)
 		return thread_at(ref->slot);
-	slot = take_slot();
+	slot = take_slot(now);
 	t = thread_at(slot);
 	if (!t) {
 		lose(LOSS_THREAD_STATE, 1);
@@ -168,19 +161,34 @@ new_thread(struct task_struct *task, __u64 now, __u32 state)
 		cost->tid = t->tid;
 	}
 	if (__sync_val_compare_and_swap(&ref->slot, 0, (__u64)slot)) {
-		bpf_map_push_elem(&free_slots, &slot, 0);
+		give_slot(slot, 0);	/* nobody saw it */
 		return thread_at(ref->slot);
 	}
 	return t;
 }
 
-/* The thread is gone. */
-static __always_inline void free_thread(struct task_struct *task, struct thread *t)
+/* The first sight of the current thread. What came between the time it was seen and the time the scheduler's
+ * programs know it, they have not accounted: its account begins where they do. */
+static __always_inline struct thread *new_current_thread(struct task_struct *task)
+{
+	__u64 seen = bpf_ktime_get_ns(), now;
+	struct thread *t = new_thread(task, seen, RUNNING);
+
+	if (!t)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (__sync_val_compare_and_swap(&t->since, seen, now) == seen)
+		t->first_ns = now;
+	return t;
+}
+
+/* The thread is gone. First its task forgets the slot, so that its last instructions find nobody's. */
+static __always_inline void free_thread(struct task_struct *task, struct thread *t, __u64 now)
 {
 	__u32 slot = t->slot;
 
-	bpf_task_storage_delete(&threads, task);
-	bpf_map_push_elem(&free_slots, &slot, 0);
+	forget_ref(task);
+	give_slot(slot, now);
 }
 
 #endif

@@ -163,7 +163,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	r->bytes = f->bytes;
 	r->caller_ip = arch_caller_ip(regs);
 	for (int i = 0; i < BUCKETS; i++)
-		r->split[i] = t->acc[i] - f->acc[i];
+		r->split[i] = t->ended[i] - f->acc[i];
 	r->stack_id = stack_id;
 	r->host_function = f->flags & FRAME_PAIRED ? f->host_function : 0;
 	r->comm_hash = 0;
@@ -194,11 +194,11 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 		__sync_fetch_and_add(&s->bytes, f->bytes);
 	if (failed)
 		__sync_fetch_and_add(&s->errors, 1);
-	if (t->acc[bucket] - f->acc[bucket] == ns) {	/* never left its core: the usual case */
+	if (t->ended[bucket] - f->acc[bucket] == ns) {	/* never left its core: the usual case */
 		__sync_fetch_and_add(&s->split[bucket], ns);
 	} else {
 		for (int i = 0; i < BUCKETS; i++) {
-			__u64 part = t->acc[i] - f->acc[i];
+			__u64 part = t->ended[i] - f->acc[i];
 			if (part)
 				__sync_fetch_and_add(&s->split[i], part);
 		}
@@ -224,9 +224,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 
 	if (!t || !set)
 		return 0;
-	now = bpf_ktime_get_ns();
 	bucket = running_bucket(t);
-	settle(t, now, bucket);
+	now = stamp(t, bucket, t->ended);
 	index = pop(t, arch_entry_sp(regs));
 	barrier_var(index);	/* the verifier must see the bounds checked, though the compiler knows them */
 	if (index < 0 || index >= FRAMES)
@@ -252,7 +251,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	if (info->flags & OP_DRAIN && !failed && !t->idle && !(set->watch & 1 && info->flags & OP_EVENT_SYNC))
 		wait_over(t, index, info->flags, now);
 	if (info->flags & OP_WAIT && !t->depth && !failed &&
-	    (!(info->flags & OP_MAY_WAIT) || t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS))
+	    (!(info->flags & OP_MAY_WAIT) || t->ended[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS))
 		end_round(t, f->sp, (__u64)op << 32 | info->flags, now);
 	if (info->flags & OP_NOT_READY_OK) {
 		t->polls = f->ret == 600 && gave_work(t);

@@ -54,7 +54,7 @@ static __noinline int adopt_process(struct settings *s, __u32 pid, __u64 cgroup_
 	return 0;
 }
 
-static __always_inline struct thread *current_thread(struct task_struct *task, __u64 now)
+static __always_inline struct thread *current_thread(struct task_struct *task)
 {
 	struct thread *t = find_thread(task);
 	__u32 pid;
@@ -66,7 +66,7 @@ static __always_inline struct thread *current_thread(struct task_struct *task, _
 	    adopt_process(get_settings(), pid, task_cgroup(task),
 			  BPF_CORE_READ(task, group_leader, start_boottime)))
 		return 0;
-	return new_thread(task, now, RUNNING);
+	return new_current_thread(task);
 }
 
 /* A frame whose function was left without returning: longjmp, exception, a stack
@@ -96,13 +96,13 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 op = cookie & (OPS - 1);
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 now = bpf_ktime_get_ns();
-	struct thread *t = current_thread(task, now);
+	struct thread *t = current_thread(task);
 	struct op_info *info = bpf_map_lookup_elem(&op_info, &op);
 	struct settings *set = get_settings();
 	struct thread_cost *cost;
 	struct frame *f;
-	__u32 depth;
+	__u32 depth, bucket;
+	__u64 now;
 
 	if (!t || !info || !set)
 		return 1;
@@ -114,11 +114,11 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		return 1;
 	}
 	if (t->watch != set->watch) {
-		note_quiet(t, set, now);
+		note_quiet(t, set, bpf_ktime_get_ns());
 		renew_watch(t);
 	}
 	count_function(info, op);
-	settle(t, now, running_bucket(t));
+	bucket = running_bucket(t);
 	if (t->depth)
 		drop_unwound(t, arch_sp(regs), op);
 	depth = t->depth;
@@ -127,15 +127,17 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		lose(LOSS_CALL_DEPTH, 1);
 		return 1;
 	}
+	f = &t->frames[depth];
+	now = stamp(t, bucket, f->acc);
 	if (info->flags & OP_WORK) {
 		t->round.works++;
 		if (t->idle) {
 			learn_first_work(t, set->watch);
-			__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
+			__builtin_memcpy(t->busy_acc, f->acc, sizeof(t->busy_acc));
 			t->busy_known = 1;
 			t->work_ns = now;
 		}
-		__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
+		__builtin_memcpy(t->given_acc, f->acc, sizeof(t->given_acc));
 		t->idle = 0;
 		t->polls = 0;
 		t->unrecorded = 1;
@@ -146,7 +148,6 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 		cost->counted[info->meter & (METERS - 1)]++;
 		return count_alone(regs, t, info, op, depth, set);
 	}
-	f = &t->frames[depth];
 	f->op = op;
 	f->inner_done = 0;
 	f->sp = arch_sp(regs);
@@ -157,7 +158,6 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	if (info->flags & OP_BY_VALUE_ID)
 		f->id_hash = hash_id(arch_by_value(regs, f->args, info->id_arg));
 	f->sync_before = t->sync;
-	__builtin_memcpy(f->acc, t->acc, sizeof(f->acc));
 	if (info->flags & OP_SYNC) {
 		if (not_all_seen(t, set))	/* it has something to wait for, or begins again in a moment */
 			t->idle = 0;

@@ -8,55 +8,55 @@
 #include "call.bpf.h"
 
 struct collection {
+	__u64 first_ns;		/* of the thread: slots are used again */
 	__u64 start_ns;		/* 0: none going on */
 	__u64 acc[BUCKETS];	/* the thread's accumulators at entry */
+	__u64 ended[BUCKETS];	/* and at the return */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+struct {			/* by slot of the thread */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
 	__type(value, struct collection);
 } collections SEC(".maps");
 
-static __always_inline struct thread *target_thread(struct task_struct *task, __u64 now)
+static __always_inline struct collection *collection_of(const struct thread *t)
+{
+	__u32 slot = t->slot;
+
+	return bpf_map_lookup_elem(&collections, &slot);
+}
+
+static __always_inline struct thread *target_thread(struct task_struct *task)
 {
 	struct thread *t = find_thread(task);
 	__u32 pid = task->tgid;
 
 	if (t || !bpf_map_lookup_elem(&procs, &pid))
 		return t;
-	return new_thread(task, now, RUNNING);
+	return new_current_thread(task);
 }
 
 /* Not 0: nobody asks for the return. */
 static __always_inline int collect_enter(void)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u64 now = bpf_ktime_get_ns();
-	struct thread *t = target_thread(task, now);
-	struct collection *c;
+	struct thread *t = target_thread(bpf_get_current_task_btf());
+	struct collection *c = t ? collection_of(t) : 0;
 
-	if (!t)
+	if (!c)
 		return 1;
-	c = bpf_task_storage_get(&collections, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!c) {
-		lose(LOSS_THREAD_STATE, 1);
-		return 1;
-	}
-	settle(t, now, running_bucket(t));
-	__builtin_memcpy(c->acc, t->acc, sizeof(c->acc));
-	c->start_ns = now;
+	c->first_ns = t->first_ns;
+	c->start_ns = stamp(t, running_bucket(t), c->acc);
 	return 0;
 }
 
-static __always_inline void count(struct op_stats *s, const struct thread *t, const struct collection *c,
-				  __u64 ns, __u64 now)
+static __always_inline void count(struct op_stats *s, const struct collection *c, __u64 ns, __u64 now)
 {
 	__sync_fetch_and_add(&s->count, 1);
 	__sync_fetch_and_add(&s->sum_ns, ns);
 	for (int i = 0; i < BUCKETS; i++)
-		__sync_fetch_and_add(&s->split[i], t->acc[i] - c->acc[i]);
+		__sync_fetch_and_add(&s->split[i], c->ended[i] - c->acc[i]);
 	__sync_fetch_and_add(&s->slots[slot_of(ns) & (HIST_SLOTS - 1)], 1);
 	note_extremes(s, now >> WINDOW_BITS, ns);
 }
@@ -80,31 +80,29 @@ static __always_inline int record(const struct thread *t, const struct collectio
 	r->rank = -1;
 	r->nranks = -1;
 	for (int i = 0; i < BUCKETS; i++)
-		r->split[i] = t->acc[i] - c->acc[i];
+		r->split[i] = c->ended[i] - c->acc[i];
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
 static __always_inline int collect_return(void *ctx)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct collection *c = bpf_task_storage_get(&collections, task, 0, 0);
-	struct thread *t = find_thread(task);
+	struct thread *t = find_thread(bpf_get_current_task_btf());
+	struct collection *c = t ? collection_of(t) : 0;
 	struct settings *set = get_settings();
 	struct op_key key = {};
 	struct op_stats *s;
 	__u64 now, ns;
 
-	if (!c || !c->start_ns || !t || !set)
+	if (!c || !c->start_ns || c->first_ns != t->first_ns || !set)
 		return 0;
-	now = bpf_ktime_get_ns();
+	now = stamp(t, running_bucket(t), c->ended);
 	ns = now - c->start_ns;
-	settle(t, now, running_bucket(t));
 	key.pid = t->pid;
 	key.op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
 	s = stats_of(&key);
 	if (s)
-		count(s, t, c, ns, now);
+		count(s, c, ns, now);
 	else
 		lose(LOSS_HISTOGRAM_FULL, 1);
 	if (ns >= set->wait_record_ns) {

@@ -86,7 +86,7 @@ static __always_inline void add_to_gap(struct thread *t, __u64 lost, __u64 waite
 	__u64 part;
 
 	for (int i = 0; i < 6; i++) {
-		part = t->acc[waits[i]] - t->busy_acc[waits[i]];
+		part = t->ended[waits[i]] - t->busy_acc[waits[i]];
 		if (!i)		/* run-queue time inside the call that waits is `late`'s matter */
 			part = part > inside ? part - inside : 0;
 		/* in microseconds, so that the product stays within 64 bits */
@@ -102,8 +102,8 @@ static __always_inline void add_to_gap(struct thread *t, __u64 lost, __u64 waite
 static __always_inline __u64 lost_of(const struct thread *t, const struct frame *f, __u64 waited, __u64 inside,
 				     __u64 late, __u64 now)
 {
-	__u64 at_last = t->acc[GPU_WAIT] - f->acc[GPU_WAIT] + inside - late;
-	__u64 hidden = t->acc[GPU_WAIT] - t->busy_acc[GPU_WAIT] + inside - late;
+	__u64 at_last = t->ended[GPU_WAIT] - f->acc[GPU_WAIT] + inside - late;
+	__u64 hidden = t->ended[GPU_WAIT] - t->busy_acc[GPU_WAIT] + inside - late;
 	__u64 took = now - t->work_ns, most = waited;
 
 	if (at_last <= WAITED_NS && t->span.before_ns) {
@@ -121,8 +121,8 @@ static __always_inline __u64 lost_of(const struct thread *t, const struct frame 
 /* All is done, and the thread knows it. */
 static __always_inline void note_done(struct thread *t, const struct frame *f, bool sync, __u64 now)
 {
-	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE];
-	__u64 waited = waits_between(t->busy_acc, t->acc);
+	__u64 inside = t->ended[RUNQUEUE] - f->acc[RUNQUEUE];
+	__u64 waited = waits_between(t->busy_acc, t->ended);
 	__u64 done, late = 0, lost;
 
 	t->known++;
@@ -152,7 +152,7 @@ static __always_inline void note_done(struct thread *t, const struct frame *f, b
 /* It looked, and the GPU was not done yet. */
 static __always_inline void note_not_yet(struct thread *t, __u64 now)
 {
-	__u64 took = now - t->work_ns, waited = waits_between(t->busy_acc, t->acc);
+	__u64 took = now - t->work_ns, waited = waits_between(t->busy_acc, t->ended);
 
 	if (t->busy_known && took > waited && took - waited > t->span.after_ns)
 		note_after(&t->span, took - waited);
@@ -163,18 +163,18 @@ static __always_inline void note_not_yet(struct thread *t, __u64 now)
  * exceeds the usual wait for it; half of it where that is not known. */
 static __always_inline void note_running(struct thread *t, const struct frame *f, __u64 ns, __u64 now)
 {
-	__u64 inside = t->acc[RUNQUEUE] - f->acc[RUNQUEUE], waited, hidden;
+	__u64 inside = t->ended[RUNQUEUE] - f->acc[RUNQUEUE], waited, hidden;
 
 	t->known++;
 	if (ns <= WAITED_NS && t->busy_known) {
-		waited = waits_between(t->busy_acc, t->acc);
+		waited = waits_between(t->busy_acc, t->ended);
 		waited = waited > inside ? waited - inside : 0;
 		hidden = t->wait.before_ns ? usual(&t->wait) : waited / 2;
 		if (waited > hidden)
 			add_to_gap(t, waited - hidden, waited, inside);
 	}
-	__builtin_memcpy(t->busy_acc, t->acc, sizeof(t->busy_acc));
-	__builtin_memcpy(t->given_acc, t->acc, sizeof(t->given_acc));
+	__builtin_memcpy(t->busy_acc, t->ended, sizeof(t->busy_acc));
+	__builtin_memcpy(t->given_acc, t->ended, sizeof(t->given_acc));
 	t->busy_known = 1;
 	t->work_ns = now;	/* it goes on with what is behind the event */
 }
@@ -198,7 +198,7 @@ static __always_inline bool drained(const struct thread *t, const struct frame *
 	if (flags & OP_NOT_READY_OK && (f->ret || !gave_work(t)))
 		return false;
 	if (flags & OP_MAY_WAIT)	/* without the time it was off its core for other reasons */
-		return t->acc[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
+		return t->ended[GPU_WAIT] - f->acc[GPU_WAIT] > WAITED_NS;
 	return drains_at(t, f, flags);
 }
 

@@ -141,6 +141,7 @@ struct thread {
 	struct range range[CALLER_RANGES];
 	struct frame frames[FRAMES];
 	struct round round;
+	__u64 ended[BUCKETS];	/* acc when the last call returned: a stamp (account.bpf.h) */
 };
 
 struct {
@@ -148,22 +149,12 @@ struct {
 	__uint(max_entries, 16 * 1024 * 1024);
 } ring SEC(".maps");
 
-/* A thread's state lies in a table; the task knows its slot, and so does the session
- * cookie of a call in flight, which saves the return a look-up of 40 ns. Slot 0 is
+/* A thread's state lies in a table; the task knows its slot (slots.bpf.h), and so does the
+ * session cookie of a call in flight, which saves the return a look-up of 40 ns. Slot 0 is
  * nobody's. */
 #define THREADS 8192
 #define OPS 512
 
-struct thread_ref {
-	__u64 slot;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread_ref);
-} threads SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -188,29 +179,9 @@ struct {			/* calls of functions without a meter of their own, by operation */
 	__type(value, __u64);
 } op_hits SEC(".maps");
 
-struct {			/* slots that were used and are free again */
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, THREADS);
-	__type(value, __u32);
-} free_slots SEC(".maps");
-
-struct {			/* how many slots were ever used */
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} slots_used SEC(".maps");
-
 static __always_inline struct thread *thread_at(__u32 slot)
 {
 	return slot ? bpf_map_lookup_elem(&thread_table, &slot) : 0;
-}
-
-static __always_inline struct thread *find_thread(struct task_struct *task)
-{
-	struct thread_ref *ref = bpf_task_storage_get(&threads, task, 0, 0);
-
-	return ref ? thread_at(ref->slot) : 0;
 }
 
 /* Written on the thread itself alone. */
@@ -219,20 +190,6 @@ static __always_inline struct thread_cost *cost_of(const struct thread *t)
 	__u32 slot = t->slot;
 
 	return bpf_map_lookup_elem(&thread_costs, &slot);
-}
-
-static __always_inline __u32 take_slot(void)
-{
-	__u32 slot = 0, zero = 0;
-	__u64 *used;
-
-	if (!bpf_map_pop_elem(&free_slots, &slot))
-		return slot;
-	used = bpf_map_lookup_elem(&slots_used, &zero);
-	if (!used || *used >= THREADS - 1)
-		return 0;
-	slot = __sync_fetch_and_add(used, 1) + 1;
-	return slot < THREADS ? slot : 0;
 }
 
 struct {
@@ -303,6 +260,8 @@ static __always_inline struct settings *get_settings(void)
 
 	return bpf_map_lookup_elem(&settings, &zero);
 }
+
+#include "slots.bpf.h"
 
 static __always_inline void fill_header(struct header *h, __u16 type, const struct thread *t)
 {

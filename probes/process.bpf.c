@@ -125,9 +125,11 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *p, pid_t old_pid, void *bprm)
 {
 	__u32 pid = p->tgid;
-	struct thread *t = find_thread(p);
 	struct proc *proc = bpf_map_lookup_elem(&procs, &pid);
+	struct thread *t;
 
+	renumber_ref(p, old_pid);
+	t = find_thread(p);
 	bpf_map_delete_elem(&pythons, &pid);
 	if (proc) {
 		proc->flags &= ~PROC_RANGES;
@@ -165,7 +167,7 @@ int BPF_PROG(process_exit, struct task_struct *p)
 		tell_totals(p, t, now);
 		drop_calls(t);
 		/* Nobody accounts for a dying thread's last instructions. */
-		free_thread(p, t);
+		free_thread(p, t, now);
 	}
 	if (BPF_CORE_READ(p, signal, live.counter) == 0 && bpf_map_lookup_elem(&procs, &pid)) {
 		tell(p, PROCESS_EXIT, 1, BPF_CORE_READ(p, real_parent, tgid));

@@ -91,6 +91,7 @@ int each_task(struct bpf_iter__task *ctx)
 	struct pt_regs *regs;
 	struct thread *t;
 	__u32 pid, zero = 0;
+	__u64 whole;
 
 	if (!task || task->flags & PF_KTHREAD || task_state(task) & TASK_NEW)
 		return 0;
@@ -118,6 +119,8 @@ int each_task(struct bpf_iter__task *ctx)
 	/* It may wake just now: then it was decided, and is in the accumulators. */
 	if (r->undecided && !__sync_val_compare_and_swap(&t->poll, 1, 2))
 		copy_accounting(r, t);
+	whole = make_whole(r->acc, running_bucket(t), r->now_ns - r->h.start_ns, r->undecided ? r->open_ns : 0);
+	r->now_ns = r->h.start_ns + whole;
 	copy_counts(r, t, task);
 	r->process_start_ns = t->process_start_ns;
 	if (t->depth && t->depth <= FRAMES) {

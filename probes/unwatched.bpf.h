@@ -111,7 +111,7 @@ static __always_inline void note_long_wait(struct thread *t, __u64 ns)
 
 static __always_inline __u64 outside_gap(const struct thread *t, __u32 bucket)
 {
-	__u64 all = t->acc[bucket] - t->round.acc[bucket], gap = t->gap[bucket] - t->round.gap[bucket];
+	__u64 all = t->ended[bucket] - t->round.acc[bucket], gap = t->gap[bucket] - t->round.gap[bucket];
 
 	return all > gap ? all - gap : 0;
 }
@@ -163,7 +163,7 @@ __noinline int end_round(struct thread *t, __u64 sp, __u64 op_flags, __u64 now)
 	s = &t->round.sites[t->round.site & (SITES - 1)];
 	if (t->round.from_ns && now > t->round.from_ns) {
 		took = now - t->round.from_ns;
-		gpu = t->acc[GPU_WAIT] - t->round.acc[GPU_WAIT];
+		gpu = t->ended[GPU_WAIT] - t->round.acc[GPU_WAIT];
 		host = took > gpu ? took - gpu : 0;
 		longer = beyond(took, s->round);
 		more = beyond(host, s->host);
@@ -183,7 +183,7 @@ __noinline int end_round(struct thread *t, __u64 sp, __u64 op_flags, __u64 now)
 		learn_round(&s->host, host);
 		s->rounds++;
 	}
-	__builtin_memcpy(t->round.acc, t->acc, sizeof(t->round.acc));
+	__builtin_memcpy(t->round.acc, t->ended, sizeof(t->round.acc));
 	__builtin_memcpy(t->round.gap, t->gap, sizeof(t->round.gap));
 	t->round.from_ns = now;
 	t->round.watch = set->watch;

@@ -67,6 +67,7 @@ enum loss {
 	LOSS_STACK_UNREADABLE,	/* a Python frame or its code was not in memory */
 	LOSS_STACK_BUSY,	/* more walks at once on one core than there is room for */
 	LOSS_STACK_CORRUPT,	/* a chain of Python frames that cannot be one */
+	LOSS_THREAD_SLOT,	/* a dead thread's place was not given back: room for one fewer */
 	LOSSES,
 };
 

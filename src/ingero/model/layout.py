@@ -61,7 +61,8 @@ class Loss(IntEnum):
     LOSS_STACK_UNREADABLE = 18
     LOSS_STACK_BUSY = 19
     LOSS_STACK_CORRUPT = 20
-    LOSSES = 21
+    LOSS_THREAD_SLOT = 21
+    LOSSES = 22
 
 
 class HeaderFlag(IntFlag):
