@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ingero.capture.held_polls import HELD_WINDOWS
 from ingero.capture.threads import COUNTS, ThreadBook, make_good
 from ingero.model import layout
 from ingero.model.layout import Bucket, HeaderFlag
@@ -115,10 +116,12 @@ def test_a_trace_that_ends_first_tells_open_polls_as_sleep_and_still_adds_up(
 
 @given(st.lists(st.integers(-1000, 1000), min_size=BUCKETS, max_size=BUCKETS))
 def test_what_was_told_too_much_of_one_bucket_is_taken_from_the_others(change: list[int]) -> None:
-    total = sum(change)
-    make_good(change)
-    assert min(change) >= 0
-    assert sum(change) == max(total, 0)
+    others = [3] * BUCKETS
+    rows = np.array([others, change, others], np.int64)
+    make_good(rows)
+    assert rows.min() >= 0
+    assert rows[1].sum() == max(sum(change), 0)
+    assert rows[[0, 2]].tolist() == [others, others]
 
 
 def acc(**ns: int) -> list[int]:
@@ -152,6 +155,32 @@ def test_a_thread_whose_end_was_lost_is_forgotten_and_its_open_poll_is_unexplain
     assert lost["ns"].tolist() == acc(unexplained=100)
     assert lost["window_ns"] == BORN_NS
     assert len(book.finish()) == 0
+
+
+def test_a_poll_of_days_is_held_back_for_a_minute_only_and_was_sleep_until_then() -> None:
+    book, second = ThreadBook(), 1_000
+    rows = [
+        book.update(
+            reading(7, BORN_NS + (at + 1) * second, acc(), open_ns=(at + 1) * second, undecided=1),
+            BORN_NS + at * second,
+        )
+        for at in range(HELD_WINDOWS + 20)
+    ]
+    early = np.concatenate(rows)
+    assert early["ns"].sum(axis=0).tolist() == acc(sleep=20 * second)
+    lasted = (HELD_WINDOWS + 20) * second + 400
+    ended = reading(7, BORN_NS + lasted, acc(net_wait=lasted), spanned_bucket=Bucket.NET_WAIT)
+    late = book.update(ended, BORN_NS + lasted - 400)
+    assert late["ns"].sum(axis=0).tolist() == acc(net_wait=HELD_WINDOWS * second + 400)
+    by_window = np.concatenate([early, late])["window_ns"]
+    assert len(set(by_window.tolist())) == len(by_window) == HELD_WINDOWS + 21
+
+
+def test_thousands_of_threads_are_told_each_its_own_time() -> None:
+    book = ThreadBook()
+    many = np.concatenate([reading(tid, BORN_NS + 100, acc(host_cpu=tid)) for tid in range(1, 2001)])
+    rows = book.update(many, BORN_NS)
+    assert rows["ns"][:, Bucket.HOST_CPU].tolist() == rows["tid"].tolist() == list(range(1, 2001))
 
 
 def test_the_same_tid_again_is_another_thread() -> None:
