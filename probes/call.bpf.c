@@ -188,7 +188,6 @@ static __always_inline __u64 collective_number(const struct thread *t, const str
 static __always_inline void count_call(struct op_stats *s, const struct thread *t, const struct frame *f,
 				       __u64 ns, __u32 bucket, bool failed, __u64 now)
 {
-	__sync_fetch_and_add(&s->count, 1);
 	__sync_fetch_and_add(&s->sum_ns, ns);
 	if (!failed && !(f->flags & CALL_NO_BYTES))	/* what failed took and moved nothing */
 		__sync_fetch_and_add(&s->bytes, f->bytes);
@@ -205,7 +204,8 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 	}
 	__sync_fetch_and_add(&s->slots[slot_of(ns) & (HIST_SLOTS - 1)], 1);
 	note_extremes(s, now >> WINDOW_BITS, ns);
-	s->norm_ns = s->count == 1 ? ns : s->norm_ns - s->norm_ns / 16 + ns / 16;
+	s->norm_ns = s->count ? s->norm_ns - s->norm_ns / 16 + ns / 16 : ns;
+	__sync_fetch_and_add(&s->count, 1);
 }
 
 static __always_inline int call_return(void *ctx, struct thread *t)
@@ -279,10 +279,10 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	f->flags = flags;
 	if (t->host_function && info->flags & OP_LAUNCH && key.caller != 2)
 		why = pair_launch(t, f, nth(f, info->kernel_arg), set->learning);
-	s = stats_of(&key);
+	s = stats_of(&key, t);
 	if (info->flags & OP_EVENT_SYNC && info->flags & OP_SYNC && !t->sync && !t->idle)
 		wait_late(t, index, now);
-	if (!s) {	/* the kernel's stock of per-core memory is refilled a moment later */
+	if (!s) {	/* the kernel's stock of memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
 		if (record_call(ctx, t, index, now, why | 1ULL << 32))
 			lose(LOSS_HISTOGRAM_FULL, 1);

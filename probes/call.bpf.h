@@ -217,6 +217,7 @@ static __always_inline __u32 slot_of(__u64 ns)
 	return slot < HIST_SLOTS ? slot : HIST_SLOTS - 1;
 }
 
+/* Two threads at once may lose one of their extremes; the agent holds them against the slots. */
 static __always_inline void note_extremes(struct op_stats *s, __u64 window, __u64 ns)
 {
 	struct extreme *e = &s->extreme[window & 1];

@@ -53,12 +53,12 @@ static __always_inline int collect_enter(void)
 
 static __always_inline void count(struct op_stats *s, const struct collection *c, __u64 ns, __u64 now)
 {
-	__sync_fetch_and_add(&s->count, 1);
 	__sync_fetch_and_add(&s->sum_ns, ns);
 	for (int i = 0; i < BUCKETS; i++)
 		__sync_fetch_and_add(&s->split[i], c->ended[i] - c->acc[i]);
 	__sync_fetch_and_add(&s->slots[slot_of(ns) & (HIST_SLOTS - 1)], 1);
 	note_extremes(s, now >> WINDOW_BITS, ns);
+	__sync_fetch_and_add(&s->count, 1);
 }
 
 static __always_inline int record(const struct thread *t, const struct collection *c, __u32 op, __u64 ns)
@@ -100,7 +100,7 @@ static __always_inline int collect_return(void *ctx)
 	ns = now - c->start_ns;
 	key.pid = t->pid;
 	key.op = (__u32)bpf_get_attach_cookie(ctx) & (OPS - 1);
-	s = stats_of(&key);
+	s = stats_of(&key, t);
 	if (s)
 		count(s, c, ns, now);
 	else

@@ -16,7 +16,7 @@ struct {
 } op_info SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct op_key);
@@ -109,18 +109,31 @@ static __always_inline __u16 caller_of(struct thread *t, __u64 ip, __u32 generat
 	return t->proc_flags & PROC_RANGES ? 2 : 0;
 }
 
-static __always_inline struct op_stats *stats_of(const struct op_key *key)
+/* Not there yet. Without room for a thread's own share, that of others serves. */
+static __noinline struct op_stats *new_stats(struct op_key *key)
 {
-	struct op_stats *s = bpf_map_lookup_elem(&op_stats, key);
 	__u32 zero = 0;
-	void *none;
+	void *none = bpf_map_lookup_elem(&no_stats, &zero);
+	struct op_stats *s;
 
-	if (s)
+	if (!none)
+		return 0;
+	bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
+	s = bpf_map_lookup_elem(&op_stats, key);
+	if (s || !key->share)
 		return s;
-	none = bpf_map_lookup_elem(&no_stats, &zero);
-	if (none)
-		bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
+	key->share = 0;
+	bpf_map_update_elem(&op_stats, key, none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&op_stats, key);
+}
+
+static __always_inline struct op_stats *stats_of(struct op_key *key, const struct thread *t)
+{
+	struct op_stats *s;
+
+	key->share = t->slot & (SHARES - 1);
+	s = bpf_map_lookup_elem(&op_stats, key);
+	return s ? s : new_stats(key);
 }
 
 static __always_inline __u64 bytes_of(const struct op_info *info, const struct frame *f, __u16 *flags)
@@ -156,19 +169,19 @@ static __always_inline int count_alone(const struct uregs *regs, struct thread *
 
 	if (info->flags & OP_CALLER && !arch_return_to(regs, &ip))
 		key.caller = caller_of(t, ip, set->generation);
-	s = stats_of(&key);
+	s = stats_of(&key, t);
 	if (!s) {
 		lose(LOSS_HISTOGRAM_FULL, 1);
 		return 1;
 	}
-	__sync_fetch_and_add(&s->untimed, 1);
 	__sync_fetch_and_add(&s->unsampled, 1);
-	if (info->bytes_arg == NO_ARG)
-		return 1;
-	arch_args(regs, f->args);
-	bytes = bytes_of(info, f, &flags);
-	if (!(flags & CALL_NO_BYTES))
-		__sync_fetch_and_add(&s->bytes, bytes);
+	if (info->bytes_arg != NO_ARG) {
+		arch_args(regs, f->args);
+		bytes = bytes_of(info, f, &flags);
+		if (!(flags & CALL_NO_BYTES))
+			__sync_fetch_and_add(&s->bytes, bytes);
+	}
+	__sync_fetch_and_add(&s->untimed, 1);
 	return 1;
 }
 

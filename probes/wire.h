@@ -253,10 +253,15 @@ struct xid {
 #define HIST_SUB_BITS 3
 #define HIST_SLOTS 256
 
+/* Threads share the counters of their process and operation only with every eighth one, so that their cores
+ * do not wait for each other's. By core instead, a machine with 200 of them would have 200 copies. */
+#define SHARES 8
+
 struct op_key {
 	__u32 pid;
 	__u16 op;
-	__u16 caller;		/* 0 unknown, 1 runtime, 2 direct */
+	__u8 caller;		/* 0 unknown, 1 runtime, 2 direct */
+	__u8 share;		/* which of the process's threads: below SHARES */
 };
 
 /* A division by a second costs 10 ns a call; 2^30 ns is near enough. */
@@ -269,7 +274,7 @@ struct extreme {
 };
 
 struct op_stats {
-	__u64 count;
+	__u64 count;		/* grows after all that is below: who sees it grow has seen the rest */
 	__u64 sum_ns;
 	__u64 bytes;
 	__u64 errors;
@@ -430,7 +435,7 @@ struct settings {
 	__u32 agent_pid;
 	__u32 trace_all;	/* a process nobody announced becomes a target by its first call */
 	__u32 record_all;
-	__u32 rare_per_second;	/* per process, operation and core, before sampling sets in */
+	__u32 rare_per_second;	/* per process, operation and share, before sampling sets in */
 	__u32 generation;	/* counts changes of procs */
 	__u32 learning;		/* which time that kernel names are looked for this is, 0: they are not */
 	__u64 sample_every_ns;

@@ -33,7 +33,7 @@ class WindowReader:
         self._kernel = kernel
         self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
         self.frames = RingReader(kernel.maps["frames"], FRAMES_RING_BYTES, FRAMES_ROOM)
-        self.operations = OperationBook(kernel.maps["op_stats"], kernel.cpus)
+        self.operations = OperationBook(kernel.maps["op_stats"])
         self._threads = ThreadBook()
         self._culprits = people.culprits(kernel.maps["culprits"])
         self._wakers = people.wakers(kernel.maps["wakers"])

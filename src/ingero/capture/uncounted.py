@@ -1,6 +1,6 @@
 """Calls the kernel could not count, because it had no memory for new counters just then.
 
-Many new operations at once outrun the kernel's stock of per-core memory, which is
+Many new operations at once outrun the kernel's stock of memory, which is
 refilled a moment later. Such a call has a record instead, and is counted from it.
 """
 
