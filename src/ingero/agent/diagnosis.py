@@ -2,12 +2,15 @@
 
 Reads what the writer has just stored, with the same code as `explain`, in the
 writer's thread: the live answer and the later one cannot differ, and draining never
-waits for it. Trouble here is told and does not stop the recording.
+waits for it. With many jobs a look takes seconds: looks then come seldom enough to take
+no more than a small part of a core. Trouble here is told and does not stop the recording.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
+from collections.abc import Callable
 
 import msgspec
 from msgspec.structs import replace
@@ -22,17 +25,20 @@ from ingero.store.findings import FindingRow
 from ingero.store.writer import Writer
 
 EVERY_NS = 2 * SLICE_NS
+MOST_SHARE = 0.1  # of a core, for looking: 160 jobs within the reach take 2.4 s a look
 REACH_NS = 150 * 1_000_000_000  # live findings look back this far; the last one over all
+MOST_KEPT = 1000  # findings remembered from earlier looks; jobs that come and go have new ones for ever
 
 
 class LiveDiagnosis:
     """Keeps the findings of a recording up to date."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self.findings: tuple[Finding, ...] = ()
         self.bound: tuple[Bound, ...] = ()
         self.trouble = ""
         self._writer = writer
+        self._cpu_ns = cpu_ns
         self._due_ns = 0
         self._lines: dict[str, Finding] = {}  # findings with a line, as last told
         self._states: dict[str, Finding] = {}  # findings of state that stand, as last told
@@ -42,8 +48,10 @@ class LiveDiagnosis:
         if not self._due_ns:
             self._due_ns = now_ns + EVERY_NS
         if now_ns >= self._due_ns:
-            self._due_ns = now_ns + EVERY_NS
+            before_ns = self._cpu_ns()
             self._look(REACH_NS)
+            took_ns = self._cpu_ns() - before_ns
+            self._due_ns = now_ns + max(EVERY_NS, int(took_ns / MOST_SHARE))
 
     def conclude(self) -> None:
         """The recording is complete."""
@@ -58,7 +66,8 @@ class LiveDiagnosis:
             return
         found = [since_first(self._with_line(each), self._states.get(each.key)) for each in told.findings]
         weighed = weigh(self._states.values(), found, max(facts.from_ns, facts.complete_from_ns or 0), None)
-        standing = in_order([*found, *weighed.kept])
+        lately = sorted(weighed.kept, key=lambda each: each.last_ns)[-MOST_KEPT:]  # all of them are stored
+        standing = in_order([*found, *lately])
         self._states = {each.key: each for each in standing if each.kind in STATES}
         self.bound = tuple(told.bound)
         self.findings = tuple(standing)
@@ -69,7 +78,10 @@ class LiveDiagnosis:
     def _with_line(self, finding: Finding) -> Finding:
         """Detail goes first when the database grows too large: a line once told stays true."""
         if finding.source is not None:
+            self._lines.pop(finding.key, None)  # the last ones told are the last ones forgotten
             self._lines[finding.key] = finding
+            while len(self._lines) > MOST_KEPT:
+                del self._lines[next(iter(self._lines))]
             return finding
         told = self._lines.get(finding.key)
         return finding if told is None else replace(finding, source=told.source, stack=told.stack)
