@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -115,6 +116,7 @@ def main(words: Sequence[str]) -> int:
     except IngeroError as error:
         print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
         return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that jobs and cgroups are cleaned up
     folder = chosen.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -18,7 +18,7 @@ from ingero.discover.libraries import Library, kind_of
 from ingero.model.window import FIRST_CALLS, NotWatched, Records, Window
 from ingero.units import clean, format_ns
 
-MAX_PROCESSES = 4096
+MAX_PROCESSES = 1024  # that are no targets: every process of the machine maps files, 5 KB of them
 MAX_MAPPINGS = 4096  # of one process
 
 Row = tuple[int, int, int, int, int, int, int, str]

@@ -18,6 +18,7 @@ from ingero.model.window import Window
 from ingero.store.writer import Writer
 
 MAX_WAITING_BYTES = 128 << 20
+BEHIND = 3  # windows that wait
 DETAIL = ("calls", "waits", "blocks")
 LOSS = "store_backlog"
 
@@ -72,7 +73,8 @@ class Recorder:
             try:
                 if self._failure is None:
                     self._writer.write(window)
-                    self.diagnosis.consider(window.end_ns)
+                    if self._queue.qsize() < BEHIND:  # what waits is stored first
+                        self.diagnosis.consider(window.end_ns)
             except BaseException as error:
                 self._failure = error
             with self._lock:
