@@ -1,4 +1,4 @@
-"""The diagnosis while tracing: every few seconds over the last minutes, at the end over all.
+"""The diagnosis while tracing: every few seconds over the last minutes, at the end over all that time allows.
 
 Reads what the writer has just stored, with the same code as `explain`, in the
 writer's thread: the live answer and the later one cannot differ, and draining never
@@ -27,6 +27,8 @@ from ingero.store.writer import Writer
 EVERY_NS = 2 * SLICE_NS
 MOST_SHARE = 0.1  # of a core, for looking: 160 jobs within the reach take 2.4 s a look
 REACH_NS = 150 * 1_000_000_000  # live findings look back this far; the last one over all
+LAST_NS = 5 * 1_000_000_000  # for the last look; a container that is stopped is killed after 30 s
+QUICK_NS = 500_000_000  # a look that took less is no reason to look at less
 MOST_KEPT = 1000  # findings remembered from earlier looks; jobs that come and go have new ones for ever
 
 
@@ -40,6 +42,7 @@ class LiveDiagnosis:
         self._writer = writer
         self._cpu_ns = cpu_ns
         self._due_ns = 0
+        self._took_ns = 0  # by the last look
         self._lines: dict[str, Finding] = {}  # findings with a line, as last told
         self._states: dict[str, Finding] = {}  # findings of state that stand, as last told
 
@@ -50,12 +53,13 @@ class LiveDiagnosis:
         if now_ns >= self._due_ns:
             before_ns = self._cpu_ns()
             self._look(REACH_NS)
-            took_ns = self._cpu_ns() - before_ns
-            self._due_ns = now_ns + max(EVERY_NS, int(took_ns / MOST_SHARE))
+            self._took_ns = self._cpu_ns() - before_ns
+            self._due_ns = now_ns + max(EVERY_NS, int(self._took_ns / MOST_SHARE))
 
     def conclude(self) -> None:
-        """The recording is complete."""
-        self._look(None)
+        """The recording is complete: over all of it, where whoever stops us can wait that long."""
+        affordable_ns = REACH_NS * LAST_NS // max(self._took_ns, 1)
+        self._look(None if self._took_ns < QUICK_NS else max(REACH_NS, affordable_ns))
 
     def _look(self, reach_ns: int | None) -> None:
         try:

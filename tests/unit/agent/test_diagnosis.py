@@ -44,6 +44,22 @@ def test_looks_that_take_long_come_seldom(tmp_path: Path, monkeypatch: pytest.Mo
     assert 0 < slow * slow_ns // 2 <= 400 * SECOND * MOST_SHARE
 
 
+@pytest.mark.parametrize(
+    "look_s, reach_s", [(0.01, None), (2.0, 150 * 5 / 2.0), (40.0, 150)], ids=["quick", "slow", "very slow"]
+)
+def test_the_last_look_reaches_as_far_as_its_time_allows(
+    look_s: float, reach_s: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int | None] = []
+    with Writer(tmp_path / "a.db", NODE, fixed_clock(), OPERATIONS) as writer:
+        live = LiveDiagnosis(writer, Cpu(int(2 * look_s * SECOND)))
+        monkeypatch.setattr(live, "_look", found.append)
+        for second in range(10):
+            live.consider(second * SECOND + 1)
+        live.conclude()
+    assert found[-1] == (None if reach_s is None else int(reach_s * SECOND))
+
+
 def state(pid: int) -> Finding:
     return Finding(
         finding_id(NODE, "cuda-error", pid, EPOCH_NS), "cuda-error", Severity.HIGH, "it failed",
