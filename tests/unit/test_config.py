@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +151,30 @@ def test_every_key_has_a_meaning_and_a_variable_of_its_own() -> None:
     assert {(key.section, key.name) for key in keys} >= {("agent", "max_overhead"), ("fleet", "nodes")}
     assert all(key.description and key.variable.startswith("INGERO_") for key in keys)
     assert len({key.variable for key in keys}) == len(keys)
+
+
+def example() -> str:
+    page = (Path(__file__).parents[2] / "docs/configuration.md").read_text(encoding="utf-8")
+    return page.partition("```yaml\n")[2].partition("```")[0]
+
+
+def test_the_example_in_the_documentation_loads_and_has_every_key() -> None:
+    found = config.parse(example().encode(), "ingero.yaml")
+    written = yaml.safe_load(example())
+    for key in config.keys():
+        value = getattr(getattr(found, key.section), key.name)
+        assert value not in (None, [], {}), key
+        assert str(written[key.section][key.name]) == str(value), key
+
+
+@pytest.mark.parametrize("key", config.keys(), ids=lambda key: f"{key.section}.{key.name}")
+def test_each_line_of_the_example_is_accepted_by_itself(key: config.Key) -> None:
+    line = next(
+        each
+        for each in example().partition(f"{key.section}:\n")[2].splitlines()
+        if each.startswith(f"  {key.name}:")
+    )
+    config.parse(f"{key.section}:\n{line}\n".encode(), "ingero.yaml")
 
 
 def test_an_overhead_is_a_percentage_or_off() -> None:

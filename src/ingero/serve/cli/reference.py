@@ -61,6 +61,30 @@ error. An error is one line, `error: what failed`, and mostly a second one, `hin
 """
 
 
+# A value for every key that has no default, and for those where the default says little.
+EXAMPLES = {
+    "agent.node": "gpu-node-01",
+    "trace.pid": "[4821]",
+    "trace.user": "alice",
+    "trace.container": "3f2a9c41d7be",
+    "trace.duration": "1h",
+    "log.file": "/var/log/ingero.log",
+    "server.cert": "/etc/ingero/tls.crt",
+    "server.key": "/etc/ingero/tls.key",
+    "server.client_ca": "/etc/ingero/clients.crt",
+    "server.token_file": "/etc/ingero/tokens",
+    "server.allowed_hosts": "[gpu-node-01.example]",
+    "prometheus.address": "127.0.0.1:9090",
+    "otlp.endpoint": "collector.example:4318",
+    "otlp.protocol": "http",
+    "otlp.headers_file": "/etc/ingero/otlp-headers",
+    "otlp.ca": "/etc/ingero/collector.crt",
+    "otlp.client_cert": "/etc/ingero/otlp.crt",
+    "otlp.client_key": "/etc/ingero/otlp.key",
+    "fleet.nodes": "[gpu-node-01:8080, gpu-node-02:8080]",
+}
+
+
 def pages() -> dict[str, str]:
     """Every page by file name."""
     made = {
@@ -93,16 +117,21 @@ def _default(value: Any) -> str:
 
 
 def _example(keys: list[config.Key]) -> Iterator[str]:
-    examples = {"node": "gpu-node-01", "nodes": "[gpu-node-01:8080, gpu-node-02:8080]", "duration": "1h"}
-    examples |= {"pid": "[4821]", "user": "alice", "container": "3f2a9c41d7be", "file": "/var/log/ingero.log"}
-    examples |= {"address": "127.0.0.1:9090", "endpoint": "collector.example:4318"}
+    """A whole file: every key with a value that is accepted; a test loads it."""
     section = ""
     for key in keys:
         if key.section != section:
             section = key.section
             yield f"{section}:\n"
-        value = examples.get(key.name) or _default(key.default).strip("`")
-        yield f"  {key.name}: {value}\n"
+        yield f"  {key.name}: {_example_value(key)}\n"
+
+
+def _example_value(key: config.Key) -> str:
+    name = f"{key.section}.{key.name}"
+    if name in EXAMPLES:
+        return EXAMPLES[name]
+    assert key.default not in (None, [], {}), f"{name} has no default: EXAMPLES needs a value for it"
+    return _default(key.default).strip("`")
 
 
 def commands_page() -> str:
