@@ -161,7 +161,7 @@ def example() -> str:
 def test_the_example_in_the_documentation_loads_and_has_every_key() -> None:
     found = config.parse(example().encode(), "ingero.yaml")
     written = yaml.safe_load(example())
-    for key in config.keys():
+    for key in list(config.keys()):
         value = getattr(getattr(found, key.section), key.name)
         assert value not in (None, [], {}), key
         assert str(written[key.section][key.name]) == str(value), key

@@ -186,6 +186,7 @@ class Targets:
             rank=known.rank,
             local_rank=known.local_rank,
             world_size=known.world_size,
+            labels=process.labels or known.labels,
         )
 
     def note(self, process: Process, container: Container | None = None) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
-from ingero.discover import containers
+from ingero.discover import containers, tenants
 from ingero.errors import TargetError
 from ingero.model.window import Container, Process
 from ingero.units import visible
@@ -31,7 +31,7 @@ RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PR
 LOCAL_RANK_NAMES = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 WORLD_SIZE_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 DEVICE_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-KEPT_NAMES = frozenset((*RANK_NAMES, *LOCAL_RANK_NAMES, *WORLD_SIZE_NAMES, *DEVICE_NAMES))
+KEPT_NAMES = frozenset((*RANK_NAMES, *LOCAL_RANK_NAMES, *WORLD_SIZE_NAMES, *DEVICE_NAMES, *tenants.VARIABLES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +163,21 @@ def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Proces
     cgroup = _optional(lambda: handle.read("cgroup", 1 << 16)).decode("utf-8", "replace")
     container = containers.describe(cgroup, mounts)
     status = handle.read("status", 1 << 16)
+    uid = _status_numbers(status, b"Uid")[0]
+    told = tenants.of_cgroups(containers.parse_cgroups(cgroup).values())
+    # A number means a name of ours only where the container has no users of its own.
+    if not container.container_id and (user := tenants.USERS.name(uid)):
+        told = (*told, ("user", user))
     process = Process(
         pid=stat.pid,
         start_ns=stat.start_ns,
         comm=stat.comm,
         cmdline="",
         cgroup_id=container.cgroup_id,
-        uid=_status_numbers(status, b"Uid")[0],
+        uid=uid,
         parent_pid=stat.parent_pid or None,
         cpus=_allowed_cpus(status),
+        labels=told,
     )
     arguments = _optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS))
     return started_with(process, arguments, environment), container
@@ -186,6 +192,7 @@ def started_with(process: Process, arguments: bytes, environment: bytes) -> Proc
         rank=_first_number(kept, RANK_NAMES),
         local_rank=_first_number(kept, LOCAL_RANK_NAMES),
         world_size=_first_number(kept, WORLD_SIZE_NAMES),
+        labels=tenants.with_environment(process.labels, kept),
     )
 
 

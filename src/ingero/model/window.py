@@ -22,6 +22,7 @@ BUCKETS = int(Bucket.BUCKETS)
 BUCKET_NAMES: tuple[str, ...] = tuple(b.name.lower() for b in Bucket if b is not Bucket.BUCKETS)
 
 Records = NDArray[np.void]
+Labels = tuple[tuple[str, str], ...]  # key and value, sorted
 StackHashes = NDArray[np.int64]  # 0: no stack
 
 # What one process did with one operation within the window.
@@ -162,6 +163,7 @@ class Process:
     listens: bool | None = None  # holds a listening socket: a server; None: not known
     cpus: str = ""  # cores it may use, as the kernel lists them (0-3,8); empty: not known
     target: bool = True  # False: a bystander, known only as a culprit or waker
+    labels: Labels = ()  # whose it is: job, user, slurm.account
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,22 @@ class Container:
     pod: str | None = None
     namespace: str | None = None
     job: str | None = None
+    labels: Labels = ()  # name, owner, pod.uid, and label:KEY for each of its own
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """What became of a pod's container, as the kubelet tells it; instants are Unix-epoch nanoseconds."""
+
+    at_ns: int
+    pod: str
+    namespace: str
+    uid: str
+    container: str  # empty: the pod as a whole
+    event: str  # seen, restart, oom-kill, evicted
+    reason: str | None = None
+    exit_code: int | None = None
+    restarts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +287,7 @@ class Window:
     processes: list[Process] = field(default_factory=list)
     bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
+    pod_events: list[PodEvent] = field(default_factory=list)
     not_watched: list[NotWatched] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     system: SystemSample | None = None

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, SWITCHES, TABLES
+from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, SWITCHES, TABLES, TENANTS
 from ingero.store.shape import require_plain_tables
 from ingero.store.trouble import not_ours
-from ingero.store.views import VIEWS, create_views
+from ingero.store.views import TENANT_VIEWS, VIEWS, create_views
 
 APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
 
@@ -93,6 +93,13 @@ def _own_cost(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _tenants(connection: sqlite3.Connection) -> None:
+    """A new database has them from its first schema."""
+    views = (f"CREATE VIEW IF NOT EXISTS {name} AS {VIEWS[name]}" for name in TENANT_VIEWS)
+    for statement in (*TENANTS, *views):
+        connection.execute(statement)
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
@@ -103,6 +110,7 @@ ALL: tuple[Migration, ...] = (
     Migration("0007-unfinished-calls", _unfinished),
     Migration("0008-collective-weight", _collective_weight),
     Migration("0009-own-cost", _own_cost),
+    Migration("0013-tenants", _tenants),
 )
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ingero.clock import Clock
 from ingero.model.window import Process
+from ingero.store.tenant_rows import save_process_labels
 from ingero.units import clean
 
 MOST, FEWEST = 200_000, 2_000  # rows; what nothing refers to any more is deleted (unused.py)
@@ -165,6 +166,8 @@ class Processes:
                 life.target, process.listens, process.cpus or None, life.id,
             ),
         )  # fmt: skip
+        if process.labels:
+            save_process_labels(self._connection, self._node_id, life.id, process.labels)
         self._stored[life.id] = process
 
     def _lives(self, pid: int) -> list[Incarnation]:

@@ -19,7 +19,15 @@ from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
 from ingero.model.window import NotWatched, Window, aligned
-from ingero.store import annotation_rows, findings, in_flight_rows, location, migrations, trouble
+from ingero.store import (
+    annotation_rows,
+    findings,
+    in_flight_rows,
+    location,
+    migrations,
+    tenant_rows,
+    trouble,
+)
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
@@ -308,6 +316,8 @@ class Recording:
             end_ns,
         )
         rows.containers(window.containers)
+        tenant_rows.save_container_labels(self.connection, self.node_id, window.containers)
+        tenant_rows.save_pod_events(self.connection, self.node_id, window.pod_events)
         rows.operations(window.operations)
         rows.threads(window.threads)
         rows.samples(window.samples)

@@ -30,7 +30,8 @@ _SECONDS = (
 )  # fmt: skip
 _MINUTES = (
     ("operation_minute", "start_ns"), ("loss", "end_ns"), ("clock_step", "at_ns"), ("process", "end_ns"),
-    ("not_watched", "at_ns"), ("governor_action", "at_ns"), ("in_flight", "last_seen_ns"),
+    ("not_watched", "at_ns"), ("pod_event", "at_ns"),
+    ("governor_action", "at_ns"), ("in_flight", "last_seen_ns"),
 )  # fmt: skip
 
 

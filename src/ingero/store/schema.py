@@ -286,8 +286,27 @@ SWITCHES = (
     " start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, switches INTEGER NOT NULL, ns INTEGER,"
     " PRIMARY KEY (recording_id, start_ns)) WITHOUT ROWID",
 )
+# Whose a process or container is, beyond what `container` says, and what became of pods.
+TENANTS = (
+    "CREATE TABLE IF NOT EXISTS container_label (node_id INTEGER NOT NULL, cgroup_id INTEGER NOT NULL,"
+    " key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (cgroup_id, node_id, key)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS process_label (id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL,"
+    " process_id INTEGER, key TEXT NOT NULL, value TEXT NOT NULL, UNIQUE (process_id, key))",
+    "CREATE TABLE IF NOT EXISTS pod_event (node_id INTEGER NOT NULL, at_ns INTEGER NOT NULL,"
+    " uid TEXT NOT NULL, pod TEXT NOT NULL, namespace TEXT NOT NULL, container TEXT NOT NULL,"
+    " event TEXT NOT NULL, reason TEXT, exit_code INTEGER, restarts INTEGER,"
+    " PRIMARY KEY (at_ns, node_id, uid, container, event)) WITHOUT ROWID",
+)
 # Tables that databases of before lack and that can be read as empty: nothing else depends on them.
-LATER = {"switch_second": ("node_id", "recording_id", "start_ns", "end_ns", "switches", "ns")}
+LATER = {
+    "switch_second": ("node_id", "recording_id", "start_ns", "end_ns", "switches", "ns"),
+    "container_label": ("node_id", "cgroup_id", "key", "value"),
+    "process_label": ("id", "node_id", "process_id", "key", "value"),
+    "pod_event": (
+        "node_id", "at_ns", "uid", "pod", "namespace", "container", "event", "reason", "exit_code",
+        "restarts",
+    ),
+}  # fmt: skip
 
 TABLES = (
     tuple(
@@ -296,6 +315,7 @@ TABLES = (
     + ANNOTATION
     + GOVERNOR
     + SWITCHES
+    + TENANTS
 )
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

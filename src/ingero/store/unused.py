@@ -30,6 +30,8 @@ BY_PID = (
     ("finding", "pid", True),
 )
 KEEP_NS = 10 * MINUTE  # a process that ended lately may be asked for by anybody
+# Rows that say more of an owner: they keep it from nothing, and go with it.
+BELONGING = {"container_label": ("cgroup_id", "container"), "process_label": ("process_id", "process")}
 OWNERS = {"string": "id", "kernel": "id", "process": "id", "container": "cgroup_id"}
 
 
@@ -131,6 +133,10 @@ class Unused:
             ).rowcount
             for table, column in OWNERS.items()
         )
+        for table, (column, owner) in BELONGING.items():
+            self._connection.execute(
+                f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {OWNERS[owner]} FROM {owner})"
+            )
         for holder in self._holders:
             holder.forget()
         return gone
@@ -153,7 +159,7 @@ def references(connection: sqlite3.Connection) -> list[Reference]:
     found = []
     for table, without_rowid in tables.fetchall():
         names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        columns = tuple(name for name in names if name in REFERRING and table not in OWNERS)
+        columns = tuple(name for name in names if name in REFERRING and table not in (*OWNERS, *BELONGING))
         if columns:
             found.append(Reference(table, columns, not without_rowid))
     return found + [Reference(table, (column,), numbered) for table, column, numbered in BY_PID]

@@ -53,6 +53,15 @@ def _reason_text(column: str) -> str:
     return f"CASE WHEN {column} IS NOT NULL THEN ltrim({cases}) END"
 
 
+def _label(alias: str, table: str, key: str) -> str:
+    """Joins one label of a process `p`, or of its container."""
+    of = {
+        "process_label": f"{alias}.process_id = p.id",
+        "container_label": f"{alias}.cgroup_id = p.cgroup_id AND {alias}.node_id = p.node_id",
+    }[table]
+    return f"LEFT JOIN {table} {alias} ON {of} AND {alias}.key = '{key}'"
+
+
 _CALL_COLUMNS = f"""
     {_ID} AS id, n.name AS node, e.ts_ns AS timestamp_ns, e.pid AS pid, e.tid AS tid, e.gpu_id AS gpu_id,
     o.layer AS layer, o.name AS op, {_CALLER} AS caller, k.name AS kernel_name,
@@ -263,11 +272,40 @@ VIEWS = {
         SELECT n.name AS node, t.pid AS pid, t.tid AS tid, t.start_ns AS bucket_start_ns, t.ns AS ns
         FROM thread_estimate t
         LEFT JOIN node n ON n.id = t.node_id""",
+    "tenants": f"""
+        SELECT n.name AS node, p.pid AS pid, p.start_ns AS start_ns, p.end_ns AS end_ns, p.comm AS comm,
+            p.target AS target, c.container_id AS container_id, c.runtime AS runtime, w.value AS container,
+            c.pod AS pod, c.namespace AS namespace, o.value AS owner, COALESCE(j.value, c.job) AS job,
+            u.value AS user, a.value AS account, p.uid AS uid, p.cgroup_id AS cgroup_id
+        FROM process p
+        LEFT JOIN node n ON n.id = p.node_id
+        LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
+        {_label("w", "container_label", "name")}
+        {_label("o", "container_label", "owner")}
+        {_label("j", "process_label", "job")}
+        {_label("u", "process_label", "user")}
+        {_label("a", "process_label", "account")}""",
+    "container_labels": """
+        SELECT n.name AS node, t.cgroup_id AS cgroup_id, t.key AS key, t.value AS value
+        FROM container_label t
+        LEFT JOIN node n ON n.id = t.node_id""",
+    "process_labels": """
+        SELECT n.name AS node, p.pid AS pid, p.start_ns AS start_ns, t.key AS key, t.value AS value
+        FROM process_label t
+        LEFT JOIN process p ON p.id = t.process_id
+        LEFT JOIN node n ON n.id = t.node_id""",
+    "pod_events": """
+        SELECT n.name AS node, t.at_ns AS timestamp_ns, t.namespace AS namespace, t.pod AS pod,
+            NULLIF(t.container, '') AS container, t.event AS event, t.reason AS reason,
+            t.exit_code AS exit_code, t.restarts AS restarts
+        FROM pod_event t
+        LEFT JOIN node n ON n.id = t.node_id""",
 }
 
 
 # Views of tables that recordings of before have too: a reader makes its own where the file has none.
-LATER_VIEWS = frozenset({"own_cost", "unfinished_calls"})
+TENANT_VIEWS = ("tenants", "container_labels", "process_labels", "pod_events")
+LATER_VIEWS = frozenset({"own_cost", "unfinished_calls", *TENANT_VIEWS})
 
 
 def create_views() -> list[str]:

@@ -37,7 +37,7 @@ from ingero.errors import StoreError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.kernels import KernelName
 from ingero.model.stack import Frame, ResolvedStack
-from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, SystemSample
+from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, PodEvent, SystemSample
 from ingero.store.findings import FindingRow
 from ingero.store.merge.clocks import clock_notes
 from ingero.store.merge.result import merge
@@ -83,9 +83,11 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
         culprits=[culprit()],
         wakers=[waker()],
         in_flight=[in_flight(since_ns=start_ns, now_ns=start_ns + SECOND)],
-        processes=[process(rank=rank, world_size=2, cgroup_id=5)],
+        processes=[process(rank=rank, world_size=2, cgroup_id=5, labels=(("job", "4711"), ("user", "ada")))],
         bystanders=[process(300, comm="pt_data_worker", target=False)],
-        containers=[Container(5, "/kube/x", "0123456789ab", "containerd", "train-0", "ml", None)],
+        containers=[Container(5, "/kube/x", "0123456789ab", "containerd", "train-0", "ml", None,
+                              (("name", "trainer"), ("owner", "Job/train")))],
+        pod_events=[PodEvent(EPOCH_NS + start_ns, "train-0", "ml", "u-1", "trainer", "restart", "Error", 1)],
         losses={"ring_call": 3},
         not_watched=[NotWatched(100, "gil", "free-threaded")],
         annotations=[Annotation(100, start_ns + 10, "step", str(start_ns // SECOND))],

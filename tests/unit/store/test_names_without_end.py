@@ -13,7 +13,7 @@ from ingero.model.window import Window
 from ingero.store import names, processes, unused
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
-from ingero.store.unused import BY_PID, OWNERS, REFERRING, references
+from ingero.store.unused import BELONGING, BY_PID, OWNERS, REFERRING, references
 from ingero.store.writer import Writer
 
 
@@ -122,7 +122,7 @@ def test_every_column_that_refers_to_such_a_row_is_looked_at(path: Path) -> None
         for table in tables
         for row in connection.execute(f"PRAGMA table_info({table})")
         if (row[1] in REFERRING or row[1].endswith(("comm_id", "process_id", "kernel_id")))
-        and table not in OWNERS
+        and table not in (*OWNERS, *BELONGING)
     }
     assert suspicious <= known
     assert {(table, column) for table, column, _ in BY_PID} <= known

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.several_nodes import combined
+from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
 from ingero.serve.answers.window import TimeRange, ended, time_range
 from ingero.store.location import default_path
 from ingero.store.reader import Reader, RecordingInfo
@@ -94,8 +95,9 @@ def get_report(
     now_ns: int | None = None,
     node: str | None = None,
     labels: Labels = NO_LABELS,
+    whose: Whose = EVERYBODY,
 ) -> Report:
-    """The diagnosis of a recording; of one process, one node or the time of a label where asked for.
+    """The diagnosis of a recording; of one process, tenant, node or the time of a label where asked for.
 
     In a merged database each node is looked at by itself, over its own last recording
     unless a range is given.
@@ -105,18 +107,35 @@ def get_report(
     with Reader(path, node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         nodes = reader.nodes()
+        require_whose(reader, whose)
+        asked = Asked(pid, whose, labels)
         if len(nodes) < 2:
-            return _report(reader, when, pid, labels)
-        reports = _by_node(path, nodes, None if wanted == Range() else when, pid, now_ns, labels)
+            return _report(reader, when, asked)
+        reports = _by_node(path, nodes, None if wanted == Range() else when, now_ns, asked)
         recorded = recorded_ns(reader, when)
         if not recorded or not reports:
-            raise _nothing_recorded(reader, when) if pid is None or not recorded else _not_seen(pid, [])
+            everybody = pid is None and not whose
+            raise _nothing_recorded(reader, when) if everybody or not recorded else _not_seen(pid, [])
     return combined(reports, recorded)
 
 
-def _by_node(
-    path: Path, nodes: list[str], when: TimeRange | None, pid: int | None, now_ns: int, labels: Labels
-) -> list[Report]:
+class Asked(NamedTuple):
+    """Of whom, and for which labels."""
+
+    pid: int | None
+    whose: Whose
+    labels: Labels
+
+    def pids(self, reader: Reader) -> frozenset[int] | None:
+        """None: everybody's. Raises where this node has nobody of theirs."""
+        if self.whose:
+            found = require_pids(reader, self.whose)
+            return found if self.pid is None else found & {self.pid}
+        return None if self.pid is None else frozenset({self.pid})
+
+
+def _by_node(path: Path, nodes: list[str], when: TimeRange | None, now_ns: int, asked: Asked) -> list[Report]:
+    labels = asked.labels
     found = []
     unsaid: list[UsageError] = []
     for name in nodes:
@@ -125,19 +144,20 @@ def _by_node(
             if recorded_ns(reader, mine):
                 try:
                     with suppress(TargetError):  # another node has the process
-                        found.append(_report(reader, mine, pid, labels))
+                        found.append(_report(reader, mine, asked))
                 except UsageError as error:
                     if labels == NO_LABELS:
                         raise
                     unsaid.append(error)  # jobs of another node may have said it
                     if not labels.wanted:
-                        found.append(_report(reader, mine, pid, NO_LABELS))
+                        found.append(_report(reader, mine, asked._replace(labels=NO_LABELS)))
     if unsaid and not any(labels.wanted or each.by is not None for each in found):
         raise unsaid[0]
     return found
 
 
-def _report(reader: Reader, when: TimeRange, pid: int | None, labels: Labels) -> Report:
+def _report(reader: Reader, when: TimeRange, asked: Asked) -> Report:
+    labels, pids = asked.labels, asked.pids(reader)
     held: LabelTimes | None = None
     if labels.wanted:
         with reader.trouble_told(), sense_made_of(reader):
@@ -150,7 +170,7 @@ def _report(reader: Reader, when: TimeRange, pid: int | None, labels: Labels) ->
         diagnosis = diagnosed(reader, when)
     with reader.trouble_told(), sense_made_of(reader):
         report = checked(_read(reader, when, recorded, diagnosis.extras))
-    report = _judged(report, diagnosis, pid)
+    report = _judged(report, diagnosis, pids)
     if held is not None:
         report = msgspec.structs.replace(report, not_watched=[*_pauses(held), *report.not_watched])
     with reader.trouble_told(), sense_made_of(reader):
@@ -204,20 +224,20 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
     )
 
 
-def _judged(report: Report, diagnosis: Diagnosed, pid: int | None) -> Report:
-    """With the findings, worst first; of one process where asked for."""
+def _judged(report: Report, diagnosis: Diagnosed, pids: frozenset[int] | None) -> Report:
+    """With the findings, worst first; of some processes where asked for."""
     return msgspec.structs.replace(
         report,
-        findings=in_order(_victims(diagnosis.findings, pid)),
-        unexplained=_victims(diagnosis.unexplained, pid),
-        bound=[each for each in diagnosis.bound if pid is None or each.pid == pid],
+        findings=in_order(_victims(diagnosis.findings, pids)),
+        unexplained=_victims(diagnosis.unexplained, pids),
+        bound=[each for each in diagnosis.bound if pids is None or each.pid in pids],
         not_watched=[*report.not_watched, *diagnosis.not_watched],
-        processes=report.processes if pid is None else _only(report.processes, pid),
+        processes=report.processes if pids is None else _only(report.processes, pids),
     )
 
 
-def _victims(found: list[F], pid: int | None) -> list[F]:
-    return [each for each in found if pid is None or each.victim.pid == pid]
+def _victims(found: list[F], pids: frozenset[int] | None) -> list[F]:
+    return [each for each in found if pids is None or each.victim.pid in pids]
 
 
 def _nothing_recorded(reader: Reader, when: TimeRange) -> StoreError | UsageError:
@@ -241,17 +261,19 @@ def _time(at_ns: int) -> str:
         return f"{at_ns} ns"
 
 
-def _only(processes: list[ProcessReport], pid: int) -> list[ProcessReport]:
-    found = [process for process in processes if process.pid == pid]
+def _only(processes: list[ProcessReport], pids: frozenset[int]) -> list[ProcessReport]:
+    found = [process for process in processes if process.pid in pids]
     if found:
         return found
-    raise _not_seen(pid, processes)
+    raise _not_seen(min(pids, default=None), processes)
 
 
-def _not_seen(pid: int, processes: list[ProcessReport]) -> TargetError:
+def _not_seen(pid: int | None, processes: list[ProcessReport]) -> TargetError:
     seen = ", ".join(f"{process.pid} ({clean(process.comm, 40)})" for process in processes[:5])
     return TargetError(
-        f"process {pid} was not seen in that time",
+        "none of these processes was seen in that time"
+        if pid is None
+        else f"process {pid} was not seen in that time",
         hint=f"Seen: {seen}." if seen else "No CUDA process was seen at all.",
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ingero.errors import TargetError
 from ingero.serve.answers.operations import Filters
+from ingero.serve.answers.whose import require_whose
 from ingero.store.location import default_path
 from ingero.store.reader import Reader
 from ingero.units import clean
@@ -16,18 +17,16 @@ from ingero.units import clean
 _KNOWN = {
     "pid": ("process", "process", "pid = ?"),
     "op": ("operation", "op", "name = ? COLLATE NOCASE"),
-    "container": ("container", "container", "substr(container_id, 1, length(?1)) = ?1"),
-    "pod": ("pod", "container", "pod = ?"),
-    "namespace": ("namespace", "container", "namespace = ?"),
 }
 
 
 def require_known(db: Path | None, filters: Filters, node: str | None = None) -> None:
     """Raises TargetError for the first that no part of the recording has."""
     asked = {name: getattr(filters, name) for name in _KNOWN if getattr(filters, name) is not None}
-    if not asked:
+    if not asked and not filters.whose:
         return
     with Reader(db or default_path(), node) as reader:
+        require_whose(reader, filters.whose)
         for name, value in asked.items():
             what, table, condition = _KNOWN[name]
             if not reader.rows(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", (value,)):

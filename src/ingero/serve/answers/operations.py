@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ingero.errors import StoreError, UsageError
 from ingero.model import histogram
+from ingero.serve.answers.whose import Whose, process_ids
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.units import MINUTE
@@ -29,9 +30,15 @@ class Filters:
 
     pid: int | None = None
     op: str | None = None
-    container: str | None = None  # id, or its beginning of at least four characters
+    container: str | None = None  # as in whose.Whose
     pod: str | None = None
     namespace: str | None = None
+    job: str | None = None
+    user: str | None = None
+
+    @property
+    def whose(self) -> Whose:
+        return Whose(self.container, self.pod, self.namespace, self.job, self.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,31 +224,12 @@ def conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
     if filters.op is not None:
         parts.append("op_id IN (SELECT id FROM op WHERE name = ?)")
         parameters.append(_known_op(reader, filters.op))
-    place, place_parameters = _place(filters)
-    if place:
-        parts.append(
-            "process_id IN (SELECT p.id FROM process p JOIN container c"
-            f" ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id WHERE {place})"
-        )
-        parameters.extend(place_parameters)
+    whose = filters.whose
+    if whose:
+        found, whose_parameters = process_ids(whose)
+        parts.append(f"process_id IN ({found})")
+        parameters.extend(whose_parameters)
     return "".join(f" AND {part}" for part in parts), tuple(parameters)
-
-
-def _place(filters: Filters) -> tuple[str, list[str]]:
-    parts: list[str] = []
-    parameters: list[str] = []
-    if filters.container is not None:
-        if len(filters.container) < 4:
-            raise UsageError(
-                f"the container id {filters.container!r} is too short", hint="Give at least four characters."
-            )
-        parts.append("substr(c.container_id, 1, ?) = ?")
-        parameters.extend([str(len(filters.container)), filters.container])
-    for column, value in (("pod", filters.pod), ("namespace", filters.namespace)):
-        if value is not None:
-            parts.append(f"c.{column} = ?")
-            parameters.append(value)
-    return " AND ".join(parts), parameters
 
 
 def _known_op(reader: Reader, op: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.schema_tenants import TENANT_VIEWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,6 +471,7 @@ VIEWS: tuple[ViewDoc, ...] = (
             "ns": "So much of the interval's time.",
         },
     ),
+    *(ViewDoc(*each) for each in TENANT_VIEWS),
     ViewDoc(
         "stack_text",
         "The same stacks to read: one row each, as in `forward() at train.py:142 < step() at train.py:90`.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ingero.errors import IngeroError, UsageError
-from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, wide
+from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, whose, wide
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -22,13 +22,28 @@ Examples:
   ingero explain                              the whole last recording
   ingero explain --since 5m --per-process
   ingero explain --from 2026-03-01T02:10 -v
+  ingero explain --namespace team-a           one tenant's jobs
   ingero explain --label step=100..200
   ingero explain --by step                    the slowest steps a job said
   ingero explain --format html -o report.html
   ingero explain --compare before.db after.db
   ingero explain --json --exit-code | jq .findings
 """
-ONE_DATABASE = ("start", "end", "pid", "node", "labels", "by", "per_process", "db")
+ONE_DATABASE = (
+    "start",
+    "end",
+    "pid",
+    "node",
+    "container",
+    "pod",
+    "namespace",
+    "job",
+    "user",
+    "labels",
+    "by",
+    "per_process",
+    "db",
+)
 
 
 @click.command(epilog=EPILOG)
@@ -37,6 +52,7 @@ ONE_DATABASE = ("start", "end", "pid", "node", "labels", "by", "per_process", "d
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
+@whose
 @labelled
 @click.option("--per-process", is_flag=True, help="Every process and thread: calls, waits, switches.")
 @click.option(
@@ -72,10 +88,12 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
     from ingero.serve.answers.explain import get_report, has_counted_findings
     from ingero.serve.answers.labels import parse_labels
     from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import WORDS, Whose
 
     wanted = Range(flags["since"], flags["start"], flags["end"])
     labels = parse_labels(flags["labels"], flags["by"])
-    report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"], labels=labels)
+    tenant = Whose(*(flags[name] for name in WORDS))
+    report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"], labels=labels, whose=tenant)
     _deliver(report, lambda: _document(report, flags), form, flags["output"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
 

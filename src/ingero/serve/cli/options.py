@@ -67,6 +67,21 @@ def labelled(function: Function) -> Function:
     return only(click.option("--by", metavar="KEY", help="For each value of a label, as in step.")(function))
 
 
+def whose(function: Function) -> Function:
+    """--container --pod --namespace --job --user: whose processes."""
+    for option in (
+        click.option("--user", metavar="NAME", help="Only this user's jobs."),
+        click.option(
+            "--job", metavar="ID", help="Only this job: of Slurm, ECS, Ray, torchrun, a pod's owner."
+        ),
+        click.option("--namespace", metavar="NAME", help="Only this namespace."),
+        click.option("--pod", metavar="NAME", help="Only this pod, or NAMESPACE/POD."),
+        click.option("--container", metavar="ID", help="Only this container, by id or name."),
+    ):
+        function = option(function)
+    return function
+
+
 def as_json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 

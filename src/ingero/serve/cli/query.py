@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
-from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, wide
+from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, whose, wide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ Examples:
   ingero query --format csv "SELECT * FROM culprits" > culprits.csv
   ingero query --schema                       tables and columns
 """
-FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace")
+FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace", "job", "user")
 
 
 _COMMENT = re.compile(r"--(?:[ \t\r\n]|[^=\n]*\n)")
@@ -59,9 +59,7 @@ def _without_comment(argument: str) -> str:
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
 @click.option("--op", metavar="NAME", help="Only this operation.")
-@click.option("--container", metavar="ID", help="Only this container.")
-@click.option("--pod", metavar="NAME", help="Only this pod.")
-@click.option("--namespace", metavar="NAME", help="Only this namespace.")
+@whose
 @labelled
 @click.option("--kernels", is_flag=True, help="By kernel launched instead of by operation.")
 @click.option("--limit", type=click.IntRange(1), help="Most rows to print.  [10000]")
@@ -128,8 +126,9 @@ def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
 def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int, str | None]:
     from ingero.serve.answers.operations import Filters
     from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import WORDS
 
-    filters = Filters(flags["pid"], flags["op"], flags["container"], flags["pod"], flags["namespace"])
+    filters = Filters(flags["pid"], flags["op"], *(flags[name] for name in WORDS))
     wanted = Range(flags["since"], flags["start"], flags["end"])
     return flags["db"], wanted, filters, given(flags["limit"], config.query.limit), flags["node"]
 

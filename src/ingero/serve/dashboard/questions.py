@@ -55,11 +55,13 @@ class OfOperations(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=T
     container: Annotated[Text | None, Meta(description="Its id, or the beginning of it.")] = None
     pod: Text | None = None
     namespace: Text | None = None
+    job: Annotated[Text | None, Meta(description="Of Slurm, ECS, Ray, torchrun, or a pod's owner.")] = None
+    user: Text | None = None
     limit: Count = 100
 
     @property
     def filters(self) -> Filters:
-        return Filters(self.pid, self.op, self.container, self.pod, self.namespace)
+        return Filters(self.pid, self.op, self.container, self.pod, self.namespace, self.job, self.user)
 
 
 class OnScreen(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):

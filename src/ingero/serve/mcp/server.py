@@ -89,10 +89,21 @@ def description_of(method: Callable[..., Answer]) -> str:
     return f"{text} {_tables()}" if method.__name__ == "run_sql" else text
 
 
+# What tracing itself cost, and keys with values: named, and described in the resource.
+NAMED_ONLY = frozenset(
+    {"overhead", "own_cost", "governor_actions", "thread_estimates", "container_labels", "process_labels"}
+)
+
+
 def _tables() -> str:
-    views = "; ".join(f"{view.name}({_columns([n for n in view.columns if n != 'node'])})" for view in VIEWS)
+    views = "; ".join(
+        f"{view.name}({_columns([n for n in view.columns if n != 'node'])})"
+        for view in VIEWS
+        if view.name not in NAMED_ONLY
+    )
     notes = NOTES[0]  # the others are in the resource
-    return f"Views, most with node too: {views}. {notes} Resource ingero://schema: what columns mean."
+    ours = ", ".join(sorted(NAMED_ONLY))
+    return f"Views, most with node too: {views}; {ours}. {notes} Resource ingero://schema: what columns mean."
 
 
 def _columns(names: list[str]) -> str:

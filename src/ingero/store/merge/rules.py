@@ -69,6 +69,9 @@ PLAIN_TABLES: dict[str, str] = {
     " bucket_ns = IIF(excluded.last_seen_ns > last_seen_ns, excluded.bucket_ns, bucket_ns),"
     " before_attach = before_attach | excluded.before_attach,"
     " last_seen_ns = MAX(last_seen_ns, excluded.last_seen_ns)",
+    "container_label": "DO NOTHING",
+    "process_label": "DO NOTHING",
+    "pod_event": "DO NOTHING",
     "container": "DO UPDATE SET cgroup_path = COALESCE(cgroup_path, excluded.cgroup_path),"
     " container_id = COALESCE(container_id, excluded.container_id),"
     " runtime = COALESCE(runtime, excluded.runtime), pod = COALESCE(pod, excluded.pod),"
