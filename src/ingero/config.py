@@ -20,6 +20,9 @@ import yaml
 from msgspec import Meta
 
 from ingero import units
+from ingero.config_keys import Section
+from ingero.config_keys import key as _key
+from ingero.config_tenants import Kubernetes
 from ingero.errors import ConfigError, IngeroError, UsageError
 
 FILE_NAME = "ingero.yaml"
@@ -27,15 +30,7 @@ MAX_FILE_BYTES = 1 << 20
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def _key(description: str, variable: str, check: str = "") -> Meta:
-    return Meta(description=description, extra={"variable": variable, "check": check})
-
-
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Unknown keys are mistakes."""
-
-
-class Agent(_Section, frozen=True):
+class Agent(Section, frozen=True):
     """How a trace runs and what it keeps."""
 
     node: Annotated[
@@ -65,7 +60,7 @@ class Agent(_Section, frozen=True):
     ] = True
 
 
-class Trace(_Section, frozen=True):
+class Trace(Section, frozen=True):
     """What `ingero trace` looks at unless flags say otherwise."""
 
     pid: Annotated[
@@ -82,7 +77,7 @@ class Trace(_Section, frozen=True):
     ] = None
 
 
-class Log(_Section, frozen=True):
+class Log(Section, frozen=True):
     """The agent's own messages."""
 
     level: Annotated[
@@ -94,7 +89,7 @@ class Log(_Section, frozen=True):
     ] = None
 
 
-class Query(_Section, frozen=True):
+class Query(Section, frozen=True):
     """Bounds on `ingero query`."""
 
     limit: Annotated[int, Meta(ge=1), _key("Most rows an answer has.", "INGERO_QUERY_LIMIT")] = 10_000
@@ -103,7 +98,7 @@ class Query(_Section, frozen=True):
     ] = "30s"
 
 
-class Server(_Section, frozen=True):
+class Server(Section, frozen=True):
     """Who may connect to `dashboard`, `mcp --http`, `trace --prometheus`. A token: INGERO_TOKEN or a file."""
 
     cert: Annotated[str | None, _key("Certificate in PEM; one is made if not set.", "INGERO_TLS_CERT")] = None
@@ -120,7 +115,7 @@ class Server(_Section, frozen=True):
     ] = msgspec.field(default_factory=list)
 
 
-class Prometheus(_Section, frozen=True):
+class Prometheus(Section, frozen=True):
     """Metrics to be fetched while `ingero trace` runs. Who may: see `server`."""
 
     address: Annotated[
@@ -129,7 +124,7 @@ class Prometheus(_Section, frozen=True):
     ] = None
 
 
-class Otlp(_Section, frozen=True):
+class Otlp(Section, frozen=True):
     """Metrics and findings sent to an OTLP receiver. The `OTEL_EXPORTER_OTLP_*` variables count too."""
 
     endpoint: Annotated[
@@ -162,7 +157,7 @@ class Otlp(_Section, frozen=True):
     client_key: Annotated[str | None, _key("File with its key, PEM.", "INGERO_OTLP_CLIENT_KEY")] = None
 
 
-class Metrics(_Section, frozen=True):
+class Metrics(Section, frozen=True):
     """How many series there may be, for both."""
 
     processes: Annotated[
@@ -181,7 +176,7 @@ class Metrics(_Section, frozen=True):
     ] = "5m"
 
 
-class Fleet(_Section, frozen=True):
+class Fleet(Section, frozen=True):
     """The other machines."""
 
     nodes: Annotated[list[str], _key("Their addresses, `HOST:PORT`.", "INGERO_FLEET_NODES", "addresses")] = (
@@ -189,7 +184,7 @@ class Fleet(_Section, frozen=True):
     )
 
 
-class Config(_Section, frozen=True):
+class Config(Section, frozen=True):
     """The whole file."""
 
     agent: Agent = Agent()
@@ -201,6 +196,7 @@ class Config(_Section, frozen=True):
     otlp: Otlp = Otlp()
     metrics: Metrics = Metrics()
     fleet: Fleet = Fleet()
+    kubernetes: Kubernetes = Kubernetes()
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -256,6 +252,11 @@ def _check_addresses(nodes: list[str]) -> None:
             raise UsageError(f"not an address: {units.clean(node)!r}", hint="Write HOST:PORT.")
 
 
+def _check_url(text: str) -> None:
+    if not re.fullmatch(r"(https?://)?(\[[0-9a-fA-F:]+\]|[^\s:/\[\]@]+)(:\d{1,5})?/?", text):
+        raise UsageError(f"not an address: {units.clean(text)!r}", hint="Write https://HOST:PORT.")
+
+
 CHECKS: dict[str, Any] = {
     "": lambda value: value,
     "node": lambda value: check_node(value) if value is not None else None,
@@ -263,6 +264,7 @@ CHECKS: dict[str, Any] = {
     "size": lambda value: units.parse_size(str(value)),
     "duration": lambda value: units.parse_duration(str(value)) if value is not None else None,
     "addresses": _check_addresses,
+    "url": lambda value: _check_url(value) if value is not None else None,
 }
 
 
@@ -438,7 +440,9 @@ def with_variables(config: Config, environ: Mapping[str, str]) -> Config:
     given = {key.variable: key for key in keys() if environ.get(key.variable)}
     for variable, key in given.items():
         text = environ[variable]
-        value: Any = text.split(",") if isinstance(key.default, list) else text
+        value: Any = text.split(",") if isinstance(key.default, list | dict) else text
+        if isinstance(key.default, dict):  # H100=2.49,A100=1.85
+            value = {name.strip(): price for name, _, price in (each.partition("=") for each in value)}
         try:
             changed[key.section] = changed[key.section] | {key.name: value}
             config = msgspec.convert(changed, Config, strict=False)

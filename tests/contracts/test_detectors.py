@@ -125,7 +125,7 @@ def test_every_source_a_detector_needs_is_explained_and_no_other() -> None:
 
 def test_states_have_a_severity_of_their_own_and_times_have_it_by_the_share_lost() -> None:
     fixed = {d.name for d in ALL if d.severity != "by wall time lost" and not d.unwatched}
-    assert fixed - {"cold-start", "underutilised"} == set(STATES) - {"pod-restart"}
+    assert fixed - {"cold-start", "underutilised"} == set(STATES)
 
 
 @pytest.mark.parametrize("detector", FIXED, ids=[detector.name for detector in FIXED])

@@ -16,7 +16,19 @@ import pytest
 from tests.contracts.tree import SOURCE, under
 
 BASICS = frozenset(
-    {"errors", "clock", "units", "config", "version", "annotate", "isolated", "rights", "becoming"}
+    {
+        "errors",
+        "clock",
+        "units",
+        "config",
+        "config_keys",
+        "config_tenants",
+        "version",
+        "annotate",
+        "isolated",
+        "rights",
+        "becoming",
+    }
 )
 STAGE = BASICS | {"model", "native"}
 
@@ -27,7 +39,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "annotate": frozenset(),  # jobs import it: nothing comes along
     "clock": frozenset({"errors"}),
     "units": frozenset({"errors"}),
-    "config": frozenset({"errors", "units"}),
+    "config": frozenset({"errors", "units", "config_keys", "config_tenants"}),
+    "config_keys": frozenset(),
+    "config_tenants": frozenset({"config_keys"}),
     "privileges": frozenset(),
     "becoming": frozenset(),  # runs as root
     "rights": frozenset({"errors", "native"}),

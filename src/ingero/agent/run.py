@@ -36,6 +36,7 @@ from ingero.agent.scope import Scope
 from ingero.agent.servers import Servers
 from ingero.agent.targets import Targets
 from ingero.agent.telling import Telling
+from ingero.agent.tenants import Tenants
 from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes, switch_cost
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
@@ -113,6 +114,7 @@ class Agent:
         self._annotations = Annotations(lambda pid: pid in self._targets.live)
         self._annotation_socket: AnnotationSocket | None = None
         self._gpus = Gpus("gpu" not in options.without)
+        self._tenants = Tenants(options.kubelet)
         self._totals = LiveTotals(self._operations, self._node)
         self._telling = Telling(surface, RecordStream(self._operations, self._clock, self._node))
         self._meter = self._make_meter()
@@ -167,6 +169,7 @@ class Agent:
         """Load, attach and find the targets."""
         self._hit_cost = cost.measure()
         self._gpus.start()
+        self._tenants.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         switch_ns = switch_cost.switch_ns()
@@ -217,7 +220,7 @@ class Agent:
 
     def _absent(self) -> dict[str, str]:
         """Sources nothing is recorded of, and why."""
-        absent = dict.fromkeys(self._options.without, "left out by --without")
+        absent = self._tenants.absent() | dict.fromkeys(self._options.without, "left out by --without")
         for source, state in self._kernel.sources.items():
             if not state.attached:
                 absent[source] = "; ".join(state.refused) or "nothing to attach to"
@@ -364,6 +367,7 @@ class Agent:
         for each in window.not_watched:
             self._targets.warnings[each.what + each.why] = f"process {each.pid}: {each.why}"
         window.not_watched += self._gpus.not_watched(window.gpus, self._targets.warnings)
+        self._tenants.fill(window, self._targets.warnings)
 
     def _watch_collectors(self) -> None:
         for pid, library in self._interpreters.take_found():
@@ -478,6 +482,7 @@ class Agent:
         if self._annotation_socket:
             self._annotation_socket.close()
         self._gpus.close()
+        self._tenants.close()
         if self._command:
             self._command.close()
         if self._session:

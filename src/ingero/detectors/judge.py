@@ -263,7 +263,7 @@ class Judge:
             first_ns=case.first_ns,
             last_ns=case.last_ns,
             confidence=round(self._confidence(claim, named.ns / excess), 2),
-            victim=Victim(claim.job.pid, claim.job.tid, claim.job.comm),
+            victim=_victim(claim.job, self._timeline),
             effect=Effect("step", told.usual_ns, told.now_ns, excess, round(share, 4)),
             causes=self._causes(case, claim, excess, unexplained),
             explained_share=round(named.ns / excess, 4),
@@ -299,7 +299,7 @@ class Judge:
             first_ns=case.first_ns,
             last_ns=case.last_ns,
             confidence=round(self._confidence(claim, explained), 2),
-            victim=Victim(claim.job.pid, claim.job.tid, claim.job.comm),
+            victim=_victim(claim.job, self._timeline),
             effect=Effect(
                 "step" if claim.job.loop else None,
                 int(usual) if usual else None,
@@ -394,8 +394,7 @@ class Judge:
         return causes
 
     def _who(self, part: Part) -> Who:
-        known = self._timeline.facts.processes.get(part.pid)
-        return Who(part.pid, part.comm, part.ns, known.container if known else None)
+        return Who(part.pid, part.comm, part.ns, self._timeline.facts.container_of(part.pid))
 
     def unexplained(self) -> list[Unexplained]:
         """Jobs that were slower than usual for no reason we can prove."""
@@ -426,7 +425,7 @@ class Judge:
             return None
         facts = self._timeline.facts
         return Unexplained(
-            Victim(job.pid, job.tid, job.comm),
+            _victim(job, self._timeline),
             facts.at_ns(slow[0].number),
             facts.at_ns(slow[-1].number + 1),
             excess,
@@ -434,6 +433,10 @@ class Judge:
             f"{job.comm} (pid {job.pid}) was slower than usual by {format_ns(excess)} in {format_ns(wall)},"
             " and nothing recorded proves why",
         )
+
+
+def _victim(job: Job, timeline: Timeline) -> Victim:
+    return Victim(job.pid, job.tid, job.comm, timeline.facts.container_of(job.pid))
 
 
 def _time(claim: Claim) -> dict[str, int]:
@@ -465,15 +468,7 @@ def _waiting(state: State, who: list[Who]) -> list[Cause]:
 def state_finding(detector: Detector, state: State, timeline: Timeline) -> Finding:
     """A state has no excess: its event is the proof."""
     facts = timeline.facts
-    who = [
-        Who(
-            part.pid,
-            part.comm,
-            part.ns,
-            known.container if (known := facts.processes.get(part.pid)) else None,
-        )
-        for part in state.who
-    ]
+    who = [Who(part.pid, part.comm, part.ns, facts.container_of(part.pid)) for part in state.who]
     finding = Finding(
         id=finding_id(facts.node, detector.name, state.pid, facts.origin_ns),
         kind=detector.name,
@@ -482,7 +477,7 @@ def state_finding(detector: Detector, state: State, timeline: Timeline) -> Findi
         first_ns=state.first_ns,
         last_ns=state.last_ns,
         confidence=state.confidence,
-        victim=Victim(state.pid, state.tid, state.comm),
+        victim=Victim(state.pid, state.tid, state.comm, facts.container_of(state.pid)),
         effect=Effect(state.op, None, None, None, None),
         causes=_waiting(state, who),
         explained_share=1.0 if state.waited_ns else None,

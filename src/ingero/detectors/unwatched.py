@@ -40,14 +40,6 @@ TABLE = (
         "the driver's page faults are not recorded yet",
     ),
     Unwatched(
-        "pod-restart",
-        "A pod of the job was restarted or evicted",
-        "Pod restart: Kubernetes restarted or evicted a pod of the job.",
-        "the pod's restart count and reason",
-        "a process that ends by itself",
-        "the kubelet is not asked yet",
-    ),
-    Unwatched(
         "kv-cache-pressure",
         "The serving engine's cache is full",
         "KV-cache pressure: the serving engine preempts requests because its cache is full.",

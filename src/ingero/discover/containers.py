@@ -3,7 +3,7 @@
 The deepest match wins: a container may run inside another (kind, docker-in-docker).
 The cgroup id is the one the probes report: the inode of the v2 directory unless the
 process sits in the v2 root (hybrid hosts), then that of a v1 directory.
-Pod names need the kubelet and are not known here, only the pod's uid is.
+Names of pods and containers are not known here: kubelet.py and runtime_names.py ask for them.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ def describe(cgroup_text: str, mounts: Iterable[Mount]) -> Container:
     named = next((each for each in identities if each.container_id), identities[0])
     job = next((each.job for each in identities if each.job), None)
     number = cgroup_id(controller, path, mounts)
-    return Container(number, visible(path), named.container_id, named.runtime, job=job)
+    uid = next((each.pod_uid for each in identities if each.pod_uid), None)
+    return Container(number, visible(path), named.container_id, named.runtime, job=job, pod_uid=uid)
 
 
 def belongs(container: Container, wanted: str) -> bool:

@@ -112,12 +112,15 @@ class ProcessFact:
     end_ns: int | None = None
     exit_code: int | None = None
     cgroup_id: int | None = None
-    container: str | None = None  # container id, pod or job
+    container: str | None = None  # namespace/pod, container id or job: whose it is, among people
     rank: int | None = None
     uid: int | None = None
     listens: bool | None = None  # owns a listening socket: others ask it
     cpus: tuple[int, ...] = ()  # cores it may use; empty: not known
     world_size: int | None = None
+    pod: str | None = None
+    namespace: str | None = None
+    runtime: str | None = None
 
     @property
     def serves(self) -> bool:
@@ -150,6 +153,20 @@ class Incident:
     code: int | None = None
     text: str = ""
     peer_pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodIncident:
+    """A pod's container that ended and was started again, or a pod that was evicted."""
+
+    at_ns: int
+    pod: str
+    namespace: str
+    container: str  # empty: the pod as a whole
+    event: str  # restart, oom-kill, evicted
+    reason: str | None = None
+    exit_code: int | None = None
+    restarts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +319,7 @@ class Facts:
     processes: dict[int, ProcessFact] = field(default_factory=dict)
     errors: list[ErrorFact] = field(default_factory=list)
     ooms: list[Incident] = field(default_factory=list)
+    pods: list[PodIncident] = field(default_factory=list)
     xids: list[Incident] = field(default_factory=list)
     retransmits: list[Incident] = field(default_factory=list)
     in_flight: list[InFlight] = field(default_factory=list)
@@ -351,6 +369,11 @@ class Facts:
     def at_ns(self, number: int) -> int:
         """When a slice began."""
         return self.origin_ns + number * self.slice_ns
+
+    def container_of(self, pid: int) -> str | None:
+        """Whose process it is, among people: namespace/pod, container id or job."""
+        known = self.processes.get(pid)
+        return known.container if known else None
 
     def comm(self, pid: int) -> str:
         known = self.processes.get(pid)

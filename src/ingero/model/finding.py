@@ -40,6 +40,7 @@ class Victim(msgspec.Struct, frozen=True):
     pid: int
     tid: int | None
     comm: str
+    container: str | None = None  # namespace/pod, container id or job, where it is in one
 
 
 class Effect(msgspec.Struct, frozen=True):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingero.model.pods import KubeletAccess
+
 DEFAULT_MAX_DB_BYTES = 10 * 1024**3
 DEFAULT_OVERHEAD_SHARE = 0.02
 SOURCES = ("runtime", "driver", "graph", "nccl", "python", "sched", "memory", "block", "tcp", "xid", "gpu")
@@ -35,4 +37,5 @@ class TraceOptions:
     node: str | None = None  # None: the host's name
     without: frozenset[str] = frozenset()
     ring_bytes: int | None = None  # None: the probes' own default
+    kubelet: KubeletAccess | None = None  # None: not asked
     costly: bool = False  # also probe hot functions the kernel must single-step

@@ -212,6 +212,7 @@ class Container:
     namespace: str | None = None
     job: str | None = None
     labels: Labels = ()  # name, owner, pod.uid, and label:KEY for each of its own
+    pod_uid: str | None = None  # as it is in the cgroup path
 
 
 @dataclass(frozen=True, slots=True)

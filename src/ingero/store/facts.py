@@ -16,6 +16,7 @@ from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import CallFlag, Why
 from ingero.model.window import BUCKET_NAMES, InFlightFlag, Records
 from ingero.store.gpu_facts import read_gpus
+from ingero.store.pod_facts import read_pods
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.store.sites import SiteReader
 from ingero.units import cpus_of
@@ -84,6 +85,7 @@ class FactReader:
             found.errors = list(self._errors(found))
         found.ooms = list(self._incidents("oom_kill"))
         found.xids = list(self._xids())
+        read_pods(self._connection, found, *self._range)
         found.retransmits = list(self._retransmits())
         found.in_flight = list(self._in_flight(found))
         if any(op.layer == "nccl" for op in found.ops.values()):
@@ -237,14 +239,14 @@ class FactReader:
         # The latest bearer of a number within the range stands for it.
         columns = (
             "pid", "comm", "cmdline", "parent_pid", "start_ns", "end_ns", "exit_code", "cgroup_id",
-            "container", "rank", "uid", "listens", "cpus", "world_size",
+            "container", "rank", "uid", "listens", "cpus", "world_size", "pod", "namespace", "runtime",
         )  # fmt: skip
         # A recording of before does not have them, and is read as it is.
         has_cpus = self._all("SELECT 1 FROM pragma_table_info('process') WHERE name = 'cpus'")
         rows = self._all(
             "SELECT p.pid, p.comm, p.cmdline, p.parent_pid, p.start_ns, p.end_ns, p.exit_code, p.cgroup_id,"
-            " COALESCE(c.pod, c.container_id, c.job), p.rank, p.uid, p.listens,"
-            f" {'p.cpus' if has_cpus else 'NULL'}, p.world_size FROM process p"
+            " COALESCE(c.namespace || '/' || c.pod, c.pod, c.container_id, c.job), p.rank, p.uid, p.listens,"
+            f" {'p.cpus' if has_cpus else 'NULL'}, p.world_size, c.pod, c.namespace, c.runtime FROM process p"
             " LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id"
             " WHERE p.node_id = ? AND (p.end_ns IS NULL OR p.end_ns >= ?)"
             " AND COALESCE(p.first_seen_ns, p.start_ns, 0) < ? ORDER BY p.start_ns",

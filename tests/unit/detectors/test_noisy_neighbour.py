@@ -38,6 +38,16 @@ def test_all_the_time_taken_can_be_won() -> None:
     assert finding.gain.share == pytest.approx(0.3, abs=0.001)
 
 
+def test_pods_are_named_with_their_namespaces_on_both_sides() -> None:
+    story = crowded(600).process(JOB, "python3", container="a/train", pod="train", namespace="a")
+    story.process(HOG, "stress", container="b/train", pod="train", namespace="b")
+    (finding,) = story.findings()
+    assert finding.kind == KIND
+    assert "in pod b/train takes the CPU that python3 in pod a/train needs" in finding.title
+    assert (finding.victim.container, finding.causes[0].who[0].container) == ("a/train", "b/train")
+    assert finding.fix[0].command is None  # the kubelet would undo it
+
+
 @pytest.mark.parametrize(("theirs", "ours"), [(POD, POD), (None, POD), (None, None)])
 def test_a_process_of_our_container_or_of_none_is_plain_contention(
     theirs: str | None, ours: str | None

@@ -7,7 +7,7 @@ import pytest
 from tests.facts import HOG, job
 
 NOT_YET = (
-    "managed-thrash", "pod-restart", "kv-cache-pressure", "head-of-line",
+    "managed-thrash", "kv-cache-pressure", "head-of-line",
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ SOURCES = {
     "tcp": "packets sent again",
     "nccl": "which rank came when to which collective",
     "xid": "faults the NVIDIA driver reports",
+    "pods": "restarts and evictions of pods, as the kubelet tells them",
     "gpu": "the counters of the cards, and who is on them (NVML)",
 }
 _PART = re.compile(rf"^({'|'.join(PARTS)}|Severity) {{2,}}(.*)$")

@@ -84,6 +84,7 @@ class People:
     def __init__(self) -> None:
         self._containers: dict[int, Container] = {}
         self._known: dict[int, Who] = {}
+        self._processes: dict[int, Process] = {}  # names of their containers may come later
 
     def meet(self, processes: list[Process], containers: list[Container]) -> list[int]:
         """Learn; the ids that now mean somebody else."""
@@ -92,10 +93,13 @@ class People:
             if len(self._containers) > CONTAINERS:
                 self._containers.pop(next(iter(self._containers)))
         changed = []
-        for process in processes:
+        renamed = {container.cgroup_id for container in containers}
+        again = [each for each in self._processes.values() if each.cgroup_id in renamed] if renamed else []
+        for process in (*again, *processes):
             now = who(process, self._containers.get(process.cgroup_id))
             if process.end_ns is None and self._known.get(process.pid) != now:
                 self._known[process.pid] = now
+                self._processes[process.pid] = process
                 changed.append(process.pid)
         return changed
 
@@ -105,6 +109,7 @@ class People:
     def forget_all_but(self, pids: set[int]) -> None:
         """Called now and then: people who left are not remembered for ever."""
         self._known = {pid: known for pid, known in self._known.items() if pid in pids}
+        self._processes = {pid: known for pid, known in self._processes.items() if pid in pids}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -120,6 +125,6 @@ def who(process: Process, container: Container | None) -> Who:
             "" if process.rank is None else str(process.rank),
             "" if process.world_size is None else str(process.world_size),
             found.runtime or "",
-            units.clean(found.job or "", NAME),
+            units.clean(dict(process.labels).get("job") or found.job or "", NAME),
         ),
     )

@@ -34,8 +34,9 @@ _SUMS = ", ".join(f"SUM({column})" for column in BUCKET_COLUMNS)
 _TIME = f"SELECT process_id, SUM({' + '.join(GAP_COLUMNS)}), {_SUMS} FROM thread_second"
 _WHO = """
     SELECT p.id, p.start_ns, p.end_ns, p.pid, p.comm, c.container_id, c.pod, c.namespace, p.rank,
-        p.world_size, c.runtime, c.job
+        p.world_size, c.runtime, COALESCE(j.value, c.job)
     FROM process p LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
+    LEFT JOIN process_label j ON j.process_id = p.id AND j.key = 'job'
     ORDER BY p.pid, COALESCE(p.start_ns, p.first_seen_ns, 0), p.id"""
 # Not returned from when last looked at, which was in the last seconds of the range.
 _IN_FLIGHT = """

@@ -81,6 +81,9 @@ EXAMPLES = {
     "otlp.ca": "/etc/ingero/collector.crt",
     "otlp.client_cert": "/etc/ingero/otlp.crt",
     "otlp.client_key": "/etc/ingero/otlp.key",
+    "kubernetes.kubelet": "https://127.0.0.1:10250",
+    "cost.price": "2.49",
+    "cost.prices": "{H100: 2.49, A100-SXM4-80GB: 1.85}",
     "fleet.nodes": "[gpu-node-01:8080, gpu-node-02:8080]",
 }
 
@@ -111,7 +114,7 @@ def configuration_page() -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None or value == []:
+    if value is None or value in ([], {}):
         return "not set"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

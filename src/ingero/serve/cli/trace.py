@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.model.live import Surface
     from ingero.model.options import TraceOptions
+    from ingero.model.pods import KubeletAccess
     from ingero.serve.cli.surfaces import PlainSurface
 
 EPILOG = """\b
@@ -147,9 +148,23 @@ def trace_options(config: Config, *, as_json: bool = False, **flags: Any) -> Tra
         without=_sources(flags["without"]),
         ring_bytes=_ring_bytes(flags["ringbuf_size"]),
         costly=flags["costly"],
+        kubelet=_kubelet(config),
     )
     _refuse_contradictions(options, flags)
     return options
+
+
+def _kubelet(config: Config) -> KubeletAccess | None:
+    """Where it is, with those of the usual files that are there."""
+    from ingero import units
+    from ingero.model.pods import KubeletAccess
+
+    said = config.kubernetes
+    if said.kubelet is None:
+        return None
+    token, ca = (name if Path(name).exists() else None for name in (said.token_file, said.ca))
+    timeout_s = units.parse_duration(str(said.timeout)) / units.SECOND
+    return KubeletAccess(said.kubelet, token, ca, said.verify, timeout_s)
 
 
 def _parsed(flag: str, parse: Any, text: str) -> Any:

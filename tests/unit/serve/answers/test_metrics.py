@@ -67,6 +67,16 @@ def test_calls_are_counted_with_their_durations_and_whose_they_are() -> None:
     assert values(snapshot, "process.info") == {(*who, "3", "8", "containerd", ""): 1}
 
 
+def test_a_pods_name_that_comes_later_is_on_every_series_from_then_on() -> None:
+    made, rows = meter(), [operation("cuLaunchKernel", [5_000], pid=7)]
+    known = process(7, cgroup_id=9, labels=(("job", "4711"),))
+    made.add(window(0, operations=rows, processes=[known], containers=[Container(9, "/kube", "c0ffee")]))
+    made.add(window(SECOND, containers=[Container(9, "/kube", "c0ffee", "containerd", "train-0", "ml")]))
+    made.add(window(2 * SECOND, operations=rows))
+    assert list(values(made.snapshot(), "operation.calls", "train-0", "ml").values()) == [1]
+    assert values(made.snapshot(), "process.info", "4711", "train-0")
+
+
 def test_time_of_feeding_threads_is_told_by_bucket() -> None:
     made = meter()
     helper = thread(tid=8, lock_wait=SECOND)

@@ -1,0 +1,65 @@
+"""The parts of ingero.yaml about whose a job is and what it costs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ingero.config_keys import Section, key
+
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+Price = Annotated[float, Meta(ge=0, le=1e6)]
+
+
+class Kubernetes(Section, frozen=True):
+    """Where names of pods come from. The token is in a file; it is sent over TLS alone."""
+
+    kubelet: Annotated[
+        str | None,
+        key(
+            "Ask this node's kubelet for its pods: `https://NODE:10250`, or `http://127.0.0.1:10255`."
+            " Nobody is asked if not set.",
+            "INGERO_KUBELET",
+            "url",
+        ),
+    ] = None
+    token_file: Annotated[
+        str,
+        key("File with the token to show it; without that file none is shown.", "INGERO_KUBELET_TOKEN_FILE"),
+    ] = TOKEN
+    ca: Annotated[
+        str,
+        key(
+            "Authority of its certificate, PEM; the system's where there is no such file.",
+            "INGERO_KUBELET_CA",
+        ),
+    ] = CA
+    verify: Annotated[
+        bool,
+        key(
+            "Check its certificate. Many kubelets sign their own: name that in `ca`, or give this up.",
+            "INGERO_KUBELET_VERIFY",
+        ),
+    ] = True
+    timeout: Annotated[
+        str | int, key("Longest a question to it may take.", "INGERO_KUBELET_TIMEOUT", "duration")
+    ] = "5s"
+
+
+class Cost(Section, frozen=True):
+    """What a GPU costs, for `ingero cost`."""
+
+    price: Annotated[
+        Price | None, key("Price of a GPU for an hour, where `prices` has no other.", "INGERO_PRICE")
+    ] = None
+    currency: Annotated[str, Meta(max_length=8), key("Written before every amount.", "INGERO_CURRENCY")] = "$"
+    prices: Annotated[
+        dict[str, Price],
+        key(
+            "Price for an hour by model: the longest that is part of the GPU's name counts.",
+            "INGERO_PRICES",
+        ),
+    ] = msgspec.field(default_factory=dict)

@@ -1,0 +1,139 @@
+"""Names and labels of containers, asked of Docker or Podman on this machine.
+
+Both answer the same question on a Unix socket. Where nobody listens, Docker's own file of a
+container and Podman's list of them say the name. Nothing here leaves the machine.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ingero.model.pods import Named
+from ingero.units import clean
+
+T = TypeVar("T")
+SOCKETS = (Path("/run/docker.sock"), Path("/run/podman/podman.sock"))
+DOCKER_STATE = Path("/var/lib/docker/containers")
+PODMAN_LISTS = (
+    Path("/var/lib/containers/storage/overlay-containers/containers.json"),
+    Path("/var/lib/containers/storage/vfs-containers/containers.json"),
+)
+TIMEOUT_S = 3.0
+MAX_BYTES = 8 << 20
+MAX_CONTAINERS = 4096
+MAX_LABELS = 32
+MAX_TEXT = 128
+
+
+class _OnSocket(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(str(self._path))
+
+
+class _Listed(msgspec.Struct):
+    id: str = msgspec.field(name="Id")
+    names: list[str] | None = msgspec.field(default=None, name="Names")
+    image: str | None = msgspec.field(default=None, name="Image")
+    labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
+
+
+class _Settings(msgspec.Struct):
+    labels: dict[str, str] | None = msgspec.field(default=None, name="Labels")
+    image: str | None = msgspec.field(default=None, name="Image")
+
+
+class _State(msgspec.Struct):
+    name: str = msgspec.field(name="Name")
+    config: _Settings = msgspec.field(default_factory=_Settings, name="Config")
+
+
+class _PodmanEntry(msgspec.Struct):
+    id: str
+    names: list[str] | None = None
+
+
+def names(
+    wanted: Iterable[str],
+    sockets: Iterable[Path] = SOCKETS,
+    docker_state: Path = DOCKER_STATE,
+    podman_lists: Iterable[Path] = PODMAN_LISTS,
+) -> dict[str, Named]:
+    """Those of the wanted containers that somebody has a name for. Never raises."""
+    missing = {each for each in wanted if re.fullmatch(r"[0-9a-f]{64}", each)}
+    found: dict[str, Named] = {}
+    for path in sockets:
+        if missing - found.keys() and path.is_socket():
+            found |= {each: one for each, one in _listed(path).items() if each in missing}
+    if missing - found.keys():
+        entries = {each.id: each for path in podman_lists for each in _entries(path)}
+        for each in missing - found.keys():
+            one = _from_file(docker_state / each / "config.v2.json", each)
+            if one is None and each in entries:
+                one = Named(each, _name(entries[each].names))
+            if one is not None:
+                found[each] = one
+    return found
+
+
+def _listed(path: Path) -> dict[str, Named]:
+    connection = _OnSocket(path)
+    try:
+        connection.request("GET", "/containers/json")
+        response = connection.getresponse()
+        body = response.read(MAX_BYTES + 1)
+        if response.status != 200 or len(body) > MAX_BYTES:
+            return {}
+        listed = msgspec.json.decode(body, type=list[_Listed])
+    except (OSError, http.client.HTTPException, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    finally:
+        connection.close()
+    return {
+        each.id: _named(each.id, _name(each.names), each.image, each.labels)
+        for each in listed[:MAX_CONTAINERS]
+    }
+
+
+def _from_file(path: Path, number: str) -> Named | None:
+    state = _decoded(path, _State)
+    if state is None:
+        return None
+    return _named(number, _name([state.name]), state.config.image, state.config.labels)
+
+
+def _entries(path: Path) -> list[_PodmanEntry]:
+    return _decoded(path, list[_PodmanEntry]) or []
+
+
+def _decoded(path: Path, kind: type[T]) -> T | None:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        return msgspec.json.decode(raw, type=kind) if len(raw) <= MAX_BYTES else None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _name(names: list[str] | None) -> str | None:
+    return clean(names[0].lstrip("/"), MAX_TEXT) or None if names else None
+
+
+def _named(number: str, name: str | None, image: str | None, labels: dict[str, str] | None) -> Named:
+    own = sorted((labels or {}).items())[:MAX_LABELS]
+    told = {f"label:{clean(key, MAX_TEXT)}": clean(value, MAX_TEXT) for key, value in own}
+    told |= {"name": name} if name else {}
+    told |= {"image": clean(image, MAX_TEXT)} if image else {}
+    return Named(number, name, labels=tuple(sorted(told.items())))

@@ -1,0 +1,133 @@
+"""The kubelet over real TLS: right, slow, wrong, hostile and away."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingero.discover import kubelet
+from ingero.discover.kubelet import KubeletError, ask, pods_of
+from ingero.model.pods import KubeletAccess as Access
+from tests.a_kubelet import Kubelet, pod, restarted, running
+from tests.assistants.certificates import Authority
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("ca"))
+
+
+@pytest.fixture
+def node(authority: Authority) -> Iterator[Kubelet]:
+    with running(authority.sign("node")) as started:
+        yield started
+
+
+def access(node: Kubelet, authority: Authority, **more: object) -> Access:
+    return Access(node.url, **{"ca_file": str(authority.file), **more})  # type: ignore[arg-type]
+
+
+def test_pods_are_told_with_owner_labels_and_containers(node: Kubelet, authority: Authority) -> None:
+    node.says(pod(**restarted(2)))
+    (found,) = ask(access(node, authority))
+    assert (found.name, found.namespace, found.uid, found.job) == ("trainer-0", "team-a", "u-1", "nightly")
+    told = dict(found.labels)
+    assert (told["owner"], told["label:app"], told["pod.uid"]) == ("Job/nightly", "bert", "u-1")
+    (container,) = found.containers
+    assert (container.name, container.container_id, container.restarts) == ("trainer", "a" * 64, 2)
+    assert container.ended is not None
+    assert (container.ended.reason, container.ended.exit_code) == ("Error", 137)
+    assert node.asked == [("/pods", None)]
+
+
+def test_the_token_is_shown_over_tls_and_never_in_the_clear(
+    node: Kubelet, authority: Authority, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    node.token = "secret"
+    assert ask(access(node, authority, token_file=str(token))) == []
+    with running() as plain:
+        assert ask(Access(plain.url, token_file=str(token))) == []
+        assert plain.asked == [("/pods", None)]
+
+
+def test_a_kubelet_that_refuses_is_told_with_what_it_wants(node: Kubelet, authority: Authority) -> None:
+    node.token = "other"
+    with pytest.raises(KubeletError, match="401: it wants a token"):
+        ask(access(node, authority))
+    node.token, node.status = None, 403
+    with pytest.raises(KubeletError, match="nodes/proxy"):
+        ask(access(node, authority))
+
+
+def test_a_certificate_nobody_vouches_for_is_refused_unless_that_was_asked_for(
+    node: Kubelet, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path, "other")
+    with pytest.raises(KubeletError, match="not trusted"):
+        ask(Access(node.url, ca_file=str(other.file)))
+    assert ask(Access(node.url, verify=False)) == []
+
+
+def test_an_answer_without_end_is_cut(
+    node: Kubelet, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet, "MAX_ANSWER_BYTES", 1 << 20)
+    node.endless = True
+    with pytest.raises(KubeletError, match="larger than"):
+        ask(access(node, authority))
+
+
+def test_an_answer_that_takes_too_long_is_given_up(node: Kubelet, authority: Authority) -> None:
+    node.endless = True
+    times = iter(range(1000))
+    with pytest.raises(KubeletError, match="too slowly"):
+        ask(access(node, authority, timeout_s=5.0), now=lambda: float(next(times)))
+
+
+def test_nobody_there_is_one_line(tmp_path: Path) -> None:
+    with running() as gone:
+        pass
+    with pytest.raises(KubeletError, match="does not answer"):
+        ask(Access(gone.url))
+    with pytest.raises(KubeletError, match="does not answer"):
+        ask(Access("https://127.0.0.1:1", token_file=str(tmp_path / "none")))
+
+
+def test_hostile_names_are_cleaned_and_cut_and_odd_pods_left_out(node: Kubelet, authority: Authority) -> None:
+    bad = pod(name="\x1b]0;pwned\x07a\nb" + "x" * 9000, number="../../etc/passwd")
+    bad["metadata"]["labels"] = {f"k{n}": "v" * 9000 for n in range(500)} | {"\x1b[31m": "red"}
+    odd = pod()
+    odd["metadata"]["uid"] = 7
+    huge = pod(uid="u-3", restartCount=10**18)
+    node.says(bad, odd, {"metadata": None}, "no pod", huge)
+    first, last = ask(access(node, authority))
+    assert len(first.name) <= kubelet.MAX_NAME
+    assert first.containers[0].container_id is None
+    texts = [first.name, *(text for pair in first.labels for text in pair)]
+    assert not [each for each in texts if any(ord(letter) < 32 for letter in each)]
+    assert len(first.labels) <= kubelet.MAX_LABELS + 2
+    assert last.containers[0].restarts <= kubelet.MOST_RESTARTS
+
+
+def test_a_deployment_is_named_instead_of_its_replica_set() -> None:
+    made = pod()
+    made["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "serve-5d9f", "controller": True}]
+    made["metadata"]["labels"] = {"pod-template-hash": "5d9f"}
+    import msgspec
+
+    (found,) = pods_of(msgspec.json.encode({"items": [made]}))
+    assert dict(found.labels)["owner"] == "Deployment/serve"
+    assert found.job is None
+
+
+@given(st.binary(max_size=200))
+def test_whatever_is_answered_is_a_list_of_pods_or_an_error(answer: bytes) -> None:
+    with contextlib.suppress(KubeletError):
+        assert isinstance(pods_of(answer), list)
