@@ -19,7 +19,7 @@ COMPUTED = {
     "reduce_op": "text", "waker": "text", "uuid": "text", "reason_names": "text", "text": "text",
     "arg0": "whole", "wait_ns": "whole", "ns": "whole", "end_ns": "whole", "collecting": "whole",
     "gil": "whole", "kernel": "whole", "depth": "whole", "line": "whole", "duration_ns": "whole",
-    "entered": "whole", "died": "whole",
+    "entered": "whole", "died": "whole", "job": "text", "container": "text",
 }  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from ingero import __version__
-from ingero.errors import IngeroError
 from ingero.serve.cli.called import how_we_are_called
 
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -39,13 +38,8 @@ def _steps() -> Iterator[tuple[str, str]]:
 
 
 def _age_of_last() -> str | None:
-    """Of the database that is read without -d; None: there is none, or it is not ours to read."""
     from ingero import units
-    from ingero.store.location import default_path
+    from ingero.serve.answers.last_recording import last_changed
 
-    try:
-        path = default_path()
-        changed = max(each.stat().st_mtime for each in (path, Path(f"{path}-wal")) if each.exists())
-    except (OSError, ValueError, IngeroError):
-        return None
-    return f"{units.format_ns(max(time.time() - changed, 0) * 1e9)} ago"
+    changed = last_changed()
+    return None if changed is None else f"{units.format_ns(max(time.time() - changed, 0) * 1e9)} ago"
