@@ -124,11 +124,13 @@ def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
 
 
 def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int, str | None]:
+    from ingero.serve.answers.known import require_known
     from ingero.serve.answers.operations import Filters
     from ingero.serve.answers.query import Range
     from ingero.serve.answers.whose import WORDS
 
     filters = Filters(flags["pid"], flags["op"], *(flags[name] for name in WORDS))
+    require_known(flags["db"], filters, flags["node"])
     wanted = Range(flags["since"], flags["start"], flags["end"])
     return flags["db"], wanted, filters, given(flags["limit"], config.query.limit), flags["node"]
 

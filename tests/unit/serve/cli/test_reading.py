@@ -124,13 +124,21 @@ def test_statistics_agree_with_the_stream(capsys: pytest.CaptureFixture[str], re
 
 def test_filters_choose(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
     db = ["query", "-d", str(recording), "--json"]
-    assert json.loads(said(capsys, *db, "--pid", "1"))["operations"] == []
     only = json.loads(
         said(capsys, *db, "--op", "cudaMalloc", "--pod", "nightly-retraining-0", "--namespace", "ml")
     )
     assert [row["op"] for row in only["operations"]] == ["cudaMalloc"]
     late = json.loads(said(capsys, *db, "--since", "3s"))
     assert 0 < late["operations"][0]["count"] < 296
+
+
+@pytest.mark.parametrize("more", [(), ("--kernels",)])
+def test_a_process_or_operation_that_never_was_is_an_error(
+    capsys: pytest.CaptureFixture[str], recording: Path, more: tuple[str, ...]
+) -> None:
+    for flag, value in (("--pid", "99999"), ("--op", "cudaNothing")):
+        assert main(["query", "-d", str(recording), *more, flag, value]) == 1
+        assert f"'{value}' in this recording" in capsys.readouterr().err
 
 
 def test_sql_prints_columns_csv_and_json(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
@@ -273,6 +281,6 @@ def test_kernels_are_listed_with_how_many_launches_have_a_name(
         )
     )
     assert [row["launches"] for row in rows] == [str(row["launches"]) for row in answer["kernels"]]
-    nothing = said(capsys, "query", "-d", str(recording), "--kernels", "--pid", "1")
+    nothing = said(capsys, "query", "-d", str(recording), "--kernels", "--op", "cudaMalloc")
     assert "No launch was recorded" in nothing
     assert main(["query", "-d", str(recording), "--kernels", "SELECT 1"]) != 0
