@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from benchmarks.corpus.kept import FOLDER, Truth, truths
-from benchmarks.corpus.replay import kept_verdicts, replay
+from benchmarks.corpus.kept import FOLDER, Truth, database, truths
+from benchmarks.corpus.replay import judge, kept_verdicts, replay
 from benchmarks.truth.judge import ALARMING
+from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.query import Range
 
 KEPT = truths()
 VERDICTS = kept_verdicts()
@@ -29,6 +32,25 @@ def test_what_was_right_stays_right(path: Path, truth: Truth) -> None:
     assert now.right or not before.right, now.text()
     assert now.line is not False or not before.line, now.text()
     assert now.culprit is not False or not before.culprit, now.text()
+
+
+HEALTHY = [(path, truth) for path, truth in KEPT if truth.healthy]
+SEEN = (0.2, 0.35, 0.5, 0.65, 0.8)  # of a recording: what a running trace had seen so far
+
+
+@pytest.mark.parametrize(("path", "truth"), HEALTHY, ids=[_name(path) for path, _ in HEALTHY])
+def test_nothing_is_said_of_a_healthy_job_while_it_is_watched(path: Path, truth: Truth) -> None:
+    with database(path) as db:
+        span = get_report(db, Range()).window
+        for part in SEEN:
+            upto_ns = span.from_ns + int((span.to_ns - span.from_ns) * part)
+            report = get_report(db, Range(start=_local(span.from_ns), end=_local(upto_ns)))
+            told = judge(truth, report)
+            assert told.right, f"after {part:.0%}: {told.text()}"
+
+
+def _local(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9).isoformat()
 
 
 def test_verdicts_are_kept_for_every_recording_and_are_good_enough() -> None:

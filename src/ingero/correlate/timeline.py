@@ -248,15 +248,20 @@ class Timeline:
         return bool(known and known.start_ns and self.facts.from_ns - known.start_ns < COLD_REACH_NS)
 
     def _steady_ns(self, job: Job) -> int:
-        """When a young process began to give the GPU work second after second."""
+        """When a young process began to give the GPU work second after second.
+
+        One that never did, in its first minute, still starts: a model is moved to the GPU, and then seconds go
+        by until the first step.
+        """
         starts = sorted(self.facts.windows(job.pid, job.tid))
-        if not starts or not self._is_young(job.pid):
+        known = self.facts.processes.get(job.pid)
+        if not starts or not self._is_young(job.pid) or known is None or known.start_ns is None:
             return 0
         working = [number for number, op in self.facts.ops.items() if op.kind in STEP_KINDS]
         seconds = self.facts.seconds(job.pid)
         active = np.isin(starts, seconds["start_ns"][np.isin(seconds["op"], working)])
         run = active[:-2] & active[1:-1] & active[2:]
-        return starts[int(np.argmax(run))] if run.any() else 0
+        return starts[int(np.argmax(run))] if run.any() else known.start_ns + COLD_REACH_NS
 
     def _ends_ns(self, job: Job) -> int:
         """Up to when the job is judged: of one that ended, its last second of steps and all after it is
