@@ -11,18 +11,23 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
 from ingero.native.elf_limits import refusal
+from ingero.native.elf_symbols import MAX_NAME_BYTES as MAX_NAME_BYTES
+from ingero.native.elf_symbols import Integers as Integers
+from ingero.native.elf_symbols import Place, Texts, merged, string_at
+from ingero.native.elf_symbols import Symbol as Symbol
+from ingero.native.elf_symbols import Symbols as Symbols
+from ingero.native.elf_symbols import find_in as find_in
 
 EM_X86_64 = 62
 EM_AARCH64 = 183
@@ -30,7 +35,7 @@ EM_AARCH64 = 183
 # A claimed size is believed up to here: room for millions of symbols, far from what hurts the agent.
 MAX_TABLE_BYTES = 256 << 20
 MAX_HEADER_TABLE_BYTES = 4 << 20
-MAX_NAME_BYTES = 4096
+MAX_SYMBOLS_AT_ONCE = 1 << 16  # while a table is read
 MAX_SYMBOL_TABLES = 4
 MAX_NEEDED = 256
 
@@ -58,18 +63,7 @@ _SYMBOL = np.dtype(
 )
 _DYNAMIC = np.dtype([("tag", "<i8"), ("value", "<u8")])
 
-Integers = NDArray[Any]
 Source = str | os.PathLike[str] | int
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A function: `offset` is where its first byte lies in the file, which is what uprobes take."""
-
-    name: str
-    value: int
-    size: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,47 +90,6 @@ class Section:
     entry_bytes: int
 
 
-class Place(NamedTuple):
-    """Part of a text that was put together from a file."""
-
-    start: int
-    bytes: int
-    offset: int  # in the file
-
-
-@dataclass(frozen=True, slots=True)
-class Symbols:
-    """Defined symbols sorted by address: parallel arrays, names decoded only when asked for."""
-
-    values: Integers
-    sizes: Integers
-    offsets: Integers
-    names: Integers  # where each name starts in `strings`
-    hidden: NDArray[np.bool_]  # not the default version of its name
-    strings: bytes
-    places: tuple[Place, ...] = ()  # where the parts of `strings` are in the file
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def raw_name(self, index: int) -> bytes:
-        return string_at(self.strings, int(self.names[index])).partition(b"@")[0]
-
-    def name(self, index: int) -> str:
-        return self.raw_name(index).decode("utf-8", "replace")
-
-    def symbol(self, index: int) -> Symbol:
-        size, offset = int(self.sizes[index]), int(self.offsets[index])
-        return Symbol(self.name(index), int(self.values[index]), size, offset)
-
-    def covering(self, value: int) -> Symbol | None:
-        """The symbol whose bytes include this virtual address of the file."""
-        index = int(np.searchsorted(self.values, np.uint64(value), side="right")) - 1
-        if index < 0 or value >= int(self.values[index]) + max(int(self.sizes[index]), 1):
-            return None
-        return self.symbol(index)
-
-
 class ElfFile:
     """An open ELF file; a descriptor passed in stays the caller's."""
 
@@ -151,6 +104,8 @@ class ElfFile:
             raise
 
     def close(self) -> None:
+        if "_texts" in self.__dict__:
+            self._texts.close()
         if self._owned and self.fd >= 0:
             os.close(self.fd)
         self.fd = -1
@@ -354,25 +309,48 @@ class ElfFile:
         return self._symbols(_STT_OBJECT, in_file=False)
 
     def _symbols(self, kind: int, in_file: bool = True) -> Symbols:
-        return _merged([self._symbols_of(index, kind, in_file) for index in self._symbol_tables])
+        texts = self._texts
+        parts = [
+            part
+            for index, place in zip(self._symbol_tables, texts.places, strict=True)
+            for part in self._symbols_of(index, place, kind, in_file)
+        ]
+        return merged(parts, texts)
 
-    def _symbols_of(self, index: int, kind: int, in_file: bool) -> Symbols:
+    @cached_property
+    def _texts(self) -> Texts:
+        """The names of all symbol tables, one after the other."""
+        headers, places, start = self._section_headers, [], 0
+        for index in self._symbol_tables:
+            link = int(headers[index]["link"])
+            if link >= len(headers):
+                raise self._wrong(f"no section {link}")
+            size = 0 if headers[link]["type"] == _SHT_NOBITS else int(headers[link]["size"])
+            places.append(Place(start, size, int(headers[link]["offset"])))
+            start += size + 1
+        return Texts(self.fd, places)
+
+    def _symbols_of(self, index: int, place: Place, kind: int, in_file: bool) -> Iterator[Symbols]:
+        """In parts: a large library has more symbols than should be looked at in one go."""
         header = self._section_headers[index]
         if header["entsize"] != _SYMBOL.itemsize:
             raise self._wrong("a symbol table with entries of the wrong size")
-        size = int(header["size"]) // _SYMBOL.itemsize * _SYMBOL.itemsize
-        symbols = np.frombuffer(self.read(int(header["offset"]), size), _SYMBOL)
-        strings = self._section_bytes(int(header["link"]))
-        hidden = self._hidden_versions(index, len(symbols))
-        keep = (symbols["info"] & 15 == kind) & (symbols["shndx"] != 0) & (symbols["name"] != 0)
-        keep &= symbols["name"] < len(strings)
-        symbols, hidden = symbols[keep], hidden[keep]
-        offsets, inside = self._file_offsets(symbols["value"], executable=kind == _STT_FUNC)
-        keep = inside | (not in_file)
-        kept = symbols[keep]
-        names = kept["name"].astype(np.int64)
-        place = Place(0, len(strings), int(self._section_headers[int(header["link"])]["offset"]))
-        return Symbols(kept["value"], kept["size"], offsets[keep], names, hidden[keep], strings, (place,))
+        count, table = int(header["size"]) // _SYMBOL.itemsize, int(header["offset"])
+        hidden = self._hidden_versions(index, count)
+        for first in range(0, count, MAX_SYMBOLS_AT_ONCE):
+            some = min(MAX_SYMBOLS_AT_ONCE, count - first)
+            data = self.read(table + first * _SYMBOL.itemsize, some * _SYMBOL.itemsize)
+            symbols = np.frombuffer(data, _SYMBOL)
+            keep = (symbols["info"] & 15 == kind) & (symbols["shndx"] != 0) & (symbols["name"] != 0)
+            keep &= symbols["name"] < place.bytes
+            offsets, inside = self._file_offsets(symbols["value"], executable=kind == _STT_FUNC)
+            keep &= inside | (not in_file)
+            kept, names = symbols[keep], symbols["name"][keep].astype(np.int64) + place.start
+            versions = hidden[first : first + some][keep]
+            # copies: a column alone would keep the whole of it
+            yield Symbols(
+                kept["value"].copy(), kept["size"].copy(), offsets[keep], names, versions, self._texts
+            )
 
     def _hidden_versions(self, table: int, count: int) -> NDArray[np.bool_]:
         headers = self._section_headers
@@ -402,70 +380,6 @@ def find_symbols(source: Source, names: Iterable[str]) -> dict[str, Symbol]:
     """
     with ElfFile(source) as elf:
         return find_in(elf.functions, names)
-
-
-def find_in(symbols: Symbols, names: Iterable[str]) -> dict[str, Symbol]:
-    """The same on a table already read."""
-    wanted = {name.encode(): name for name in names if name}
-    found: dict[str, Symbol] = {}
-    default: set[str] = set()
-    for index in _candidates(symbols, wanted).tolist():
-        raw = string_at(symbols.strings, int(symbols.names[index]))
-        base, at, version = raw.partition(b"@")
-        name = wanted.get(base)
-        if name is None or name in default:
-            continue
-        found[name] = symbols.symbol(index)
-        if not symbols.hidden[index] and (not at or version.startswith(b"@")):
-            default.add(name)
-    return found
-
-
-def _candidates(symbols: Symbols, wanted: Iterable[bytes]) -> Integers:
-    """Rows whose first eight bytes fit a wanted name: NumPy drops the rest before Python looks."""
-    if not len(symbols):
-        return np.zeros(0, np.int64)
-    keys: dict[int, set[int]] = {}
-    for name in wanted:
-        for ended in (name + b"\0", name + b"@"):
-            length = min(len(ended), 8)
-            keys.setdefault(length, set()).add(int.from_bytes(ended[:length], "little"))
-    padded = symbols.strings + b"\0" * 8
-    windows: Integers = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
-    heads = windows[symbols.names]
-    fits = np.zeros(len(heads), bool)
-    for length, values in keys.items():
-        mask = np.uint64((1 << 8 * length) - 1)
-        fits |= np.isin(heads & mask, np.fromiter(values, np.uint64, len(values)))
-    return np.flatnonzero(fits)
-
-
-def _merged(parts: list[Symbols]) -> Symbols:
-    shifts = np.cumsum([0] + [len(part.strings) + 1 for part in parts])
-    # dtype given: concatenating nothing must still yield integers
-    joined = {
-        field: np.concatenate([np.zeros(0, np.uint64), *(getattr(part, field) for part in parts)])
-        for field in ("values", "sizes", "offsets")
-    }
-    names = np.concatenate(
-        [np.zeros(0, np.int64), *(part.names + at for part, at in zip(parts, shifts, strict=False))]
-    )
-    hidden = np.concatenate([np.zeros(0, bool), *(part.hidden for part in parts)])
-    order = np.argsort(joined["values"], kind="stable")
-    # names of a large library are a hundred megabytes: not copied without need
-    strings = parts[0].strings if len(parts) == 1 else b"".join(part.strings + b"\0" for part in parts)
-    values, sizes, offsets = (joined[field][order] for field in ("values", "sizes", "offsets"))
-    places = tuple(
-        place._replace(start=place.start + int(at))
-        for part, at in zip(parts, shifts, strict=False)
-        for place in part.places
-    )
-    return Symbols(values, sizes, offsets, names[order], hidden[order], strings, places)
-
-
-def string_at(strings: bytes, start: int) -> bytes:
-    end = strings.find(b"\0", start, start + MAX_NAME_BYTES)
-    return strings[start : end if end >= 0 else start + MAX_NAME_BYTES]
 
 
 def _build_id_in(notes: bytes) -> str | None:

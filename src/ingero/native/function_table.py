@@ -9,19 +9,16 @@ one by one when asked for. The file is not kept open: whoever asks has it.
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.native.elf import MAX_NAME_BYTES, ElfFile, Integers, Symbols, string_at
+from ingero.native.elf import ElfFile, Integers, Symbols
 
-_MAX_FUNCTION_BYTES = 1 << 40
+_MAX_FUNCTION_BYTES = (1 << 32) - 1
 _STEPS_BACK = 32  # symbols that begin within a longer one, between it and an address
-MOST_NAMES_HELD = 1 << 20  # bytes of names; more than these stay in the file
-_ROW_BYTES, _TABLE_BYTES = 32, 4096
+_ROW_BYTES, _TABLE_BYTES = 20, 4096
 
 
 class FunctionTable:
@@ -32,15 +29,15 @@ class FunctionTable:
     ) -> None:
         self._segments = segments  # executable: offset in the file, end there, address minus offset
         order = _order(symbols)
+        ends = _ends(symbols, section_ends)[order]
         self._values = symbols.values[order]
-        self._ends = _ends(symbols, section_ends)[order]
-        self._reach = np.maximum.accumulate(self._ends) if len(order) else self._ends
-        self._starts = symbols.names[order]
-        self._places = symbols.places
-        self._digest = hashlib.blake2b(symbols.strings).digest()
-        self.holds_names = len(symbols.strings) <= MOST_NAMES_HELD
-        self._strings = symbols.strings if self.holds_names else b""
-        self.bytes = len(self._strings) + len(order) * _ROW_BYTES + _TABLE_BYTES
+        # As distances, which take half the room of addresses.
+        self._sizes = _short(ends - self._values)
+        self._reach = _short(np.maximum.accumulate(ends) - self._values) if len(order) else self._sizes
+        self._starts = symbols.names[order].astype(np.uint32)
+        self._texts = symbols.texts
+        self.holds_names = bool(symbols.texts.held)
+        self.bytes = len(symbols.texts.held) + len(order) * _ROW_BYTES + _TABLE_BYTES
 
     def __len__(self) -> int:
         return len(self._values)
@@ -58,42 +55,34 @@ class FunctionTable:
         if not len(self):
             return np.full(len(addresses), -1, np.int64)
         rows = np.searchsorted(self._values, addresses, side="right") - 1
-        found = np.where((rows >= 0) & (addresses < self._ends[rows]), rows, -1)
-        for at in np.flatnonzero((found < 0) & (rows >= 0) & (addresses < self._reach[rows])).tolist():
+        behind = addresses - self._values[rows]
+        found = np.where((rows >= 0) & (behind < self._sizes[rows]), rows, -1)
+        for at in np.flatnonzero((found < 0) & (rows >= 0) & (behind < self._reach[rows])).tolist():
             found[at] = self._enclosing(int(rows[at]), int(addresses[at]))
         return found
 
     def _enclosing(self, row: int, address: int) -> int:
         for each in range(row - 1, max(row - _STEPS_BACK, 0) - 1, -1):
-            if address < int(self._ends[each]):
+            if address < int(self._values[each]) + int(self._sizes[each]):
                 return each
         return -1
 
     def raw_names(self, rows: Sequence[int], fd: int = -1) -> list[bytes]:
         """As the file has them, or empty; `fd`: the file, needed where they are not held."""
-        return [self._name_at(int(self._starts[row]), fd).partition(b"@")[0] for row in rows]
-
-    def _name_at(self, start: int, fd: int) -> bytes:
-        if self.holds_names:
-            return string_at(self._strings, start)
-        for place in self._places:
-            before = start - place.start
-            if 0 <= before < place.bytes:
-                size = min(place.bytes - before, MAX_NAME_BYTES)
-                try:
-                    return os.pread(fd, size, place.offset + before).partition(b"\0")[0]
-                except OSError:
-                    break
-        return b""
+        return [self._texts.at(int(self._starts[row]), fd).partition(b"@")[0] for row in rows]
 
     def same_as(self, other: FunctionTable) -> bool:
-        """Whether the two name every address alike; a build id would not prove it, any file can claim one."""
+        """Whether the two name every address alike; a build id would not prove it, any file can claim one.
+
+        Names that are not held are read from the very file that is asked about: they need not be the same.
+        """
         return (
             self._segments == other._segments
-            and self._digest == other._digest
+            and self._texts.places == other._texts.places
+            and self._texts.held == other._texts.held
             and np.array_equal(self._values, other._values)
             and np.array_equal(self._starts, other._starts)
-            and np.array_equal(self._ends, other._ends)
+            and np.array_equal(self._sizes, other._sizes)
         )
 
 
@@ -118,10 +107,14 @@ def _ends(symbols: Symbols, section_ends: Integers) -> Integers:
     return np.asarray(np.where(symbols.sizes > 0, stated, guessed), np.uint64)
 
 
+def _short(distances: Integers) -> NDArray[np.uint32]:
+    return np.minimum(distances, _MAX_FUNCTION_BYTES).astype(np.uint32)
+
+
 def _order(symbols: Symbols) -> NDArray[np.int64]:
     """By address, and the better name last: that is the one a search meets."""
-    text: NDArray[np.uint8] = np.frombuffer(symbols.strings, np.uint8)
-    first = text[symbols.names] == ord("_")
-    second = text[np.minimum(symbols.names + 1, len(text) - 1)] == ord("_")
+    heads = symbols.texts.heads(symbols.names)
+    first = heads & np.uint64(0xFF) == ord("_")
+    second = heads >> np.uint64(8) & np.uint64(0xFF) == ord("_")
     underscores = first.astype(np.int8) + (first & second)
     return np.lexsort((~symbols.hidden, -underscores, symbols.sizes > 0, symbols.values))

@@ -19,7 +19,7 @@ from ingero.discover.libraries import parse_executable, read_maps
 from ingero.discover.native_symbols import NativeSymbols
 from ingero.discover.processes import read_stat
 from ingero.model.stack import Frame, NativeFrame, PythonFrame
-from ingero.native import elf_limits, function_table
+from ingero.native import elf_limits, elf_symbols
 from ingero.native.elf import ElfFile, find_symbols
 from ingero.native.function_table import FunctionTable
 
@@ -362,7 +362,7 @@ def test_names_left_in_a_file_come_from_that_very_file(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two equal files share a table. What one becomes is nothing to the other, and none stays open."""
-    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    monkeypatch.setattr(elf_symbols, "HELD_BYTES", 0)
     one = build(tmp_path / "one.so", HELLO)
     two = Path(shutil.copy2(one, tmp_path / "two.so"))
     keys = [file_key(path.stat()) for path in (one, two)]

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ingero.errors import FileFormatError
-from ingero.native import elf_limits, function_table
-from ingero.native.elf import ElfFile
+from ingero.native import elf_limits, elf_symbols
+from ingero.native.elf import ElfFile, find_symbols
 from ingero.native.function_table import FunctionTable, functions_of
 
 from .conftest import Compile
@@ -57,20 +57,31 @@ def test_names_of_large_files_stay_in_them_and_are_the_same(
 ) -> None:
     path = compile_library("".join(f"int f{at}(int x) {{ return x * {at}; }}" for at in range(200)))
     held = table_of(path)
-    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    monkeypatch.setattr(elf_symbols, "HELD_BYTES", 0)
     left, rows = table_of(path), range(len(held))
     assert left.bytes < held.bytes
-    assert held.same_as(left)
+    assert left.same_as(table_of(path))
     with path.open("rb") as file:
         assert left.raw_names(rows, file.fileno()) == held.raw_names(rows)
     assert set(left.raw_names(rows)) == {b""}  # without the file
+
+
+def test_names_that_stay_in_the_file_are_found_wherever_a_piece_of_it_ends(
+    compile_library: Compile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"f{'x' * (at % 37)}{at}" for at in range(300)]
+    path = compile_library("".join(f"int {name}(int x) {{ return x; }}" for name in names))
+    monkeypatch.setattr(elf_symbols, "HELD_BYTES", 0)
+    for piece in (16, 64, 1000, 1 << 20):
+        monkeypatch.setattr(elf_symbols, "PIECE_BYTES", piece)
+        assert set(find_symbols(path, names)) == set(names)
 
 
 def test_a_file_cut_short_has_no_names_and_breaks_nothing(
     compile_library: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = compile_library("int f(int x) { return x; }")
-    monkeypatch.setattr(function_table, "MOST_NAMES_HELD", 0)
+    monkeypatch.setattr(elf_symbols, "HELD_BYTES", 0)
     table = table_of(path)
     os.truncate(path, 0)
     with path.open("rb") as file:
