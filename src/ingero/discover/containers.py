@@ -146,7 +146,7 @@ def cgroup_id(controller: str, path: str, mounts: Iterable[Mount]) -> int:
             if inside is not None:
                 try:
                     return Path(mount.point, inside).stat().st_ino
-                except OSError:
+                except (OSError, ValueError):  # ValueError: a name with a zero in it
                     continue
     return 0
 

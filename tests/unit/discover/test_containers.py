@@ -179,3 +179,8 @@ def test_users_may_write_the_short_id_but_not_a_few_letters() -> None:
     assert not containers.belongs(container, "")
     assert not containers.belongs(Container(1, "/"), "abcd")
     assert containers.belongs(Container(1, "/lxc/w", "w", "lxc"), "w")
+
+
+def test_a_mount_with_a_zero_in_its_name_has_no_id() -> None:
+    (mount,) = parse_mounts("31 25 0:27 / /sys\\000x rw - cgroup2 cgroup2 rw\n")
+    assert containers.cgroup_id("", "/a", [mount]) == 0

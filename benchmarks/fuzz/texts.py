@@ -1,0 +1,60 @@
+"""Texts that people and jobs write: the configuration, labels, durations and times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from benchmarks.fuzz.target import Try
+from ingero import config, units
+from ingero.agent.annotations import Annotations
+from ingero.capture import annotations as messages
+from ingero.errors import IngeroError
+from ingero.serve.answers.window import parse_instant
+
+PARSERS = (units.parse_duration, units.parse_size, parse_instant, config.parse_overhead, config.check_node)
+
+
+@contextmanager
+def read_config() -> Iterator[Try]:
+    names = [key.variable for key in config.keys()]  # noqa: SIM118 - a function
+
+    def attempt(data: bytes) -> None:
+        text = data.decode("utf-8", "replace")[:200]
+        with suppress(IngeroError):
+            config.with_variables(config.Config(), {names[len(data) % len(names)]: text})
+        config.parse(data, "ingero.yaml")
+
+    yield attempt
+
+
+@contextmanager
+def read_words() -> Iterator[Try]:
+    def attempt(data: bytes) -> None:
+        text = data.decode("utf-8", "surrogateescape")
+        for parse in PARSERS:
+            try:
+                parse(text)
+            except IngeroError:
+                continue
+
+    yield attempt
+
+
+@contextmanager
+def read_labels() -> Iterator[Try]:
+    """Datagrams as they come through the socket, from many users."""
+    heard = Annotations(lambda pid: pid % 2 == 0)
+    me = os.getpid()
+
+    def attempt(data: bytes) -> None:
+        messages.parse(data, 10**12)
+        heard.hear(data, (me, len(data) % 50))
+        taken, _ = heard.take({me: None, 2: None}, ())
+        for label in taken:
+            if any(each < " " for each in label.key + label.value):
+                raise AssertionError(f"it steers a terminal: {label}")
+        heard.take_losses()
+
+    yield attempt
