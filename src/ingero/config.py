@@ -22,7 +22,7 @@ from msgspec import Meta
 from ingero import units
 from ingero.config_keys import Section
 from ingero.config_keys import key as _key
-from ingero.config_tenants import Kubernetes
+from ingero.config_tenants import Cost, Kubernetes
 from ingero.errors import ConfigError, IngeroError, UsageError
 
 FILE_NAME = "ingero.yaml"
@@ -197,6 +197,7 @@ class Config(Section, frozen=True):
     metrics: Metrics = Metrics()
     fleet: Fleet = Fleet()
     kubernetes: Kubernetes = Kubernetes()
+    cost: Cost = Cost()
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer
 from ingero.serve.answers.compare import Comparison
+from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
 from ingero.serve.answers.query import LabelledAnswer, SqlAnswer, StatisticsAnswer
@@ -85,6 +86,7 @@ class TraceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 # What prints it, and what it is made of.
 ANSWERS: dict[str, tuple[str, type]] = {
     "check": ("ingero check --json", CheckAnswer),
+    "cost": ("ingero cost --json", CostAnswer),
     "explain": ("ingero explain --json", Report),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "merge": ("ingero merge --json", MergeAnswer),

@@ -1,0 +1,335 @@
+"""What GPUs cost: hours held, busy, lost to which finding and idle, by tenant, and the money.
+
+held = busy + lost to findings + idle without a finding + unknown, to the nanosecond, for
+every line and for the total. A finding is charged with the time its victim's GPU was idle
+while it lasted, at most what the finding says it cost; where findings overlap and together
+say more than the GPU was idle, each is cut in proportion. Findings come from the diagnosis
+that `explain` shows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ingero.config_tenants import Cost
+from ingero.errors import StoreError, UsageError
+from ingero.model.finding import Finding
+from ingero.model.report import Report
+from ingero.serve.answers.cost_use import Rows, use_within
+from ingero.serve.answers.efficiency import Efficiency, Facts, efficiency_of, facts_within
+from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.operations import recorded_ns
+from ingero.serve.answers.query import Range, WindowAnswer
+from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
+from ingero.serve.answers.window import time_range
+from ingero.store.location import default_path
+from ingero.store.reader import Reader
+from ingero.units import HOUR, clean
+
+# How lines can be told apart, and which column of a process says it; the first that is known is usual.
+GROUPS = {
+    "namespace": "namespace", "job": "job", "user": "user", "pod": "pod", "owner": "owner",
+    "container": "container_id", "node": "node", "process": "process",
+}  # fmt: skip
+USUAL = ("namespace", "job", "user", "process")
+NOBODY = "(nobody)"  # GPUs that no process held
+UNNAMED = "(none)"  # processes without such a name
+_WHO = """
+    SELECT p.id, n.name, p.pid, p.comm, COALESCE(p.start_ns, p.first_seen_ns, 0), COALESCE(p.end_ns, 0),
+        c.namespace, COALESCE(j.value, c.job), u.value, COALESCE(c.namespace || '/' || c.pod, c.pod), o.value,
+        c.container_id
+    FROM process p
+    LEFT JOIN node n ON n.id = p.node_id
+    LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
+    LEFT JOIN process_label j ON j.process_id = p.id AND j.key = 'job'
+    LEFT JOIN process_label u ON u.process_id = p.id AND u.key = 'user'
+    LEFT JOIN container_label o ON o.cgroup_id = p.cgroup_id AND o.node_id = p.node_id AND o.key = 'owner'"""
+_MODELS = "SELECT node_id, gpu_id, name FROM gpu ORDER BY last_ns"
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """For one GPU and hour; by model, the longest that is part of a GPU's name."""
+
+    price: float | None = None
+    by_model: dict[str, float] = {}
+    currency: str = "$"
+
+    def of(self, model: str | None) -> float | None:
+        fit = [name for name in self.by_model if model and name.lower() in model.lower()]
+        return self.by_model[max(fit, key=len)] if fit else self.price
+
+
+def prices_of(said: Cost, price: float | None = None) -> Prices:
+    """As configured; a price that is given is every GPU's."""
+    if price is not None:
+        return Prices(price, {}, said.currency)
+    return Prices(said.price, dict(said.prices), said.currency)
+
+
+class LostTo(msgspec.Struct, frozen=True):
+    kind: str
+    ns: int
+    money: float | None
+
+
+class CostLine(msgspec.Struct, frozen=True):
+    """GPU time of one tenant: held = busy + lost + idle + unknown. Money is None where there is no price."""
+
+    name: str
+    processes: int
+    gpus: dict[str, int]  # model, and how many of them it held
+    held_ns: int
+    busy_ns: int
+    lost: list[LostTo]  # most first
+    lost_ns: int
+    idle_ns: int  # and no finding says why
+    unknown_ns: int  # how busy it was is not known
+    money: float | None
+    money_busy: float | None
+    money_lost: float | None  # what fixing the findings saves
+    money_idle: float | None
+    efficiency: Efficiency
+
+
+SUMMED = ("processes", "held_ns", "busy_ns", "lost_ns", "idle_ns", "unknown_ns")
+MONEY = ("money", "money_busy", "money_lost", "money_idle")
+
+
+class CostAnswer(msgspec.Struct, frozen=True):
+    """`total` is the sum of `lines`; `free` are GPUs that nobody held, which the total has not."""
+
+    window: WindowAnswer
+    anchor: str
+    recorded_ns: int
+    by: str
+    prices: Prices
+    estimated: list[str]  # nodes whose driver was not asked: by calls alone
+    unpriced: list[str]  # models without a price
+    lines: list[CostLine]  # the dearest first
+    total: CostLine
+    free: CostLine | None
+
+
+class _Person(msgspec.Struct, frozen=True):
+    node: str
+    pid: int
+    start_ns: int
+    end_ns: int
+    names: dict[str, str | None]
+
+
+def get_cost(
+    db: Path | None,
+    wanted: Range,
+    prices: Prices,
+    by: str | None = None,
+    node: str | None = None,
+    whose: Whose = EVERYBODY,
+    now_ns: int | None = None,
+    report: Callable[[], Report] | None = None,
+) -> CostAnswer:
+    """Of a recording, or a part of it. `report`: who has the diagnosis of that time already."""
+    if by is not None and by not in GROUPS:
+        raise UsageError(f"cannot group by {clean(by, 40)!r}", hint=f"Choose one of {', '.join(GROUPS)}.")
+    now_ns = time.time_ns() if now_ns is None else now_ns
+    path = db or default_path()
+    with Reader(path, node) as reader:
+        when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
+        recorded = recorded_ns(reader, when)
+        if not recorded:
+            raise StoreError(f"nothing was recorded in that time in {path}", hint="Choose a longer time.")
+        use = use_within(reader, when)
+        people = _people(reader)
+        rows, free = use.rows, use.free
+        if whose:
+            mine = require_pids(reader, whose)
+            keep = [number for number, person in people.items() if person.pid in mine]
+            rows, free = rows[np.isin(rows["process"], keep)], free[:0]
+        models = {(row[0], row[1]): clean(row[2], 80) for row in reader.rows(_MODELS)}
+        nodes = dict(reader.rows("SELECT id, name FROM node"))
+        facts = facts_within(reader, when)
+    told = report() if report else get_report(path, wanted, now_ns=now_ns, node=node)
+    findings = told.findings
+    ledger = _Ledger(rows, people, findings, models, prices, facts)
+    chosen = by or _usual(people, rows)
+    lines = sorted(ledger.lines(chosen), key=lambda line: (-(line.money or 0.0), -line.held_ns, line.name))
+    return CostAnswer(
+        WindowAnswer(when.from_ns, when.to_ns),
+        when.anchor,
+        recorded,
+        chosen,
+        prices,
+        sorted(nodes.get(each, "?") for each in use.by_calls),
+        sorted({model for model in models.values() if prices.of(model) is None}),
+        lines,
+        _total(lines, efficiency_of(rows, np.unique(rows["process"]).tolist(), facts)),
+        ledger.line(NOBODY, free, counted=False) if len(free) else None,
+    )
+
+
+def _people(reader: Reader) -> dict[int, _Person]:
+    found = {}
+    for number, node, pid, comm, start, end, namespace, job, user, pod, owner, container in reader.rows(_WHO):
+        names = {
+            "namespace": namespace, "job": job, "user": user, "pod": pod, "owner": owner, "node": node,
+            "container": container[:12] if container else None,
+            "process": f"{clean(comm or '?', 40)} ({pid})",
+        }  # fmt: skip
+        found[number] = _Person(node or "?", pid, start, end, names)
+    return found
+
+
+def _usual(people: dict[int, _Person], rows: Rows) -> str:
+    held = [people[number] for number in np.unique(rows["process"]).tolist() if number in people]
+    return next((name for name in USUAL if any(each.names[name] for each in held)), USUAL[-1])
+
+
+class _Ledger:
+    """Rows with a loss to each finding worked out once, for any grouping."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        people: dict[int, _Person],
+        findings: Iterable[Finding],
+        models: dict[tuple[int, int], str],
+        prices: Prices,
+        facts: Facts,
+    ) -> None:
+        self._rows, self._people, self._models, self._prices = rows, people, models, prices
+        self._facts = facts
+        self._lost: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        by_victim: dict[tuple[str, int], list[Finding]] = {}
+        for each in findings:
+            by_victim.setdefault((each.node, each.victim.pid), []).append(each)
+        for number in np.unique(rows["process"]).tolist():
+            person = people.get(number)
+            if person is not None:
+                self._charge(number, person, by_victim.get((person.node, person.pid), []))
+
+    def _charge(self, number: int, person: _Person, findings: list[Finding]) -> None:
+        mine = np.flatnonzero(self._rows["process"] == number)
+        rows = self._rows[mine]
+        idle = np.nan_to_num(rows["held_ns"] - rows["busy_ns"])
+        claims: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        for each in findings:
+            if each.last_ns < person.start_ns or (person.end_ns and each.first_ns > person.end_ns):
+                continue  # another process had the number then
+            claim = _claim(each, rows, idle)
+            claims[each.kind] = claims.get(each.kind, 0.0) + claim
+        if not claims:
+            return
+        together = np.sum(list(claims.values()), axis=0)
+        cut = np.divide(idle, together, out=np.ones_like(idle), where=together > idle)
+        for kind, claim in claims.items():
+            whole = self._lost.setdefault(kind, np.zeros(len(self._rows)))
+            whole[mine] += claim * cut
+
+    def lines(self, by: str) -> list[CostLine]:
+        groups: dict[str, list[int]] = {}
+        for number in np.unique(self._rows["process"]).tolist():
+            person = self._people.get(number)
+            name = person.names[by] if person else None
+            groups.setdefault(clean(name, 120) if name else UNNAMED, []).append(number)
+        return [
+            self.line(name, self._rows[np.isin(self._rows["process"], members)], members)
+            for name, members in groups.items()
+        ]
+
+    def line(self, name: str, rows: Rows, members: list[int] | None = None, counted: bool = True) -> CostLine:
+        """Integers from here on: what is idle is what is left, so that the parts sum to the whole."""
+        members = np.unique(rows["process"]).tolist() if members is None else members
+        chosen = np.isin(self._rows["process"], members) if counted else np.zeros(len(self._rows), bool)
+        known = ~np.isnan(rows["busy_ns"])
+        held, busy = int(rows["held_ns"].sum()), int(rows["busy_ns"][known].sum())
+        unknown = int(rows["held_ns"][~known].sum())
+        lost_by = {kind: int(ns[chosen].sum()) for kind, ns in self._lost.items()}
+        lost_by = {kind: ns for kind, ns in lost_by.items() if ns}
+        held = max(held, busy + unknown + sum(lost_by.values()))  # each was rounded by itself
+        price = self._price(rows)
+        lost = [
+            LostTo(kind, ns, _money(ns, price)) for kind, ns in sorted(lost_by.items(), key=lambda x: -x[1])
+        ]
+        lost_ns = sum(lost_by.values())
+        idle = held - busy - unknown - lost_ns
+        return CostLine(
+            name, len(members) if counted else 0, self._gpus(rows), held, busy, lost, lost_ns, idle, unknown,
+            _money(held, price), _money(busy, price), _money(lost_ns, price), _money(idle, price),
+            efficiency_of(rows, members, self._facts) if counted else Efficiency(),
+        )  # fmt: skip
+
+    def _gpus(self, rows: Rows) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node, gpu in {(int(row["node"]), int(row["gpu"])) for row in np.unique(rows[["node", "gpu"]])}:
+            model = self._models.get((node, gpu), "GPU")
+            found[model] = found.get(model, 0) + 1
+        return dict(sorted(found.items()))
+
+    def _price(self, rows: Rows) -> float | None:
+        """Of an hour of what was held: GPUs of several models cost what they cost; None: one has no price."""
+        total = whole = 0.0
+        for node, gpu in {(int(row["node"]), int(row["gpu"])) for row in np.unique(rows[["node", "gpu"]])}:
+            ns = float(rows["held_ns"][(rows["node"] == node) & (rows["gpu"] == gpu)].sum())
+            price = self._prices.of(self._models.get((node, gpu)))
+            if price is None:
+                return None
+            total, whole = total + ns * price, whole + ns
+        return total / whole if whole else self._prices.price
+
+
+def _total(lines: list[CostLine], efficiency: Efficiency) -> CostLine:
+    """What the lines say, added up: nothing is rounded twice."""
+    lost: dict[str, list[LostTo]] = {}
+    gpus: dict[str, int] = {}
+    for line in lines:
+        for each in line.lost:
+            lost.setdefault(each.kind, []).append(each)
+        gpus = {model: max(count, gpus.get(model, 0)) for model, count in (gpus | line.gpus).items()}
+    together = [
+        LostTo(kind, sum(each.ns for each in parts), _sum(each.money for each in parts))
+        for kind, parts in lost.items()
+    ]
+    sums: dict[str, Any] = {name: sum(getattr(line, name) for line in lines) for name in SUMMED}
+    sums |= {name: _sum(getattr(line, name) for line in lines) for name in MONEY}
+    return CostLine(
+        name="total", gpus=gpus, lost=sorted(together, key=lambda each: -each.ns), efficiency=efficiency,
+        **sums,
+    )  # fmt: skip
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Unknown where a part is."""
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _claim(finding: Finding, rows: Rows, idle: np.ndarray) -> np.ndarray:
+    """Idle time of each row that this finding stands for."""
+    spans = finding.episodes or [(finding.first_ns, finding.last_ns)]
+    within = np.zeros(len(rows), bool)
+    for first_ns, last_ns in spans:
+        within |= (rows["at_ns"] >= first_ns) & (rows["at_ns"] < last_ns)
+    lost_ns = finding.effect.excess_ns
+    if lost_ns is None:
+        lost_ns = finding.gain.ns if finding.gain else sum(each.ns for each in finding.causes)
+    length_ns = sum(max(last_ns - first_ns, 0) for first_ns, last_ns in spans)
+    if not lost_ns or not length_ns:
+        return np.zeros(len(rows))
+    # So much of each second it held; a finding cannot cost more than its GPU was idle.
+    said = rows["held_ns"][within].sum() * min(1.0, lost_ns / length_ns)
+    there = idle[within].sum()
+    return np.where(within, idle * (min(1.0, said / there) if there else 0.0), 0.0)
+
+
+def _money(ns: int, price: float | None) -> float | None:
+    return None if price is None else ns / HOUR * price

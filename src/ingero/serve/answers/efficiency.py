@@ -1,0 +1,127 @@
+"""How well a job used what it held, and how many more like it would fit.
+
+Busy and clock come from the driver's samples, pace from calls that were counted, goodput
+from the steps a job said it did: a step said twice was done again. Unknown is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.serve.answers.window import TimeRange
+from ingero.store.reader import Reader
+from ingero.units import HOUR, MINUTE
+
+Rows = NDArray[np.void]
+_CALLS = """
+    SELECT t.process_id, t.start_ns / {minute}, SUM(t.count) FROM operation_second t
+    JOIN op o ON o.id = t.op_id AND o.kind IN ('launch', 'graph')
+    WHERE t.start_ns >= ? AND t.start_ns < ? AND t.process_id > 0 GROUP BY 1, 2"""
+_STEPS = """
+    SELECT a.process_id, COALESCE('rank ' || p.rank, a.process_id), a.number
+    FROM annotation a JOIN string s ON s.id = a.key_id LEFT JOIN process p ON p.id = a.process_id
+    WHERE s.text = 'step' AND a.number IS NOT NULL AND a.start_ns >= ? AND a.start_ns < ?"""
+_MEMORY = """
+    SELECT g.node_id, g.gpu_id, MAX(g.memory_bytes), AVG(s.memory_used_bytes), AVG(s.gpu_share)
+    FROM gpu g JOIN gpu_sample s ON s.node_id = g.node_id AND s.gpu_id = g.gpu_id
+    WHERE s.at_ns >= ? AND s.at_ns < ? AND NOT s.lost GROUP BY 1, 2"""
+
+
+class Efficiency(msgspec.Struct, frozen=True):
+    """Shares are 0 to 1; None where nothing tells."""
+
+    busy_share: float | None = None  # of the time it held a GPU
+    clock_share: float | None = None  # the SM clock against its maximum
+    pace_share: float | None = None  # launches per minute against its best hour, or its best minute
+    pace_against: str | None = None  # hour, minute
+    goodput_share: float | None = None  # steps that counted, of all it did
+    steps: int | None = None  # done, also those done again
+    more_jobs: int | None = None  # of this kind, on the GPUs of its nodes: by memory and by time
+
+
+@dataclass
+class Facts:
+    launches: dict[int, dict[int, int]] = field(default_factory=dict)  # by process and minute
+    steps: dict[int, tuple[str, list[int]]] = field(default_factory=dict)  # as which rank, which ones
+    gpus: dict[tuple[int, int], tuple[float, float, float]] = field(default_factory=dict)
+
+
+def facts_within(reader: Reader, when: TimeRange) -> Facts:
+    between, found = (when.from_ns, when.to_ns), Facts()
+    for process, minute, count in reader.rows(_CALLS.format(minute=MINUTE), between):
+        found.launches.setdefault(process, {})[minute] = count
+    for process, rank, number in reader.rows(_STEPS, between):
+        found.steps.setdefault(process, (str(rank), []))[1].append(number)
+    for node, gpu, size, used, share in reader.rows(_MEMORY, between):
+        if None not in (size, used, share):
+            found.gpus[node, gpu] = (float(size), float(used), float(share))
+    return found
+
+
+def efficiency_of(rows: Rows, members: list[int], facts: Facts) -> Efficiency:
+    known = ~np.isnan(rows["busy_ns"])
+    held = float(rows["held_ns"][known].sum())
+    busy = float(rows["busy_ns"][known].sum()) / held if held else None
+    pace, against = _pace(members, facts)
+    goodput, done = _goodput(members, facts)
+    return Efficiency(
+        busy,
+        _clock(rows),
+        pace,
+        against,
+        goodput,
+        done,
+        _more(rows, members, facts, busy),
+    )
+
+
+def _clock(rows: Rows) -> float | None:
+    """While it computes: a GPU that has nothing to do clocks down."""
+    weight = np.where(np.isnan(rows["clock"]), 0.0, np.nan_to_num(rows["busy_ns"]))
+    return float((np.nan_to_num(rows["clock"]) * weight).sum() / weight.sum()) if weight.sum() else None
+
+
+def _pace(members: list[int], facts: Facts) -> tuple[float | None, str | None]:
+    """The first and the last minute of a job are not whole."""
+    minutes: dict[int, int] = {}
+    for member in members:
+        for minute, count in facts.launches.get(member, {}).items():
+            minutes[minute] = minutes.get(minute, 0) + count
+    inner = [minutes[minute] for minute in sorted(minutes)][1:-1]
+    if len(inner) < 2:
+        return None, None
+    hour = HOUR // MINUTE
+    if len(inner) >= 2 * hour:
+        best = float(np.convolve(inner, np.ones(hour) / hour, "valid").max())
+        return min(1.0, float(np.mean(inner)) / best) if best else None, "hour"
+    return float(np.mean(inner)) / max(inner) if max(inner) else None, "minute"
+
+
+def _goodput(members: list[int], facts: Facts) -> tuple[float | None, int | None]:
+    """Steps that counted, and all: a rank that says a step again, restarted or not, did it again."""
+    by_rank: dict[str, list[int]] = {}
+    for member in members:
+        if member in facts.steps:
+            rank, steps = facts.steps[member]
+            by_rank.setdefault(rank, []).extend(steps)
+    done = sum(len(steps) for steps in by_rank.values())
+    counted = sum(len(set(steps)) for steps in by_rank.values())
+    return (counted / done, done) if done else (None, None)
+
+
+def _more(rows: Rows, members: list[int], facts: Facts, busy: float | None) -> int | None:
+    """A job of this kind needs what one of them has; a GPU takes as many as its memory and time allow."""
+    memory = rows["memory"][~np.isnan(rows["memory"])]
+    nodes = set(rows["node"].tolist())
+    if not len(memory) or not busy or not facts.gpus or not members:
+        return None
+    need = float(np.median(memory))
+    fit = 0
+    for (node, _), (size, used, share) in facts.gpus.items():
+        if node in nodes and need > 0:
+            fit += int(max(0.0, min((size - used) / need, (1.0 - share) / busy)))
+    return fit

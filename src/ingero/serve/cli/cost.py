@@ -1,0 +1,191 @@
+"""`ingero cost`: what GPUs cost, what of it was lost to which problem, and what fixing it saves."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingero.serve.cli.options import as_json, configured, database, one_node, whose
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.serve.answers.cost import CostAnswer, CostLine
+
+GROUPS = ("namespace", "job", "user", "pod", "owner", "container", "node", "process")
+EPILOG = """\b
+Examples:
+  ingero cost --price 2.49                    the last recording, by namespace, job or user
+  ingero cost --since 24h --by user
+  ingero cost --by pod --namespace team-a --json
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--price", type=click.FloatRange(0, 1e6), metavar="X", help="Price of a GPU for an hour.")
+@click.option(
+    "--by", type=click.Choice(GROUPS), metavar="WHAT",
+    help=f"One line for each: {', '.join(GROUPS)}.  [the first that is known]",
+)  # fmt: skip
+@click.option("--since", "--last", metavar="D", help="Only the last D, as in 90s, 5m, 24h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--to", "end", metavar="T", help="Only up to this time.")
+@one_node
+@whose
+@as_json
+@database
+@configured
+def cost(config: Config, as_json: bool, **flags: Any) -> int:
+    """Say what GPUs cost: hours held, busy, lost to findings and idle, by tenant.
+
+    Prices by model come from the configuration (cost.prices); without any price only hours are
+    told. A GPU that several use is divided by their use of it. Held is busy, lost, idle and
+    unknown together, in every line.
+    """
+    from ingero.serve.answers.cost import get_cost, prices_of
+    from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import WORDS, Whose
+    from ingero.serve.cli import output, tables
+
+    wanted = Range(flags["since"], flags["start"], flags["end"])
+    tenant = Whose(*(flags[name] for name in WORDS))
+    prices = prices_of(config.cost, flags["price"])
+    answer = get_cost(flags["db"], wanted, prices, flags["by"], flags["node"], tenant)
+    if as_json:
+        click.echo(output.to_json(answer))
+        return 0
+    console = tables.console(sys.stdout)
+    for part in parts(answer):
+        console.print(part)
+    return 0
+
+
+def parts(answer: CostAnswer) -> list[Any]:
+    """What to print, top down."""
+    from rich.text import Text
+
+    from ingero import units
+    from ingero.serve import terminal
+    from ingero.serve.cli import tables
+
+    span = f"{terminal.local_time(answer.window.from_ns)} to {terminal.local_time(answer.window.to_ns)}"
+    found: list[Any] = [Text(f"{span}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
+    if not answer.lines:
+        return [tables.indented(each) for each in (*found, Text("No process held a GPU in that time."))]
+    head = (
+        answer.by.capitalize(),
+        "GPUs",
+        "Held",
+        "Busy",
+        "Lost",
+        "Idle",
+        "Unknown",
+        "Cost",
+        "Saved if fixed",
+    )
+    rows = [_cells(line, answer) for line in (*answer.lines, answer.total)]
+    found += [
+        tables.boxed(head, rows, left=(0, 1)),
+        *_arithmetic(answer),
+        *_lost(answer),
+        *_efficiency(answer),
+    ]
+    if answer.free is not None:
+        hours = terminal_hours(answer.free.held_ns)
+        found.append(Text(f"Held by nobody: {hours}{_spoken(answer.free.money, answer)}"))
+    if answer.estimated:
+        names = ", ".join(map(terminal.clean, answer.estimated))
+        found.append(Text(f"Estimated from calls, the driver was not asked: {names}", "yellow"))
+    if answer.unpriced and answer.total.money is None:
+        models = ", ".join(map(terminal.clean, answer.unpriced))
+        found.append(Text(f"No price for {models}: give --price, or cost.prices in ingero.yaml."))
+    elif answer.total.money is None:
+        found.append(Text("No price is known: give --price, or cost.price in ingero.yaml."))
+    return [tables.indented(part) for part in found]
+
+
+def terminal_hours(ns: int) -> str:
+    """GPU-hours; of a short recording, seconds."""
+    from ingero.units import HOUR, SECOND
+
+    return f"{ns / HOUR:,.2f} h" if ns >= HOUR // 10 else f"{ns / SECOND:,.1f} s"
+
+
+def money(amount: float | None, answer: CostAnswer) -> str:
+    if amount is None:
+        return "-"
+    from ingero.serve import terminal
+
+    digits = 2 if amount >= 0.01 or amount == 0 else 6
+    return f"{terminal.clean(answer.prices.currency)}{amount:,.{digits}f}"
+
+
+def _spoken(amount: float | None, answer: CostAnswer) -> str:
+    return f", {money(amount, answer)}" if amount is not None else ""
+
+
+def _cells(line: CostLine, answer: CostAnswer) -> list[str]:
+    from ingero.serve import terminal
+
+    gpus = ", ".join(f"{count} {terminal.clean(model)}" for model, count in line.gpus.items())
+    times = (line.held_ns, line.busy_ns, line.lost_ns, line.idle_ns, line.unknown_ns)
+    return [
+        terminal.clean(line.name), gpus, *map(terminal_hours, times), money(line.money, answer),
+        money(line.money_lost, answer),
+    ]  # fmt: skip
+
+
+def _arithmetic(answer: CostAnswer) -> list[Any]:
+    from rich.text import Text
+
+    total = answer.total
+    told = [
+        f"busy {terminal_hours(total.busy_ns)}",
+        *(f"{each.kind} {terminal_hours(each.ns)}" for each in total.lost),
+        f"idle without a finding {terminal_hours(total.idle_ns)}",
+        *([f"unknown {terminal_hours(total.unknown_ns)}"] if total.unknown_ns else []),
+    ]
+    return [Text(f"Held {terminal_hours(total.held_ns)} = {' + '.join(told)}"), Text()]
+
+
+def _lost(answer: CostAnswer) -> list[Any]:
+    from rich.text import Text
+
+    from ingero.serve import terminal
+
+    found = [
+        Text(
+            f"{terminal.clean(line.name)} lost {terminal_hours(each.ns)} to {each.kind}"
+            f"{_spoken(each.money, answer)}"
+        )
+        for line in answer.lines
+        for each in line.lost
+    ]
+    return [*found, Text()] if found else []
+
+
+def _efficiency(answer: CostAnswer) -> list[Any]:
+    from rich.text import Text
+
+    from ingero.serve import terminal
+    from ingero.units import format_share
+
+    lines = []
+    for line in answer.lines:
+        each = line.efficiency
+        told = [
+            f"{words} {format_share(share)}"
+            for words, share in (
+                ("GPU busy", each.busy_share),
+                ("SM clock", each.clock_share),
+                (f"pace against its best {each.pace_against}", each.pace_share),
+                (f"goodput of {each.steps} steps", each.goodput_share),
+            )
+            if share is not None
+        ]
+        if each.more_jobs is not None:
+            told.append(f"{each.more_jobs} more of its kind would fit")
+        if told:
+            lines.append(Text(f"{terminal.clean(line.name)}: {', '.join(told)}"))
+    return [*lines, Text()] if lines else []
