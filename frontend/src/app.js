@@ -8,6 +8,7 @@ import { follow } from "./live.js";
 import { address, asked, change, go, onPlace, place } from "./place.js";
 import { rangePicker } from "./range.js";
 import { failure } from "./parts.js";
+import { costPage } from "./pages/cost.js";
 import { flamePage } from "./pages/flame.js";
 import { gpusPage } from "./pages/gpus.js";
 import { graphsPage } from "./pages/graphs.js";
@@ -24,6 +25,7 @@ const PAGES = [
   { path: "/latency", title: "Latency", make: latencyPage },
   { path: "/flame", title: "Flame graph", make: flamePage },
   { path: "/gpus", title: "GPUs", make: gpusPage },
+  { path: "/cost", title: "Cost", make: costPage },
   { path: "/graphs", title: "Graphs & collectives", make: graphsPage },
   { path: "/sql", title: "SQL", make: sqlPage },
 ];

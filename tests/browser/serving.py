@@ -20,7 +20,7 @@ from ingero.serve.cli.surfaces import QuietSurface
 from tests import servers
 from tests.servers import TOKEN
 
-PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/graphs", "/sql")
+PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/cost", "/graphs", "/sql")
 
 
 def record(scenario: str, db: Path) -> Path:

@@ -274,6 +274,20 @@ def test_a_page_fits_a_phone_and_everything_on_it_has_a_name(
     assert not nameless
 
 
+def test_what_gpus_cost_is_what_the_command_says_and_sums_up(server: Running, browse: Open) -> None:
+    page = browse(server, "/cost")
+    expect(page.get_by_role("heading", name="Cost", level=1)).to_be_visible()
+    page.get_by_label("Price of a GPU for an hour").fill("3600")
+    page.get_by_label("Price of a GPU for an hour").press("Enter")
+    answer = server.ask("/api/v1/cost?price=3600").value
+    total = answer["total"]
+    assert total["held_ns"] == sum(total[f"{part}_ns"] for part in ("busy", "lost", "idle", "unknown"))
+    expect(page.locator("#cost-lines")).to_contain_text(f"${total['money']:.2f}")
+    expect(page.locator("#cost-sum")).to_contain_text("Held")
+    page.locator("#cost-by").select_option("process")
+    expect(page.locator("#cost-lines")).to_contain_text("python3 (")
+
+
 def test_what_a_page_may_load_is_stated_strictly(server: Running) -> None:
     for path in ("/", "/app.js", "/api/v1/health", "/login"):
         policy = server.ask(path).headers["content-security-policy"]

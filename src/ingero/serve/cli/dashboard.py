@@ -42,7 +42,7 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
     """
     from ingero.serve.cli.servers import opened
 
-    app, stopping = _app(db)
+    app, stopping = _app(db, config)
     found = opened(address, "--addr", (), config, flags)
     from ingero.serve.web.server import serve
 
@@ -59,7 +59,7 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
     return 0
 
 
-def _app(db: Path | None) -> tuple[Application, Callable[[], None]]:
+def _app(db: Path | None, config: Config) -> tuple[Application, Callable[[], None]]:
     try:
         from ingero.serve.dashboard.app import make_app
     except ModuleNotFoundError as error:
@@ -69,7 +69,7 @@ def _app(db: Path | None) -> tuple[Application, Callable[[], None]]:
             f"the dashboard needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[web]'",
         ) from error
-    return make_app(db)
+    return make_app(db, config.cost)
 
 
 def _guarded(app: Application, found: Opened) -> tuple[Application, str]:

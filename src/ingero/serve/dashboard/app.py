@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ingero.config_tenants import Cost
 from ingero.serve.dashboard.api import SQL_THREADS, THREADS, endpoint, openapi
 from ingero.serve.dashboard.live import Changes
 from ingero.serve.dashboard.openapi import PREFIX
@@ -31,9 +32,9 @@ LIVE = f"{PREFIX}/live"
 SWITCH_S = 0.0005
 
 
-def make_app(db: Path | None) -> tuple[Starlette, Callable[[], None]]:
+def make_app(db: Path | None, cost: Cost | None = None) -> tuple[Starlette, Callable[[], None]]:
     """ASGI, which asks `db`, or the usual database; and what ends its streams."""
-    source = Source(db)
+    source = Source(db, cost)
     sys.setswitchinterval(SWITCH_S)
     # Somebody's SQL may take long: it has threads of its own, so that the pages need not wait for it.
     threads = {"GET": ThreadPoolExecutor(THREADS, "answers"), "POST": ThreadPoolExecutor(SQL_THREADS, "sql")}

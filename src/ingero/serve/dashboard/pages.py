@@ -13,7 +13,7 @@ from importlib import resources
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/graphs", "/sql")
+PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/cost", "/graphs", "/sql")
 LOGIN_FILES = ("/login", "/login.js", "/style.css", "/icon.svg")
 MISSING = "This ingero was built without the dashboard's pages; the API is under /api/v1.\n"
 POLICY = (

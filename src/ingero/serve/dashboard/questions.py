@@ -64,6 +64,13 @@ class OfOperations(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=T
         return Filters(self.pid, self.op, self.container, self.pod, self.namespace, self.job, self.user)
 
 
+class OfCost(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, one line for each of these; a price is every GPU's."""
+
+    by: Text | None = None
+    price: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+
+
 class OnScreen(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to draw on so many points."""
 

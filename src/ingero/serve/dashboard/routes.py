@@ -16,6 +16,7 @@ from ingero import __version__
 from ingero.model.report import Report
 from ingero.serve.answers.accounting import AccountingAnswer, accounting
 from ingero.serve.answers.collectives import CollectivesAnswer, get_collectives
+from ingero.serve.answers.cost import CostAnswer, get_cost, prices_of
 from ingero.serve.answers.event_detail import EventAnswer, get_event
 from ingero.serve.answers.flame import FlameAnswer, get_flame
 from ingero.serve.answers.gpu_series import GpusAnswer, get_gpus
@@ -91,6 +92,9 @@ ROUTES = (
           lambda s, a: get_stacks(s.db, a.range, a.pid, a.op, min(a.limit, 100), a.node)),
     Route("gpus", "GPUs and their counters", q.When, GpusAnswer,
           lambda s, a: get_gpus(s.db, a.range, a.node)),
+    Route("cost", "What GPUs cost by tenant, and what of it was lost to what", q.OfCost, CostAnswer,
+          lambda s, a: get_cost(s.db, a.range, prices_of(s.cost, a.price), a.by, a.node,
+                                report=lambda: s.report(a.range, a.node, None))),
     Route("graphs", "CUDA graphs", q.OfProcess, GraphsAnswer,
           lambda s, a: get_graphs(s.db, a.range, a.pid, a.node)),
     Route("collectives", "Collectives by communicator and rank", q.When, CollectivesAnswer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ingero.config_tenants import Cost
 from ingero.model.report import Report
 from ingero.serve.answers.kept import Kept, Key
 from ingero.serve.answers.places import database, stamp_of
@@ -17,8 +18,9 @@ ANSWERS = 64  # as bytes; a large one has a megabyte
 class Source:
     """One database."""
 
-    def __init__(self, db: Path | None) -> None:
-        self._named = db
+    def __init__(self, db: Path | None, cost: Cost | None = None) -> None:
+        """`cost`: what GPUs cost, as configured."""
+        self._named, self.cost = db, cost or Cost()
         self._reports = Kept(REPORTS)
         self.diagnosing = Diagnosing()
         self.answers = Kept(ANSWERS)

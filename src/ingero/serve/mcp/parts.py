@@ -1,4 +1,4 @@
-"""Stacks, graphs and rows of SQL as an assistant reads them; nothing is computed here."""
+"""Stacks, graphs, costs and rows of SQL as an assistant reads them; nothing is computed here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ingero import units
+from ingero.serve.answers.cost import CostAnswer, CostLine
 from ingero.serve.answers.graphs import GraphCounts, GraphEvent, Launched
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.stacks import StackTime
@@ -116,3 +117,45 @@ def cell(value: object) -> object:
     if isinstance(value, int | float) or value is None:
         return value
     return data(str(value), CELL)
+
+
+def cost_part(found: CostAnswer, limit: int) -> Part:
+    """Times are GPU time; the parts of a line sum to what it held."""
+    lines = [_cost_line(each, found.prices.currency) for each in found.lines[:limit]]
+    total = found.total
+    saved = "" if total.money_lost is None else f", worth {_amount(total.money_lost, found.prices.currency)}"
+    times = f"{units.format_ns(total.lost_ns)} of {units.format_ns(total.held_ns)}"
+    return {
+        "answer": f"{times} of GPU time were lost to findings{saved}"
+        if found.lines
+        else "no process held a GPU in that time",
+        "by": found.by,
+        "lines": lines,
+        "total": _cost_line(total, found.prices.currency) if found.lines else None,
+        "held_by_nobody": units.format_ns(found.free.held_ns) if found.free else None,
+        "estimated_from_calls": [name(each) for each in found.estimated],
+        "models_without_a_price": [name(each) for each in found.unpriced],
+    }
+
+
+def _amount(money: float | None, currency: str) -> str | None:
+    return None if money is None else f"{units.clean(currency, 8)}{money:,.4f}"
+
+
+def _cost_line(line: CostLine, currency: str) -> Part:
+    good = line.efficiency
+    return {
+        "who": name(line.name),
+        "held": units.format_ns(line.held_ns),
+        "busy": units.format_ns(line.busy_ns),
+        "lost": {word(each.kind): units.format_ns(each.ns) for each in line.lost},
+        "idle": units.format_ns(line.idle_ns),
+        "unknown": units.format_ns(line.unknown_ns),
+        "cost": _amount(line.money, currency),
+        "saved_if_fixed": _amount(line.money_lost, currency),
+        "busy_share": units.format_share(good.busy_share),
+        "clock_share": units.format_share(good.clock_share),
+        "pace_share": units.format_share(good.pace_share),
+        "goodput_share": units.format_share(good.goodput_share),
+        "more_jobs_would_fit": good.more_jobs,
+    }

@@ -38,6 +38,7 @@ TOOLS = {
     "get_stacks": "Where do calls come from?",
     "graph_lifecycle": "How did CUDA graphs come to be?",
     "graph_frequency": "How often are CUDA graphs launched?",
+    "get_cost": "What do GPUs cost?",
     "run_sql": "Ask the recording in SQL",
     "run_demo": "Show a made-up problem",
     "query_fleet": "Ask many nodes",

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ingero import units
 from ingero.model.report import GpuLine, Report
+from ingero.serve.answers import cost as costs
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.own_cost import own_cost_words
@@ -240,6 +241,27 @@ class Tools:
             "processes": [parts.graph_counts(each, several) for each in found.processes],
             "lost": rendering.losses(found.losses),
         }
+
+    def get_cost(
+        self,
+        by: Annotated[
+            Literal["namespace", "job", "user", "pod", "owner", "container", "node", "process"] | None,
+            Field(description="One line for each; left out: the first of these that is known."),
+        ] = None,
+        price: Annotated[
+            float | None, Field(ge=0, le=1e6, description="Of a GPU for an hour; left out: as configured.")
+        ] = None,
+        since: Since = None,
+        limit: Annotated[int, most(200)] = 20,
+        detail: HowMuch = "brief",  # noqa: ARG002
+    ) -> Answer:
+        """What GPUs cost by tenant: GPU time held, busy, lost to which finding and idle, which sum to
+        held, the money, and how efficient each was."""
+        source = self._source
+        prices = costs.prices_of(source.config.cost, price)
+        wanted = Range(since)
+        found = costs.get_cost(source.db, wanted, prices, by, report=lambda: source.report(wanted, None))
+        return parts.cost_part(found, limit)
 
     def run_sql(
         self,

@@ -6,11 +6,14 @@ from builders import process_report
 
 from ingero.model.report import CodeLine
 from ingero.serve.answers.buckets import bucket_words
+from ingero.serve.answers.cost import CostAnswer, CostLine, LostTo, Prices
+from ingero.serve.answers.efficiency import Efficiency
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
+from ingero.serve.answers.query import WindowAnswer
 from ingero.serve.cli.diagnosis import time_rows
 from ingero.serve.mcp import rendering
 from ingero.serve.mcp.code_lines import BRIEF, code_lines
-from ingero.serve.mcp.parts import kernel_parts
+from ingero.serve.mcp.parts import cost_part, kernel_parts
 
 
 def kernels(*stats: KernelStats) -> KernelsAnswer:
@@ -70,3 +73,15 @@ def test_time_is_rounded_as_everywhere_else() -> None:
     assert sorted(told.values()) == ["33.3 %", "33.3 %", "33.4 %"]
     assert rendering.time_shares({"peer_wait": 999, "sleep": 1}) == {"peer_wait": "99.9 %"}
     assert rendering.time_shares({}) == {}
+
+
+def test_costs_are_told_with_times_and_money_and_the_tenants_name_is_marked() -> None:
+    lost = [LostTo("cpu-contention", 10**9, 0.5)]
+    times = (4 * 10**9, 2 * 10**9, lost, 10**9, 10**9, 0)
+    line = CostLine("«team»", 1, {"H100": 1}, *times, 2.0, 1.0, 0.5, 0.5, Efficiency(0.5))
+    answer = CostAnswer(WindowAnswer(0, 1), "now", 1, "namespace", Prices(1.0), [], [], [line], line, None)
+    found = cost_part(answer, 10)
+    assert found["answer"] == "1 s of 4 s of GPU time were lost to findings, worth $0.5000"
+    (told,) = found["lines"]
+    assert (told["who"], told["lost"]) == ("«'team'»", {"cpu-contention": "1 s"})
+    assert told["clock_share"] == "-"
