@@ -179,9 +179,38 @@ class Metrics(Section, frozen=True):
 class Fleet(Section, frozen=True):
     """The other machines."""
 
-    nodes: Annotated[list[str], _key("Their addresses, `HOST:PORT`.", "INGERO_FLEET_NODES", "addresses")] = (
-        msgspec.field(default_factory=list)
+    nodes: Annotated[
+        list[str],
+        _key(
+            "Their addresses, `HOST:PORT`, or `@FILE` with one per line.", "INGERO_FLEET_NODES", "addresses"
+        ),
+    ] = msgspec.field(default_factory=list)
+    ca_cert: Annotated[
+        str | None, _key("Authority of the nodes' certificates, PEM.", "INGERO_FLEET_CA_CERT")
+    ] = None
+    client_cert: Annotated[str | None, _key("Certificate we show them, PEM.", "INGERO_FLEET_CLIENT_CERT")] = (
+        None
     )
+    client_key: Annotated[str | None, _key("File with its private key, PEM.", "INGERO_FLEET_CLIENT_KEY")] = (
+        None
+    )
+    token_file: Annotated[
+        str | None,
+        _key("File with the token we show them; else `INGERO_TOKEN`.", "INGERO_FLEET_TOKEN_FILE"),
+    ] = None
+    timeout: Annotated[
+        str | int, _key("Longest one node may take to answer.", "INGERO_FLEET_TIMEOUT", "duration")
+    ] = "30s"
+    at_once: Annotated[
+        int, Meta(ge=1, le=512), _key("Nodes asked at the same time.", "INGERO_FLEET_AT_ONCE")
+    ] = 32
+    max_answer: Annotated[
+        str | int, _key("Most that one node may answer.", "INGERO_FLEET_MAX_ANSWER", "size")
+    ] = "256m"
+    clock_warning: Annotated[
+        str | int,
+        _key("Clocks further apart than this are pointed out.", "INGERO_FLEET_CLOCK_WARNING", "duration"),
+    ] = "10ms"
 
 
 class Config(Section, frozen=True):
@@ -249,8 +278,8 @@ def check_node(text: str) -> str:
 
 def _check_addresses(nodes: list[str]) -> None:
     for node in nodes:
-        if not re.fullmatch(r"(https?://)?(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+)(:\d{1,5})?", node):
-            raise UsageError(f"not an address: {units.clean(node)!r}", hint="Write HOST:PORT.")
+        if not re.fullmatch(r"@.+|(https?://)?(\[[0-9a-fA-F:]+\]|[^\s:/\[\]]+)(:\d{1,5})?", node):
+            raise UsageError(f"not an address: {units.clean(node)!r}", hint="Write HOST:PORT, or @FILE.")
 
 
 def _check_url(text: str) -> None:

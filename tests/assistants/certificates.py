@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAY = datetime.timedelta(days=1)
+USUAL_NAMES = ("localhost", "127.0.0.1")
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Authority:
         self.file = self.folder / f"{self.name}.pem"
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def sign(self, name: str) -> Path:
+    def sign(self, name: str, names: Sequence[str] = USUAL_NAMES, expired: bool = False) -> Path:
         """Certificate and key in one file."""
         key = ec.generate_private_key(ec.SECP256R1())
         path = self.folder / f"{self.name}-{name}.pem"
@@ -36,16 +38,21 @@ class Authority:
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        path.write_bytes(secret + self._signed(name, key).public_bytes(serialization.Encoding.PEM))
+        made = self._signed(name, key, names=names, expired=expired)
+        path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
         return path
 
     def _signed(
-        self, name: str, key: ec.EllipticCurvePrivateKey, authority: bool = False
+        self,
+        name: str,
+        key: ec.EllipticCurvePrivateKey,
+        authority: bool = False,
+        names: Sequence[str] = USUAL_NAMES,
+        expired: bool = False,
     ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC) - (10 * DAY if expired else 0 * DAY)
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)])
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -61,5 +68,14 @@ class Authority:
             )
         )
         if not authority:
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_general(each) for each in names]), critical=False
+            )
         return builder.sign(self._key, hashes.SHA256())
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

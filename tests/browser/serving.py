@@ -29,13 +29,17 @@ def record(scenario: str, db: Path) -> Path:
     return db
 
 
+def rename_node(db: Path, name: str) -> None:
+    connection = sqlite3.connect(db)
+    connection.execute("UPDATE node SET name = ?", (name,))
+    connection.commit()
+    connection.close()
+
+
 def two_nodes(folder: Path, first: Path) -> Path:
     """A recording merged with that of another machine."""
     second = record("gpu-steal", folder / "second.db")
-    connection = sqlite3.connect(second)
-    connection.execute("UPDATE node SET name = 'demo-2'")
-    connection.commit()
-    connection.close()
+    rename_node(second, "demo-2")
     words = [sys.executable, "-m", "ingero", "merge", str(first), str(second), "-o", str(folder / "both.db")]
     subprocess.run(words, check=True, capture_output=True)
     return folder / "both.db"

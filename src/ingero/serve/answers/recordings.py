@@ -37,6 +37,15 @@ class RecordingsAnswer(msgspec.Struct, frozen=True):
     recordings: list[Recorded]  # oldest first
 
 
+MOST_NODES = 10_000
+
+
+def get_nodes(db: Path | None) -> tuple[str, ...]:
+    """By name."""
+    with Reader(db or default_path()) as reader:
+        return tuple(reader.nodes()[:MOST_NODES])
+
+
 def get_recordings(
     db: Path | None, wanted: Range, node: str | None = None, now_ns: int | None = None
 ) -> RecordingsAnswer:

@@ -17,6 +17,8 @@ from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
+from ingero.serve.answers.nodes_report import FleetReport
+from ingero.serve.answers.nodes_rows import FleetRows, FleetStatistics
 from ingero.serve.answers.query import LabelledAnswer, SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
 from ingero.serve.answers.version import Version
@@ -89,11 +91,14 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "cost": ("ingero cost --json", CostAnswer),
     "explain": ("ingero explain --json", Report),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
+    "explain-nodes": ("ingero explain --nodes LIST --json", FleetReport),
     "merge": ("ingero merge --json", MergeAnswer),
     "query": ("ingero query --json", StatisticsAnswer),
     "query-by": ("ingero query --by KEY --json", LabelledAnswer),
     "query-kernels": ("ingero query --kernels --json", KernelsAnswer),
     "query-sql": ("ingero query --json 'SELECT ...'", SqlAnswer),
+    "query-nodes": ("ingero query --nodes LIST --json", FleetStatistics),
+    "query-nodes-sql": ("ingero query --nodes LIST --json 'SELECT ...'", FleetRows),
     "query-schema": ("ingero query --schema --json", ViewsAnswer),
     "trace": ("ingero trace --json, each line", TraceLine),
     "version": ("ingero version --json", Version),

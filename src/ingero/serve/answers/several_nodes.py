@@ -36,7 +36,7 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
         processes=[
             msgspec.structs.replace(process, node=each.node) for each in reports for process in each.processes
         ],
-        losses=_losses(loss for each in reports for loss in each.losses),
+        losses=all_losses(each.losses for each in reports),
         overhead=_overhead([each.overhead for each in reports]),
         not_watched=list(_not_watched(reports)),
         unexplained=[
@@ -102,9 +102,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _losses(losses: Iterable[Loss]) -> list[Loss]:
+def all_losses(parts: Iterable[list[Loss]]) -> list[Loss]:
+    """Of all nodes, by reason."""
     found: dict[str, Loss] = {}
-    for loss in losses:
+    for loss in (loss for part in parts for loss in part):
         seen = found.get(loss.reason, Loss(loss.reason, 0, loss.from_ns, loss.to_ns))
         found[loss.reason] = Loss(
             loss.reason,

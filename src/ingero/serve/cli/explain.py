@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from ingero.errors import IngeroError, UsageError
+from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
 from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, whose, wide
 
 if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.model.live import LiveView
+    from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.cli.document import Document
 
 FINDINGS = 3  # exit code
@@ -28,7 +30,12 @@ Examples:
   ingero explain --format html -o report.html
   ingero explain --compare before.db after.db
   ingero explain --json --exit-code | jq .findings
+  ingero explain --nodes gpu-node-01:8080,gpu-node-02:8080 --since 5m
 """
+NOT_OF_NODES = {
+    "labels": "--label",
+    **{name: f"--{name}" for name in ("by", "node", "container", "pod", "namespace", "job", "user")},
+}
 ONE_DATABASE = (
     "start",
     "end",
@@ -43,6 +50,7 @@ ONE_DATABASE = (
     "by",
     "per_process",
     "db",
+    "nodes",
 )
 
 
@@ -71,20 +79,24 @@ ONE_DATABASE = (
 @click.option("-v", "--verbose", is_flag=True, help="Everything known about each finding.")
 @click.option("--show-sql", is_flag=True, help="With each proof, the SQL that gives its number.")
 @click.option("--exit-code", is_flag=True, help="Exit with 3 when there is a finding of MEDIUM or above.")
+@of_nodes
 @database
 @configured
-def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> int:  # noqa: ARG001
+def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> int:
     """Say why a recorded job was slow, and what fixes it.
 
     Reads the recording; needs no privileges. Without a range, the whole last recording;
     --since counts back from now while it runs, and from its last record afterwards.
-    Each node of a merged database is looked at by itself.
+    Each node of a merged database, or of --nodes, is looked at by itself.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
     form = "json" if as_json else form or "text"
     if flags["compare"]:
         return _compare(form, flags)
+    fleet = fleet_of(config, flags, local=flags["db"] is not None)
+    if fleet is not None:
+        return _explain_nodes(fleet, form, flags)
     from ingero.serve.answers.explain import get_report, has_counted_findings
     from ingero.serve.answers.labels import parse_labels
     from ingero.serve.answers.query import Range
@@ -96,6 +108,25 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
     report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"], labels=labels, whose=tenant)
     _deliver(report, lambda: _document(report, flags), form, flags["output"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
+
+
+def _explain_nodes(fleet: Fleet, form: str, flags: dict[str, Any]) -> int:
+    from ingero.serve.answers.explain import has_counted_findings
+    from ingero.serve.answers.nodes_report import ask_fleet_report
+    from ingero.serve.answers.query import Range
+
+    chosen = next((flag for name, flag in NOT_OF_NODES.items() if flags[name]), None)
+    if chosen is not None:
+        raise UsageError(
+            f"{chosen} and --nodes exclude each other",
+            hint="Merge the nodes first: ingero merge --nodes ... -o cluster.db",
+        )
+    report = ask_fleet_report(fleet, Range(flags["since"], flags["start"], flags["end"]), flags["pid"])
+    _deliver(report, lambda: _document(report, flags), form, flags["output"])
+    if form != "json":
+        say_state(report.fleet)
+    found = FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
+    return exit_code(report.fleet, flags["strict"], found)
 
 
 def _document(report: Any, flags: dict[str, Any]) -> Document:

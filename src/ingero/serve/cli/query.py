@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.errors import UsageError
+from ingero.serve.cli.asking import of_nodes
 from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, whose, wide
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.serve.answers.kernels import KernelsAnswer
     from ingero.serve.answers.labels import Labels
+    from ingero.serve.answers.nodes_rows import FleetRows
     from ingero.serve.answers.operations import Filters, OperationStats
     from ingero.serve.answers.query import LabelledAnswer, Range, SqlAnswer, StatisticsAnswer
     from ingero.serve.answers.schemas import ViewsAnswer
+    from ingero.serve.answers.sql import Limits
 
 EPILOG = """\b
 Examples:
@@ -32,6 +35,12 @@ Examples:
   ingero query "SELECT op, SUM(count) AS calls, MAX(max_ns) FROM operations GROUP BY op"
   ingero query --format csv "SELECT * FROM culprits" > culprits.csv
   ingero query --schema                       tables and columns
+
+\b
+Many nodes:
+  ingero query --nodes gpu-node-01:8080,gpu-node-02:8080 \\
+      "SELECT node, source, count(*) as cnt, avg(duration)/1000 as avg_us
+       FROM events GROUP BY node, source"     each node's own rows, one after the other
 """
 FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace", "job", "user")
 
@@ -69,6 +78,7 @@ def _without_comment(argument: str) -> str:
 @as_json
 @wide
 @click.option("--schema", is_flag=True, help="Describe tables and columns.")
+@of_nodes
 @database
 @configured
 def query(
@@ -77,14 +87,23 @@ def query(
     """Ask a recording: statistics, or any SELECT.
 
     Without SQL, the operations of the last recording and what they cost. SQL is one
-    reading statement; nothing can be changed.
+    reading statement; nothing can be changed. With --nodes every node runs it over its own
+    recording: rows come with their node first, and COUNT, AVG or LIMIT are each node's own.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
     form = "json" if as_json else form or "table"
     if schema:
         _print_schema(form)
-    elif sql is None and flags["by"]:
+        return 0
+    from ingero.serve.cli.asking import fleet_of
+
+    fleet = fleet_of(config, flags, local=flags["db"] is not None)
+    if fleet is not None:
+        from ingero.serve.cli.query_nodes import query_nodes
+
+        return query_nodes(fleet, sql, form, config, flags)
+    if sql is None and flags["by"]:
         _print_by_label(_by_label(config, flags), form)
     elif sql is None and flags["kernels"]:
         _print_kernels(_kernels(config, flags), form)
@@ -135,19 +154,28 @@ def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, F
     return flags["db"], wanted, filters, given(flags["limit"], config.query.limit), flags["node"]
 
 
-def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
-    from ingero import units
-    from ingero.serve.answers.query import ask_sql
-    from ingero.serve.answers.sql import Limits
-
-    chosen = next((name for name in FILTERS if flags[name] is not None), None)
+def refuse_filters(flags: dict[str, Any], allowed: tuple[str, ...] = ()) -> None:
+    """SQL has its own way to say them."""
+    chosen = next((name for name in FILTERS if flags[name] is not None and name not in allowed), None)
     chosen = chosen or next((name for name in ("kernels", "labels", "by") if flags[name]), None)
     if chosen is not None:
         flag = {"start": "from", "end": "to", "labels": "label"}.get(chosen, chosen)
         raise UsageError(f"--{flag} is for statistics, not for SQL", hint="Write it as WHERE.")
+
+
+def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
+    from ingero.serve.answers.query import ask_sql
+
+    refuse_filters(flags)
+    return ask_sql(flags["db"], sql, sql_limits(config, flags), flags["node"])
+
+
+def sql_limits(config: Config, flags: dict[str, Any]) -> Limits:
+    from ingero import units
+    from ingero.serve.answers.sql import Limits
+
     seconds = units.parse_duration(str(config.query.timeout)) / units.SECOND
-    limits = Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
-    return ask_sql(flags["db"], sql, limits, flags["node"])
+    return Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
 
 
 def _print_rows(answer: SqlAnswer, form: str) -> None:
@@ -156,6 +184,13 @@ def _print_rows(answer: SqlAnswer, form: str) -> None:
     if form == "json":
         click.echo(output.to_json(answer))
         return
+    print_table(answer, form)
+
+
+def print_table(answer: SqlAnswer | FleetRows, form: str) -> None:
+    """Rows as a table, CSV or Parquet; what to know about them on standard error."""
+    from ingero.serve.cli import output
+
     if form == "csv":
         output.write_csv(answer.columns, answer.rows, sys.stdout)
     elif form == "parquet":
@@ -177,7 +212,13 @@ def _print_statistics(answer: StatisticsAnswer, form: str) -> None:
     if form == "json":
         click.echo(output.to_json(answer))
         return
-    rows = _flat(answer.operations)
+    print_operations(answer.operations, form)
+
+
+def print_operations(operations: list[OperationStats], form: str) -> None:
+    from ingero.serve.cli import output
+
+    rows = _flat(operations)
     if form == "csv":
         output.write_csv(_columns(), rows, sys.stdout)
     else:

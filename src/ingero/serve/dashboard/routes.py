@@ -41,6 +41,8 @@ class Health(msgspec.Struct, frozen=True):
 
     version: str
     now_ns: int
+    instance: str  # of this server until it ends: whoever reaches it by two addresses can tell
+    nodes: tuple[str, ...]  # in its recording; none where that cannot be read
 
 
 class Route(NamedTuple):
@@ -53,6 +55,11 @@ class Route(NamedTuple):
     ask: Callable[[Source, Any], Any]
     method: str = "GET"
     kept: bool = True  # the same until the database changes
+
+
+def _health(source: Source) -> Health:
+    nodes = source.nodes  # first: the clock is read as late as possible
+    return Health(__version__, time.time_ns(), source.instance, nodes)
 
 
 def _rows(source: Source, asked: q.Sql) -> SqlAnswer:
@@ -69,7 +76,7 @@ def _as_text(value: Any) -> Any:
 
 ROUTES = (
     Route("health", "Whether it answers, its version and its clock", q.Nothing, Health,
-          lambda _, __: Health(__version__, time.time_ns()), kept=False),
+          lambda s, _: _health(s), kept=False),
     Route("recordings", "Nodes, recordings and the time they cover", q.When, RecordingsAnswer,
           lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
     Route("explain", "The diagnosis, as `ingero explain --json` prints it", q.OfProcess, Report,

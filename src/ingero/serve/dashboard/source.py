@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 from ingero.config_tenants import Cost
+from ingero.errors import IngeroError
 from ingero.model.report import Report
 from ingero.serve.answers.kept import Kept, Key
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
+from ingero.serve.answers.recordings import get_nodes
 from ingero.serve.dashboard.diagnosing import Diagnosing
 
 REPORTS = 8
@@ -23,6 +26,8 @@ class Source:
         self._named, self.cost = db, cost or Cost()
         self._reports = Kept(REPORTS)
         self.diagnosing = Diagnosing()
+        self.instance = secrets.token_hex(8)
+        self._nodes = Kept(1)
         self.answers = Kept(ANSWERS)
 
     @property
@@ -33,6 +38,14 @@ class Source:
     def stamp(self) -> Key:
         """Changes whenever something was written."""
         return stamp_of(self.db)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes in it; none where it cannot be read."""
+        try:
+            return self._nodes.once(("nodes", self.stamp), lambda: get_nodes(self.db))
+        except IngeroError:
+            return ()
 
     def report(self, wanted: Range, node: str | None, pid: int | None) -> Report:
         """The diagnosis, which several pages show parts of."""

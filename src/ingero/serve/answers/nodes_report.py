@@ -1,0 +1,61 @@
+"""The diagnoses of many nodes side by side, as one report whose times are by our clock.
+
+Each node was diagnosed by itself, by its own server; nothing is concluded across nodes here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from ingero.model.report import Report
+from ingero.serve.answers.asked_nodes import Fleet, FleetState, Question, ask, read, state_of
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.several_nodes import combined
+
+T = TypeVar("T")
+# Fields that are instants, wherever in a report they stand; `episodes` and the like are pairs of them.
+INSTANTS = frozenset({"from_ns", "to_ns", "first_ns", "last_ns", "at_ns", "since_ns", "start_ns", "end_ns"})
+PAIRS = frozenset({"episodes"})
+
+
+class FleetReport(Report, frozen=True, kw_only=True):
+    """As of one machine, and who was asked."""
+
+    fleet: FleetState
+
+
+def ask_fleet_report(fleet: Fleet, wanted: Range, pid: int | None = None) -> FleetReport:
+    """What every node says of itself."""
+    given = {"since": wanted.since, "from": wanted.start, "to": wanted.end, "pid": pid}
+    parameters = {name: str(value) for name, value in given.items() if value is not None}
+    replies = ask(fleet, Question("explain", parameters))
+    told = read(replies, lambda body: msgspec.json.decode(body, type=Report))
+    state = state_of(fleet, replies)
+    reports = [moved(cast(Report, each.value), each.shift_ns) for each in told]
+    recorded = [each.recorded_ns for each in reports if each.recorded_ns is not None]
+    whole = combined(reports, max(recorded, default=0))
+    return FleetReport(**{name: getattr(whole, name) for name in Report.__struct_fields__}, fleet=state)
+
+
+def moved(value: T, shift_ns: int) -> T:
+    """With every instant in it moved."""
+    return cast(T, _moved(value, shift_ns)) if shift_ns else value
+
+
+def _moved(value: Any, shift_ns: int) -> Any:
+    if isinstance(value, list):
+        return [_moved(each, shift_ns) for each in value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    changes: dict[str, Any] = {}
+    for name in value.__struct_fields__:
+        old = getattr(value, name)
+        if name in INSTANTS and isinstance(old, int):
+            changes[name] = old + shift_ns
+        elif name in PAIRS:
+            changes[name] = [(first + shift_ns, last + shift_ns) for first, last in old]
+        elif isinstance(old, list | msgspec.Struct):
+            changes[name] = _moved(old, shift_ns)
+    return msgspec.structs.replace(value, **changes)
