@@ -58,6 +58,7 @@ class Question:
 
     path: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    instants: Mapping[str, int] = field(default_factory=dict)  # by our clock; each node is asked by its own
     body: Any = None
     into: Callable[[Node], Path] | None = None  # the answer goes into this file, not into memory
 
@@ -204,7 +205,7 @@ class _Asking:
         if self._question.path == "health":
             return
         if self._question.into is None:
-            reply.body = bytes(await self._asked(client, reply.node, bytearray()))
+            reply.body = bytes(await self._asked(client, reply, bytearray()))
         else:
             await self._fetched(client, reply, self._question.into(reply.node))
             last = await self._exchanges(client, reply, LEAST_EXCHANGES)
@@ -257,24 +258,26 @@ class _Asking:
             take(part)
         return size
 
-    async def _asked(self, client: httpx2.AsyncClient, node: Node, body: bytearray) -> bytearray:
-        async with self._sent(client, node, self._request(client)) as response:
+    async def _asked(self, client: httpx2.AsyncClient, reply: Reply, body: bytearray) -> bytearray:
+        async with self._sent(client, reply.node, self._request(client, reply.clock)) as response:
             await self._require_answer(response)
             await self._read(response, body.extend, min(self._limits.answer_bytes, self._left_bytes))
         self._left_bytes -= len(body)
         return body
 
     async def _fetched(self, client: httpx2.AsyncClient, reply: Reply, path: Path) -> None:
-        async with self._sent(client, reply.node, self._request(client)) as response:
+        async with self._sent(client, reply.node, self._request(client, reply.clock)) as response:
             await self._require_answer(response)
             with path.open("wb") as file:
                 most = min(self._limits.answer_bytes, self._left_bytes)
                 self._left_bytes -= await self._read(response, file.write, most)
         reply.file = path
 
-    def _request(self, client: httpx2.AsyncClient) -> httpx2.Request:
+    def _request(self, client: httpx2.AsyncClient, clock: Offset | None) -> httpx2.Request:
         asked = self._question
-        url, parameters = f"{PREFIX}/{asked.path}", dict(asked.parameters)
+        shift_ns = clock.shift_ns if clock is not None else 0
+        own = {name: str(max(0, at_ns - shift_ns)) for name, at_ns in asked.instants.items()}
+        url, parameters = f"{PREFIX}/{asked.path}", {**asked.parameters, **own}
         if asked.body is None:
             return client.build_request("GET", url, params=parameters)
         content = msgspec.json.encode(asked.body)

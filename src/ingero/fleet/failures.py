@@ -142,6 +142,8 @@ def by_status(status: int, body: bytes) -> Failure:
         return Failure(
             Problem.REFUSED, "it does not know itself by that name", "Start it with --allowed-host."
         )
+    if status == 413 and error:
+        return Failure(Problem.TOO_LARGE, error, hint)
     if status in (403, 407, 413, 431):
         return Failure(Problem.REFUSED, error or f"refused with status {status}", hint)
     if error and status in (400, 404, 500, 503):

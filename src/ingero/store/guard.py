@@ -120,6 +120,28 @@ def run(connection: sqlite3.Connection, sql: str, limits: Limits | None = None) 
             raise _too_large("memory", HEAP_BYTES) from error
 
 
+def tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:
+    """Tables and views that a statement reads, in lower case; it is prepared and not run."""
+    found: set[str] = set()
+
+    def authorize(
+        action: int, first: str | None, second: str | None, database: str | None, inside: str | None
+    ) -> int:
+        if action == sqlite3.SQLITE_READ and first:
+            found.add(first.lower())
+        return _authorize(action, first, second, database, inside)
+
+    connection.set_authorizer(authorize)
+    try:
+        explained = sql.lstrip().lower().startswith("explain")
+        connection.execute(sql if explained else f"EXPLAIN {sql}").close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+        raise _explained(error, Limits(), False) from error
+    finally:
+        connection.set_authorizer(None)
+    return found
+
+
 def _sampled(connection: sqlite3.Connection) -> bool:
     """Whether a row stands for more than one call; where that cannot be told in time nothing is said."""
     try:

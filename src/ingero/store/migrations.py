@@ -7,6 +7,7 @@ A name this version does not know means a newer one wrote the file: refused.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,12 @@ APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)
 class Migration:
     name: str
     apply: Callable[[sqlite3.Connection], None]
+
+
+def table_names() -> frozenset[str]:
+    """Tables and views of the newest schema."""
+    found = (re.match(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", statement) for statement in TABLES)
+    return frozenset({match[1] for match in found if match} | set(VIEWS))
 
 
 def _first_schema(connection: sqlite3.Connection) -> None:

@@ -6,23 +6,27 @@ nothing about the network is known there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar, cast
 
 import msgspec
 
 from ingero import __version__
-from ingero.errors import IngeroError, UsageError
+from ingero.errors import IngeroError, StoreError, TargetError, UsageError
 from ingero.fleet import asking, clocks
 from ingero.fleet.asking import Limits, Question, Reply, Trust
 from ingero.fleet.failures import Failure, Problem
 from ingero.fleet.nodes import Node, parse_nodes
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.window import parse_instant
 from ingero.units import HOUR, clean, format_ns
 
 __all__ = ["Fleet", "FleetState", "Limits", "Node", "NodeState", "Question", "Trust", "ask", "parse_nodes"]
 
 T = TypeVar("T")
+Into = Callable[[Node], Path] | None
 _NAMES = 5  # of nodes in one sentence
 
 
@@ -109,6 +113,18 @@ def ask(fleet: Fleet, question: Question) -> list[Reply]:
     return asking.ask_all(fleet.nodes, question, fleet.trust, fleet.limits, fleet.progress)
 
 
+def about(path: str, wanted: Range, body: object = None, into: Into = None, **more: object) -> Question:
+    """A question about a stretch of time: instants are by our clock, and each node gets them by its own."""
+    parameters = {name: str(value) for name, value in more.items() if value is not None}
+    if wanted.since is not None:
+        if wanted.start is not None or wanted.end is not None:
+            raise UsageError("--since and --from/--to exclude each other", hint="Give one of them.")
+        parameters["since"] = wanted.since
+    given = {"from": wanted.start, "to": wanted.end}
+    instants = {name: parse_instant(text) for name, text in given.items() if text is not None}
+    return Question(path, parameters, instants, body, into)
+
+
 def read(replies: list[Reply], decode: Callable[[bytes], T]) -> list[Told]:
     """The answers that can be read; the reply of any other becomes one that did not answer."""
     found = []
@@ -149,6 +165,51 @@ def state_of(fleet: Fleet, replies: list[Reply]) -> FleetState:
     if not answered:
         raise _nobody(counted, state)
     return state
+
+
+def get_fleet(fleet: Fleet | None) -> FleetState:
+    """Who could be asked, and who answers; nobody where no nodes are configured."""
+    if fleet is None:
+        return FleetState(0, 0, False, [])
+    try:
+        return state_of(fleet, ask(fleet, Question("health")))
+    except NobodyAnsweredError as error:
+        return error.state
+
+
+def ask_one(
+    fleet: Fleet | None, address: str, path: str, parameters: Mapping[str, str], body: object = None
+) -> bytes:
+    """What one of the configured nodes answers, as it said it: never anybody else."""
+    node = next((each for each in fleet.nodes if each.name == address), None) if fleet else None
+    if fleet is None or node is None:
+        raise TargetError(
+            f"{clean(address, 80)} is none of the configured nodes", hint="fleet.nodes names them."
+        )
+    (reply,) = ask(replace(fleet, nodes=[node]), Question(path, parameters, body=body))[:1]
+    if reply.failure is not None:
+        kind = UsageError if reply.failure.usage else StoreError
+        raise kind(f"{reply.node.name}: {reply.failure.why}", hint=reply.failure.hint)
+    return reply.body or b""
+
+
+_COUNTS = "SELECT (SELECT COUNT(*) FROM events) AS events, (SELECT COUNT(*) FROM findings) AS findings"
+
+
+class _Counted(msgspec.Struct):
+    rows: list[dict[str, int]]
+
+
+def get_overview(fleet: Fleet) -> tuple[FleetState, dict[str, tuple[int, int]]]:
+    """Who answers; and by address how many events and findings its recording has."""
+    replies = ask(fleet, Question("query", body={"sql": _COUNTS, "limit": 1}))
+    told = read(replies, lambda body: msgspec.json.decode(body, type=_Counted))
+    found = {
+        each.node.name: (row.get("events", 0), row.get("findings", 0))
+        for each in told
+        for row in cast(_Counted, each.value).rows
+    }
+    return state_of(fleet, replies), found
 
 
 def _same(reply: Reply) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ingero.model.report import Report
-from ingero.serve.answers.asked_nodes import Fleet, FleetState, Question, ask, read, state_of
+from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, read, state_of
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.several_nodes import combined
 
@@ -28,9 +28,7 @@ class FleetReport(Report, frozen=True, kw_only=True):
 
 def ask_fleet_report(fleet: Fleet, wanted: Range, pid: int | None = None) -> FleetReport:
     """What every node says of itself."""
-    given = {"since": wanted.since, "from": wanted.start, "to": wanted.end, "pid": pid}
-    parameters = {name: str(value) for name, value in given.items() if value is not None}
-    replies = ask(fleet, Question("explain", parameters))
+    replies = ask(fleet, about("explain", wanted, pid=pid))
     told = read(replies, lambda body: msgspec.json.decode(body, type=Report))
     state = state_of(fleet, replies)
     reports = [moved(cast(Report, each.value), each.shift_ns) for each in told]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ingero.serve.answers.asked_nodes import Fleet, FleetState, Question, Told, ask, read, state_of
+from ingero.serve.answers.asked_nodes import Fleet, FleetState, Question, Told, about, ask, read, state_of
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range, SqlAnswer, StatisticsAnswer, WindowAnswer, distinct
 from ingero.serve.answers.several_nodes import all_losses
@@ -71,13 +71,11 @@ def ask_fleet_sql(fleet: Fleet, sql: str, limit: int) -> FleetRows:
 
 def ask_fleet_statistics(fleet: Fleet, wanted: Range, filters: Filters, limit: int) -> FleetStatistics:
     """Per-operation statistics of every node."""
-    given = {
-        "since": wanted.since, "from": wanted.start, "to": wanted.end, "pid": filters.pid, "op": filters.op,
-        "container": filters.container, "pod": filters.pod, "namespace": filters.namespace,
-        "limit": min(limit, _NODE_ROWS),
-    }  # fmt: skip
-    parameters = {name: str(value) for name, value in given.items() if value is not None}
-    replies = ask(fleet, Question("operations", parameters))
+    asked = about(
+        "operations", wanted, pid=filters.pid, op=filters.op, container=filters.container, pod=filters.pod,
+        namespace=filters.namespace, limit=min(limit, _NODE_ROWS),
+    )  # fmt: skip
+    replies = ask(fleet, asked)
     told = read(replies, lambda body: msgspec.json.decode(body, type=StatisticsAnswer))
     state = state_of(fleet, replies)
     answers = [(cast(StatisticsAnswer, each.value), each.shift_ns) for each in told]

@@ -17,6 +17,7 @@ from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
+from ingero.serve.answers.nodes_recordings import FleetMerge
 from ingero.serve.answers.nodes_report import FleetReport
 from ingero.serve.answers.nodes_rows import FleetRows, FleetStatistics
 from ingero.serve.answers.query import LabelledAnswer, SqlAnswer, StatisticsAnswer
@@ -93,6 +94,7 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "explain-nodes": ("ingero explain --nodes LIST --json", FleetReport),
     "merge": ("ingero merge --json", MergeAnswer),
+    "merge-nodes": ("ingero merge --nodes LIST --json", FleetMerge),
     "query": ("ingero query --json", StatisticsAnswer),
     "query-by": ("ingero query --by KEY --json", LabelledAnswer),
     "query-kernels": ("ingero query --kernels --json", KernelsAnswer),

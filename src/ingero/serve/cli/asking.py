@@ -85,6 +85,15 @@ def configured_fleet(config: Config, names: Any, flags: dict[str, Any] | None = 
     )
 
 
+def quiet_fleet(config: Config) -> Fleet | None:
+    """For servers, which ask on behalf of others: the configured nodes, None where there are none."""
+    from dataclasses import replace
+
+    if not config.fleet.nodes:
+        return None
+    return replace(configured_fleet(config, config.fleet.nodes), progress=lambda _, __: None)
+
+
 def _path(text: str | None) -> Path | None:
     return Path(text).expanduser() if text else None
 

@@ -60,6 +60,8 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
 
 
 def _app(db: Path | None, config: Config) -> tuple[Application, Callable[[], None]]:
+    from ingero.serve.cli.asking import quiet_fleet
+
     try:
         from ingero.serve.dashboard.app import make_app
     except ModuleNotFoundError as error:
@@ -69,7 +71,7 @@ def _app(db: Path | None, config: Config) -> tuple[Application, Callable[[], Non
             f"the dashboard needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[web]'",
         ) from error
-    return make_app(db, config.cost)
+    return make_app(db, config.cost, lambda: quiet_fleet(config))
 
 
 def _guarded(app: Application, found: Opened) -> tuple[Application, str]:

@@ -8,17 +8,20 @@ formats know is in ONLY, and refused by the others.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ingero.errors import UsageError
+from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
 from ingero.serve.cli.options import configured, database, one_node
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.answers.query import Range
 
 # Name, and what writes it: module and function.
@@ -29,6 +32,7 @@ FORMATS = {
     "otlp": "ingero.serve.cli.export_otlp:export_otlp",
     "folded": "ingero.serve.cli.export_folded:export_folded",
 }
+WHOLE = ("csv", "parquet")  # without a range everything that was recorded, not only the last time
 ONLY = {"table": ("csv", "parquet"), "op": ("folded",), "what": ("folded",)}
 
 EPILOG = """\b
@@ -39,6 +43,7 @@ Examples:
   ingero export --format parquet -o archive/            every table
   ingero export --format otlp -o recording.jsonl        for a collector's otlpjsonfile receiver
   ingero export --format folded -o calls.folded         for flamegraph.pl, speedscope
+  ingero export --format perfetto -o cluster.pftrace --nodes @nodes.txt --since 30s
   ingero export --format folded --what samples --since 5m
   ingero export --format folded --what waits --op disk_wait -o disk.folded
 """
@@ -76,16 +81,17 @@ class Export:
     "--what", type=click.Choice(["calls", "samples", "waits", "bytes"]),
     help="For folded: what the width of a stack is.  [calls]",
 )  # fmt: skip
+@of_nodes
 @database
 @configured
-def export(config: Config, form: str, output: str | None, **flags: Any) -> int:  # noqa: ARG001
+def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
     """Write a recording as a timeline, tables or stacks.
 
     perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
     last recording. csv and parquet: tables; without a range everything. otlp: metrics, and findings as
     spans and log records, as lines of JSON that an OpenTelemetry collector reads.
     folded: stacks for flame graphs, as wide as calls made, samples on a core, nanoseconds waited, or
-    bytes copied and allocated.
+    bytes copied and allocated. With --nodes the recordings of all nodes, by one clock.
     """
     from ingero.serve.answers.query import Range
 
@@ -105,5 +111,22 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int: 
         op=flags["op"],
         what=flags["what"],
     )
-    getattr(importlib.import_module(module), function)(request)
+    write = getattr(importlib.import_module(module), function)
+    fleet = fleet_of(config, flags, local=flags["db"] is not None)
+    if fleet is not None:
+        return _export_nodes(fleet, request, write, last=form not in WHOLE, strict=flags["strict"])
+    write(request)
     return 0
+
+
+def _export_nodes(
+    fleet: Fleet, request: Export, write: Callable[[Export], None], last: bool, strict: bool
+) -> int:
+    """What is fetched is of the range already; of the rest each format takes what it would here."""
+    from ingero.serve.answers.nodes_recordings import gathered
+    from ingero.serve.answers.query import Range
+
+    with gathered(fleet, request.when, last=last) as found:
+        write(replace(request, db=found.path, when=Range()))
+    say_state(found.state)
+    return exit_code(found.state, strict)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ingero.errors import UsageError
+from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
 from ingero.serve.cli.options import as_json, configured
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.answers.merging import ClockNote, MergeAnswer
 
 EPILOG = """\b
@@ -20,14 +22,13 @@ Examples:
   ingero merge node-01.db node-02.db node-03.db -o cluster.db
   ingero merge node-04.db -o cluster.db             adds to an earlier result
   ingero merge old.db -o new.db --force-node gpu-node-07
+  ingero merge --nodes gpu-node-01:8080,gpu-node-02:8080 --since 10m -o cluster.db
   ingero explain -d cluster.db --node gpu-node-02
 """
 
 
 @click.command(epilog=EPILOG)
-@click.argument(
-    "files", nargs=-1, required=True, type=click.Path(path_type=Path, readable=False), metavar="FILE..."
-)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False), metavar="[FILE...]")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
     help="The result. An existing file is only added to, and only if a merge made it.",
@@ -35,25 +36,35 @@ Examples:
 @click.option(
     "--force-node", metavar="NAME", help="Node of files that do not say on which they were recorded."
 )
+@click.option("--since", metavar="D", help="With --nodes: only the last D, as in 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="With --nodes: only from this time on.")
+@click.option("--to", "end", metavar="T", help="With --nodes: only up to this time.")
+@of_nodes
 @as_json
 @configured
 def merge(
-    config: Config,  # noqa: ARG001
+    config: Config,
     files: tuple[Path, ...],
     output: Path,
     force_node: str | None,
     as_json: bool,
+    **flags: Any,
 ) -> int:
     """Make one database of several.
 
     Keeps everything and writes to none of the files. The same recording in two files is taken once.
     Databases of the Go implementation are read too. Ids keep their node: gpu-node-01:4821.
+    With --nodes the recordings are fetched, and their times are by this machine's clock.
     """
     from ingero import units
     from ingero.serve.answers.merging import merge_databases
 
     if force_node is not None and units.clean(force_node, 128) != force_node:
         raise UsageError("--force-node is no name for a node", hint="Use letters, digits, dots and hyphens.")
+    fleet = fleet_of(config, flags, local=bool(files))
+    if fleet is not None:
+        return _merge_nodes(fleet, output, force_node, as_json, flags)
+    _require_files(files, flags)
     answer = merge_databases(files, output, force_node, _progress)
     if as_json:
         from ingero.serve.cli.output import to_json
@@ -62,6 +73,34 @@ def merge(
     else:
         _print(answer)
     return 0
+
+
+def _require_files(files: tuple[Path, ...], flags: dict[str, Any]) -> None:
+    if not files:
+        raise UsageError("there is nothing to merge", hint="Name files, or nodes with --nodes.")
+    flag = next((name for name in ("since", "start", "end") if flags[name] is not None), None)
+    if flag is not None:
+        flag = {"start": "from", "end": "to"}.get(flag, flag)
+        raise UsageError(f"--{flag} is for --nodes; files are taken whole", hint="Leave it out.")
+
+
+def _merge_nodes(
+    fleet: Fleet, output: Path, force_node: str | None, as_json: bool, flags: dict[str, Any]
+) -> int:
+    from ingero.serve.answers.nodes_recordings import merge_nodes
+    from ingero.serve.answers.query import Range
+    from ingero.serve.cli.output import to_json
+
+    if force_node is not None:
+        raise UsageError("--force-node is for files", hint="Nodes say their name themselves.")
+    wanted = Range(flags["since"], flags["start"], flags["end"])
+    answer = merge_nodes(fleet, output, wanted, _progress)
+    if as_json:
+        click.echo(to_json(answer))
+    else:
+        _print(answer)
+        say_state(answer.fleet)
+    return exit_code(answer.fleet, flags["strict"])
 
 
 def _progress(text: str) -> None:

@@ -41,6 +41,9 @@ Many nodes:
   ingero query --nodes gpu-node-01:8080,gpu-node-02:8080 \\
       "SELECT node, source, count(*) as cnt, avg(duration)/1000 as avg_us
        FROM events GROUP BY node, source"     each node's own rows, one after the other
+  ingero query --nodes @nodes.txt --reduce --since 5m \\
+      "SELECT op, avg(duration_ns) FROM calls GROUP BY op ORDER BY 2 DESC LIMIT 5"
+                                              over the rows of all nodes together
 """
 FILTERS = ("since", "start", "end", "pid", "op", "container", "pod", "namespace", "job", "user")
 
@@ -79,6 +82,7 @@ def _without_comment(argument: str) -> str:
 @wide
 @click.option("--schema", is_flag=True, help="Describe tables and columns.")
 @of_nodes
+@click.option("--reduce", is_flag=True, help="With --nodes: run the SQL once, over all nodes' rows together.")
 @database
 @configured
 def query(
@@ -89,6 +93,8 @@ def query(
     Without SQL, the operations of the last recording and what they cost. SQL is one
     reading statement; nothing can be changed. With --nodes every node runs it over its own
     recording: rows come with their node first, and COUNT, AVG or LIMIT are each node's own.
+    --reduce fetches the tables it needs from every node, in the range given, and runs it
+    here, so that they mean all nodes.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
@@ -103,6 +109,8 @@ def query(
         from ingero.serve.cli.query_nodes import query_nodes
 
         return query_nodes(fleet, sql, form, config, flags)
+    if flags["reduce"]:
+        raise UsageError("--reduce is for --nodes", hint="Name the nodes to ask.")
     if sql is None and flags["by"]:
         _print_by_label(_by_label(config, flags), form)
     elif sql is None and flags["kernels"]:

@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingero.errors import IngeroError, StoreError, TargetError, UsageError
+from ingero.serve.answers.asked_nodes import ask_one
 from ingero.serve.answers.known import require_known
+from ingero.serve.answers.recording_part import TooLargeError
 from ingero.serve.dashboard.openapi import Failure, document
 from ingero.serve.dashboard.questions import OfProcess
 from ingero.serve.dashboard.routes import Route
@@ -22,7 +24,8 @@ from ingero.units import clean
 
 log = logging.getLogger(__name__)
 THREADS, SQL_THREADS = 4, 2
-STATUS = ((UsageError, 400), (TargetError, 404), (StoreError, 503))
+STATUS = ((UsageError, 400), (TargetError, 404), (TooLargeError, 413), (StoreError, 503))
+ELSEWHERE = "fleet"  # the parameter that names another node, by its address
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -33,24 +36,52 @@ class BadRequest(Exception):  # noqa: N818 - no error of ours
 def endpoint(route: Route, source: Source, threads: ThreadPoolExecutor) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
-            asked = await _asked(request, route.asked)
             loop = asyncio.get_running_loop()
+            if ELSEWHERE in request.query_params:
+                body = await loop.run_in_executor(
+                    threads, _elsewhere, route, source, *await _forwarded(request)
+                )
+                return Response(body, media_type="application/json")
+            asked = await asked_with(request, route.asked)
             body = await loop.run_in_executor(threads, _body, route, source, asked)
         except BadRequest as error:
-            return _failed(400, str(error), "See /api/v1/openapi.json.")
+            return failed(400, str(error), "See /api/v1/openapi.json.")
         except IngeroError as error:
-            status = next((number for kind, number in STATUS if isinstance(error, kind)), 500)
-            return _failed(status, error.message, error.hint)
+            return told(error)
         return Response(body, media_type="application/json")
 
     return answer
+
+
+async def _forwarded(request: Request) -> tuple[dict[str, str], Any]:
+    """The parameters as they came, and the body: the node that is asked checks them."""
+    parameters = {name: value[:2000] for name, value in request.query_params.items() if value}
+    body = await request.body()
+    try:
+        return parameters, msgspec.json.decode(body) if request.method == "POST" else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(clean(str(error), 300)) from error
+
+
+def _elsewhere(route: Route, source: Source, parameters: dict[str, str], body: Any) -> bytes:
+    """Another node's answer to the same question."""
+    if not route.elsewhere:
+        raise UsageError(f"{route.path} is not asked of another node", hint=f"Leave {ELSEWHERE} out.")
+    rest = {name: value for name, value in parameters.items() if name != ELSEWHERE}
+    return ask_one(source.fleet(), parameters.get(ELSEWHERE, ""), route.path, rest, body)
+
+
+def told(error: IngeroError) -> Response:
+    """What we expect to go wrong, with its status."""
+    status = next((number for kind, number in STATUS if isinstance(error, kind)), 500)
+    return failed(status, error.message, error.hint)
 
 
 def openapi(_: Request) -> Response:
     return Response(msgspec.json.encode(document()), media_type="application/json")
 
 
-async def _asked(request: Request, kind: type[msgspec.Struct]) -> Any:
+async def asked_with(request: Request, kind: type[msgspec.Struct]) -> Any:
     try:
         if request.method == "POST":
             return msgspec.json.decode(await request.body(), type=kind)
@@ -76,6 +107,6 @@ def _encoded(route: Route, source: Source, asked: Any) -> bytes:
     return msgspec.json.encode(route.ask(source, asked))
 
 
-def _failed(status: int, error: str, hint: str) -> Response:
+def failed(status: int, error: str, hint: str) -> Response:
     body = msgspec.json.encode(Failure(clean(error, 1000), clean(hint or "", 1000)))
     return Response(body, status, media_type="application/json")

@@ -19,10 +19,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ingero.config_tenants import Cost
+from ingero.serve.answers.asked_nodes import Fleet
 from ingero.serve.dashboard.api import SQL_THREADS, THREADS, endpoint, openapi
 from ingero.serve.dashboard.live import Changes
 from ingero.serve.dashboard.openapi import PREFIX
 from ingero.serve.dashboard.pages import PAGES, files, page
+from ingero.serve.dashboard.recording import make_recording
 from ingero.serve.dashboard.routes import ROUTES
 from ingero.serve.dashboard.source import Source
 
@@ -32,13 +34,16 @@ LIVE = f"{PREFIX}/live"
 SWITCH_S = 0.0005
 
 
-def make_app(db: Path | None, cost: Cost | None = None) -> tuple[Starlette, Callable[[], None]]:
-    """ASGI, which asks `db`, or the usual database; and what ends its streams."""
-    source = Source(db, cost)
+def make_app(
+    db: Path | None, cost: Cost | None = None, fleet: Callable[[], Fleet | None] = lambda: None
+) -> tuple[Starlette, Callable[[], None]]:
+    """ASGI, which asks `db`, or the usual database, and other nodes; and what ends its streams."""
+    source = Source(db, cost, fleet)
     sys.setswitchinterval(SWITCH_S)
     # Somebody's SQL may take long: it has threads of its own, so that the pages need not wait for it.
     threads = {"GET": ThreadPoolExecutor(THREADS, "answers"), "POST": ThreadPoolExecutor(SQL_THREADS, "sql")}
     changes = Changes(source)
+    recording, threads["recording"] = make_recording(source)
 
     @asynccontextmanager
     async def running(_: Starlette) -> AsyncIterator[None]:
@@ -65,6 +70,7 @@ def make_app(db: Path | None, cost: Cost | None = None) -> tuple[Starlette, Call
         routes=[
             *api,
             Route(LIVE, live),
+            Route(f"{PREFIX}/recording", recording),
             Route(f"{PREFIX}/openapi.json", openapi),
             *(Route(path, page(static, "index.html")) for path in PAGES),
             Route("/session", no_session),

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from ingero import __version__
-from ingero.serve.dashboard.questions import Nothing
+from ingero.serve.dashboard.questions import RECORDING, Nothing, OfRecording
 from ingero.serve.dashboard.routes import ROUTES, Route
 
 PREFIX = "/api/v1"
@@ -26,7 +26,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def document() -> dict[str, Any]:
-    types = [Failure, *(route.answer for route in ROUTES), *(route.asked for route in ROUTES)]
+    types = [Failure, OfRecording, *(route.answer for route in ROUTES), *(route.asked for route in ROUTES)]
     schemas, parts = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     answers = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {
@@ -34,6 +34,7 @@ def document() -> dict[str, Any]:
         for route in ROUTES
     }
     paths[f"{PREFIX}/live"] = {"get": _live()}
+    paths[f"{PREFIX}/recording"] = {"get": _recording(parts, answers[Failure])}
     return {
         "openapi": "3.1.0",
         "info": {"title": "ingero", "version": __version__, "summary": "Why a GPU job is slow"},
@@ -80,6 +81,19 @@ def _live() -> dict[str, Any]:
         "summary": "An event `changed` whenever the database did, as server-sent events",
         "operationId": "live",
         "responses": {"200": {"description": "Never ends", "content": {"text/event-stream": {}}}},
+    }
+
+
+def _recording(parts: dict[str, Any], failure: Any) -> dict[str, Any]:
+    return {
+        "summary": "A part of the recording, as a SQLite database",
+        "operationId": "recording",
+        "parameters": _parameters(parts[OfRecording.__name__]),
+        "responses": {
+            "200": {"description": "The file", "content": {RECORDING: {}}},
+            "413": {"description": "It would be too large", "content": _json(failure)},
+            "default": {"description": "No answer", "content": _json(failure)},
+        },
     }
 
 

@@ -9,8 +9,11 @@ from msgspec import Meta
 
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range
+from ingero.serve.answers.recording_part import MOST_BYTES
 
+RECORDING = "application/vnd.sqlite3"
 Text = Annotated[str, Meta(max_length=300)]
+Names = Annotated[str, Meta(max_length=2000)]
 Count = Annotated[int, Meta(ge=1, le=10_000)]
 Pid = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -19,23 +22,28 @@ class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """No parameters."""
 
 
-class When(
+class Between(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
     rename={"start": "from", "end": "to"},
 ):
-    """A stretch of time of one node, or of all; without any, the whole last recording."""
+    """A stretch of time."""
 
     since: Annotated[Text | None, Meta(description="As in 5m: back from now, or the last record.")] = None
     start: Annotated[Text | None, Meta(description="An instant: ISO 8601, or Unix seconds.")] = None
     end: Annotated[Text | None, Meta(description="An instant, excluded.")] = None
-    node: Annotated[Text | None, Meta(description="One node of a merged database.")] = None
 
     @property
     def range(self) -> Range:
         return Range(self.since, self.start, self.end)
+
+
+class When(Between, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A stretch of time of one node, or of all; without any, the whole last recording."""
+
+    node: Annotated[Text | None, Meta(description="One node of a merged database.")] = None
 
 
 class OfProcess(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,3 +109,11 @@ class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     limit: Count = 1000
     node: Text | None = None
     exact: Annotated[bool, Meta(description="Integers that JavaScript would round come as text.")] = False
+
+
+class OfRecording(Between, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part; without a range everything, or with `last` the last recording."""
+
+    tables: Annotated[Names | None, Meta(description="Only these, with commas between.")] = None
+    last: bool = False
+    most_bytes: Annotated[int, Meta(ge=1, description="Larger ones are refused.")] = MOST_BYTES

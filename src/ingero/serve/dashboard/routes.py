@@ -15,6 +15,7 @@ import msgspec
 from ingero import __version__
 from ingero.model.report import Report
 from ingero.serve.answers.accounting import AccountingAnswer, accounting
+from ingero.serve.answers.asked_nodes import FleetState, get_fleet
 from ingero.serve.answers.collectives import CollectivesAnswer, get_collectives
 from ingero.serve.answers.cost import CostAnswer, get_cost, prices_of
 from ingero.serve.answers.event_detail import EventAnswer, get_event
@@ -55,6 +56,7 @@ class Route(NamedTuple):
     ask: Callable[[Source, Any], Any]
     method: str = "GET"
     kept: bool = True  # the same until the database changes
+    elsewhere: bool = True  # may be asked of another node of the fleet
 
 
 def _health(source: Source) -> Health:
@@ -77,6 +79,8 @@ def _as_text(value: Any) -> Any:
 ROUTES = (
     Route("health", "Whether it answers, its version and its clock", q.Nothing, Health,
           lambda s, _: _health(s), kept=False),
+    Route("fleet", "Nodes that can be asked through this server", q.Nothing, FleetState,
+          lambda s, _: get_fleet(s.fleet()), kept=False, elsewhere=False),
     Route("recordings", "Nodes, recordings and the time they cover", q.When, RecordingsAnswer,
           lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
     Route("explain", "The diagnosis, as `ingero explain --json` prints it", q.OfProcess, Report,

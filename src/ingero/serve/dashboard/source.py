@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from ingero.config_tenants import Cost
 from ingero.errors import IngeroError
 from ingero.model.report import Report
+from ingero.serve.answers.asked_nodes import Fleet
 from ingero.serve.answers.kept import Kept, Key
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
@@ -21,9 +23,11 @@ ANSWERS = 64  # as bytes; a large one has a megabyte
 class Source:
     """One database."""
 
-    def __init__(self, db: Path | None, cost: Cost | None = None) -> None:
-        """`cost`: what GPUs cost, as configured."""
-        self._named, self.cost = db, cost or Cost()
+    def __init__(
+        self, db: Path | None, cost: Cost | None = None, fleet: Callable[[], Fleet | None] = lambda: None
+    ) -> None:
+        """`cost`: what GPUs cost, as configured; `fleet`: nodes asked on behalf of whoever asks here."""
+        self._named, self.cost, self.fleet = db, cost or Cost(), fleet
         self._reports = Kept(REPORTS)
         self.diagnosing = Diagnosing()
         self.instance = secrets.token_hex(8)

@@ -91,7 +91,7 @@ def recordings(out: sqlite3.Connection, move: Move, both: frozenset[str]) -> Non
         out.execute("INSERT INTO temp.recording_map VALUES (?, ?)", (old, new))
         out.executemany(
             "INSERT OR REPLACE INTO main.meta SELECT ?, value FROM src.meta WHERE key = ?",
-            [(f"{kind}:{new}", f"{kind}:{old}") for kind in ("source", "not_watched")],
+            [(f"{kind}:{new}", f"{kind}:{old}") for kind in ("source", "not_watched", "clock_shift")],
         )
 
 

@@ -135,6 +135,11 @@ def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progres
     for path in paths:
         progress(f"looking at {path}")
         sources.append(open_source(path, folder, force_node))
+        if sources[-1].merged and sources[-1].corrected:
+            raise StoreError(
+                f"{path} was put together from nodes whose clocks were corrected",
+                hint="The same recording could not be known again: merge the nodes' own, or ask them again.",
+            )
     return sources
 
 

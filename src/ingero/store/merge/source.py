@@ -57,6 +57,7 @@ class Source:
     uri: str
     parts: list[Part] = field(default_factory=list)
     merged: bool = False  # it is itself the result of a merge
+    corrected: bool = False  # its times were moved: the same recording elsewhere would not be known again
 
 
 def open_source(path: Path, folder: Path, force_node: str | None) -> Source:
@@ -155,6 +156,9 @@ def _looked_at(path: Path, uri: str) -> Source:
             raise StoreError(f"{path} has no table {sorted(missing)[0]}", hint="The file is damaged.")
         source.merged = bool(
             connection.execute("SELECT COUNT(*) FROM meta WHERE key = ?", (MERGED,)).fetchone()[0]
+        )
+        source.corrected = bool(
+            connection.execute("SELECT COUNT(*) FROM meta WHERE key GLOB 'clock_shift:*'").fetchone()[0]
         )
         for node_id, name in connection.execute("SELECT id, name FROM node ORDER BY name").fetchall():
             source.parts.append(_part(connection, path, node_id, name))

@@ -1,0 +1,188 @@
+"""Recordings of many nodes as one database: fetched, set to our clock, merged.
+
+What only all rows together can tell (an average over the fleet, who came last to a collective)
+is asked of the result with the same code as of any merged database. What is fetched is
+bounded: a stretch of time, the tables that are needed, bytes per node and in all.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ingero.errors import IngeroError, UsageError
+from ingero.fleet import clocks
+from ingero.fleet.asking import Reply
+from ingero.fleet.failures import Failure, Problem
+from ingero.fleet.nodes import Node
+from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, state_of
+from ingero.serve.answers.merging import MergeAnswer, merge_databases
+from ingero.serve.answers.nodes_rows import FleetRows
+from ingero.serve.answers.query import Range, ask_sql
+from ingero.serve.answers.sql import Limits
+from ingero.store import guard
+from ingero.store.excerpt import Part, write_excerpt
+from ingero.store.merge.source import private_database
+from ingero.units import clean
+
+Progress = Callable[[str], None]
+MOVED = ".moved.db"
+
+
+class FleetMerge(MergeAnswer, frozen=True):
+    """As of files, and who was asked; `added` names addresses."""
+
+    fleet: FleetState
+
+
+@dataclass(frozen=True)
+class NodeClock:
+    """How a node's times were set to our clock: `left_ns` is what they may still be off by."""
+
+    shift_ns: int
+    left_ns: int | None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """One database of many nodes, for as long as its folder is there."""
+
+    path: Path
+    state: FleetState
+    merged: MergeAnswer
+    clocks: dict[str, NodeClock] = field(default_factory=dict)  # by name of the node
+
+
+@contextmanager
+def gathered(
+    fleet: Fleet,
+    wanted: Range,
+    tables: frozenset[str] | None = None,
+    last: bool = False,
+    progress: Progress = lambda _: None,
+) -> Iterator[Gathered]:
+    """The nodes' recordings of that time in one temporary database, by our clock.
+
+    Without a range everything each node has, or with `last` its last recording.
+    """
+    with tempfile.TemporaryDirectory(prefix="ingero-nodes-") as name:
+        folder = Path(name)
+        yield gather_into(folder / "all.db", fleet, wanted, tables, last, progress)
+
+
+def gather_into(
+    target: Path,
+    fleet: Fleet,
+    wanted: Range,
+    tables: frozenset[str] | None = None,
+    last: bool = False,
+    progress: Progress = lambda _: None,
+) -> Gathered:
+    """The same, into a file that stays."""
+    if target.exists():
+        raise UsageError(
+            f"{target} exists; what nodes tell is put into a new file", hint="Name another with -o."
+        )
+    with tempfile.TemporaryDirectory(prefix="ingero-fetched-") as name:
+        folder = Path(name)
+        numbers: dict[Node, int] = {}
+
+        def file_of(node: Node) -> Path:
+            return folder / f"{numbers.setdefault(node, len(numbers))}.db"
+
+        names = ",".join(sorted(tables)) if tables is not None else None
+        asked = about(
+            "recording", wanted, into=file_of, tables=names, last="true" if last else None,
+            most_bytes=fleet.limits.answer_bytes,
+        )  # fmt: skip
+        replies = ask(fleet, asked)
+        set_to: dict[str, NodeClock] = {}
+        files = [path for path in (_by_our_clock(each, set_to) for each in replies) if path is not None]
+        state = state_of(fleet, replies)
+        merged = merge_databases(files, target, None, progress)
+        addresses = {str(each.file): each.node.name for each in replies if each.file is not None}
+        parts = [msgspec.structs.replace(part, file=addresses[_fetched(part.file)]) for part in merged.added]
+    return Gathered(target, state, msgspec.structs.replace(merged, added=parts), set_to)
+
+
+def _fetched(path: str) -> str:
+    return path.replace(MOVED, ".db")
+
+
+def merge_nodes(fleet: Fleet, target: Path, wanted: Range, progress: Progress = lambda _: None) -> FleetMerge:
+    """`ingero merge --nodes`."""
+    found = gather_into(target, fleet, wanted, progress=progress)
+    fields = {name: getattr(found.merged, name) for name in MergeAnswer.__struct_fields__}
+    return FleetMerge(**fields, fleet=found.state)
+
+
+def _by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
+    """The file with its times moved; None, and why in the reply, where it is none of ours."""
+    if not reply.answered or reply.file is None:
+        return None
+    try:
+        shifts = {node: _stretches(steps, reply) for node, steps in _steps(reply.file).items()}
+        for node, moved in shifts.items():
+            left_ns = reply.clock.left_ns if reply.clock else None
+            set_to[node] = NodeClock(moved[-1][1], left_ns)
+        if not any(by for moved in shifts.values() for _, by in moved):
+            return reply.file
+        moved_file = reply.file.with_suffix(MOVED)
+        write_excerpt(reply.file, moved_file, Part(shifts=shifts))
+        reply.file.unlink()
+        return moved_file
+    except (IngeroError, sqlite3.Error, ValueError, TypeError) as error:
+        why = getattr(error, "message", None) or str(error)
+        why = why.replace(str(reply.file), "its recording")
+        reply.failure = Failure(Problem.GARBAGE, clean(why, 300), "Bring all nodes to one version.")
+        return None
+
+
+def _steps(path: Path) -> dict[str, list[clocks.Step]]:
+    """When the clock of each node was set while it recorded."""
+    found: dict[str, list[clocks.Step]] = {}
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        for (node,) in connection.execute("SELECT name FROM node"):
+            found[str(node)] = []
+        rows = connection.execute(
+            "SELECT n.name, s.at_ns, s.delta_ns, s.adopted FROM clock_step s JOIN node n ON n.id = s.node_id"
+            " JOIN recording r ON r.id = s.recording_id"
+            " WHERE r.last_ns = (SELECT MAX(last_ns) FROM recording o WHERE o.node_id = r.node_id)"
+        )
+        for node, at_ns, delta_ns, adopted in rows:
+            found[str(node)].append(clocks.Step(int(at_ns), int(delta_ns), bool(adopted)))
+    return found
+
+
+def _stretches(steps: list[clocks.Step], reply: Reply) -> list[tuple[int, int]]:
+    return [(each.from_ns, each.shift_ns) for each in clocks.stretches(steps, reply.clock)]
+
+
+def ask_reduced_sql(
+    fleet: Fleet, sql: str, wanted: Range, limits: Limits, progress: Progress = lambda _: None
+) -> FleetRows:
+    """One statement over the rows of all nodes together."""
+    with gathered(fleet, wanted, tables_of(sql), progress=progress) as found:
+        answer = ask_sql(found.path, sql, limits)
+    corrected = sorted(each for each, clock in found.clocks.items() if clock.shift_ns)
+    notes = [*answer.notes, *(f"times of {each} are by our clock" for each in corrected[:20])]
+    return FleetRows(answer.columns, answer.rows, answer.truncated, notes, [], found.state)
+
+
+def tables_of(sql: str) -> frozenset[str]:
+    """The tables a statement reads, through whichever views; raises where it makes no sense.
+
+    SQLite's own authorizer is told every one of them while the statement is prepared over an
+    empty database.
+    """
+    with tempfile.TemporaryDirectory(prefix="ingero-sql-") as folder:
+        path = Path(folder) / "empty.db"
+        path.touch(mode=0o600)
+        with closing(private_database(path)) as connection:
+            return frozenset(guard.tables_read(connection, sql))
