@@ -56,6 +56,8 @@ def _refuse_server_flags(flags: dict[str, Any]) -> None:
 
 
 def _server(db: Path | None, config: Config) -> MCPServer[Any]:
+    from ingero.serve.cli.asking import quiet_fleet
+
     try:
         from ingero.serve.mcp.server import make_server
         from ingero.serve.mcp.source import Source
@@ -66,7 +68,7 @@ def _server(db: Path | None, config: Config) -> MCPServer[Any]:
             f"the MCP server needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[mcp]'",
         ) from error
-    return make_server(Source(db, config))
+    return make_server(Source(db, config, lambda: quiet_fleet(config)))
 
 
 def _share_messages() -> None:

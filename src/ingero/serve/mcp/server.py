@@ -45,7 +45,7 @@ TOOLS = {
 }
 THREADS = 4
 SHOWN_COLUMNS = 12  # of a view that has far more of them
-HEAVY = frozenset({"run_sql", "run_demo", "get_check"})
+HEAVY = frozenset({"run_sql", "run_demo", "get_check", "query_fleet"})
 HEAVY_THREADS = 2
 
 

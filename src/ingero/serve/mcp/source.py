@@ -7,10 +7,12 @@ at once: it is made once for as long as the database does not change.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ingero.config import Config
 from ingero.model.report import Report
+from ingero.serve.answers.asked_nodes import Fleet
 from ingero.serve.answers.checks import CheckAnswer, get_checks
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.kept import Kept
@@ -24,8 +26,12 @@ CHECK_S = 30.0  # looking at the machine takes a while and changes little
 class Source:
     """One database, and the machine it is on."""
 
-    def __init__(self, db: Path | None, config: Config) -> None:
+    def __init__(
+        self, db: Path | None, config: Config, fleet: Callable[[], Fleet | None] = lambda: None
+    ) -> None:
+        """`fleet`: whom to ask about many nodes; looked at when somebody does."""
         self.config = config
+        self.fleet = fleet
         self._named = db
         self._kept = Kept(KEPT)
 

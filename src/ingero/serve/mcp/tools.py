@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ingero import units
+from ingero.errors import UsageError
 from ingero.model.report import GpuLine, Report
 from ingero.serve.answers import cost as costs
 from ingero.serve.answers.graphs import get_graphs
@@ -21,6 +22,7 @@ from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
 from ingero.serve.mcp import demo, parts, rendering
 from ingero.serve.mcp.bounds import Answer, Detail
+from ingero.serve.mcp.fleet import ask_nodes
 from ingero.serve.mcp.quoting import data, name, word
 from ingero.serve.mcp.source import Source
 
@@ -300,26 +302,25 @@ class Tools:
         action: Annotated[
             Literal["overview", "chains", "ops", "sql"], Field(description="What to ask every node.")
         ] = "overview",
-        since: Since = None,  # noqa: ARG002
-        pid: Pid = None,  # noqa: ARG002
-        query: Annotated[str | None, Field(max_length=20_000, description="The SQL, for sql.")] = None,  # noqa: ARG002
-        limit: Annotated[int, most(1000)] = 50,  # noqa: ARG002
-        detail: HowMuch = "brief",  # noqa: ARG002
+        since: Since = None,
+        pid: Pid = None,
+        query: Annotated[str | None, Field(max_length=20_000, description="The SQL, for sql.")] = None,
+        limit: Annotated[int, most(1000)] = 50,
+        detail: HowMuch = "brief",
     ) -> Answer:
-        """Asks the same of many nodes at once. Without configured nodes it says so; the other tools answer
-        for this one."""
-        nodes = self._source.config.fleet.nodes
-        if nodes:
+        """Asks the same of many nodes at once: overview (who answers, events, findings, clocks), chains
+        (causal chains of all nodes, worst first), ops (what calls cost on each), sql (rows with their node;
+        every node runs it over its own recording). Says who did not answer, and whose clock is off."""
+        fleet = self._source.fleet()
+        if fleet is None:
             return {
-                "answer": f"{len(nodes)} nodes are configured, but this version cannot ask them yet",
+                "answer": "no nodes are configured, so there is no fleet to ask",
                 "action": action,
-                "not_watched": [name(node) for node in nodes],
+                "hint": "fleet.nodes in ingero.yaml names them; for this node use get_causal_chains.",
             }
-        return {
-            "answer": "no nodes are configured, so there is no fleet to ask",
-            "action": action,
-            "hint": "fleet.nodes in ingero.yaml names them; for this node use get_causal_chains.",
-        }
+        if action == "sql" and not query:
+            raise UsageError("sql needs a query", hint="As in SELECT node, count(*) FROM events GROUP BY 1.")
+        return ask_nodes(fleet, action, since, pid, query, limit, detail == "full")
 
 
 def _verdict(report: Report) -> str:
