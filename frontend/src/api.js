@@ -1,5 +1,7 @@
 // Questions to the server. What it cannot answer is an error with a hint, shown where the answer would be.
 
+import { asked } from "./place.js";
+
 export class Failed extends Error {
   constructor(status, message, hint) {
     super(message);
@@ -18,7 +20,9 @@ export async function ask(path, parameters = {}, signal = undefined) {
 
 export async function post(path, body, signal = undefined) {
   const headers = { "Content-Type": "application/json" };
-  return answered(await reached(`/api/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal }));
+  const { fleet } = asked();
+  const query = fleet ? `?${new URLSearchParams({ fleet })}` : "";
+  return answered(await reached(`/api/v1/${path}${query}`, { method: "POST", headers, body: JSON.stringify(body), signal }));
 }
 
 async function reached(url, options) {

@@ -33,6 +33,8 @@ const PAGES = [
 const links = PAGES.map((page) => h("a", { href: page.path, onclick: (event) => follows(event, page.path) }, page.title));
 const nodes = h("select", { id: "node", "aria-label": "Node", onchange: () => change({ node: nodes.value }) });
 const nodeField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Node"), nodes);
+const others = h("select", { id: "fleet", "aria-label": "Machine", onchange: () => elsewhere(others.value) });
+const othersField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Machine"), others);
 const live = h("span", { class: "live", role: "status" }, "");
 const range = rangePicker();
 const main = h("main", { id: "page", tabindex: "-1" });
@@ -99,7 +101,7 @@ async function shell() {
     { class: "bar" },
     h("a", { class: "brand", href: "/", onclick: (event) => follows(event, "/") }, h("img", { src: "/icon.svg", alt: "", width: 22, height: 22 }), "ingero"),
     h("nav", { "aria-label": "Pages" }, links),
-    h("div", { class: "controls" }, nodeField, range.element, live, themeSwitch(), (await fetch("/session")).status === 204 ? signOut() : null),
+    h("div", { class: "controls" }, othersField, nodeField, range.element, live, themeSwitch(), (await fetch("/session")).status === 204 ? signOut() : null),
   );
   replace(document.getElementById("shell"), bar, main);
 }
@@ -124,11 +126,40 @@ function showPage() {
   shown.page.show(recordings);
 }
 
+// Another machine has nodes and times of its own.
+function elsewhere(fleet) {
+  change({ fleet, node: "", since: "", from: "", to: "" });
+}
+
+// The machines that can be asked through this server; those that do not answer say why.
+async function learnOthers() {
+  let found;
+  try {
+    found = await ask("fleet");
+  } catch {
+    return; // of an older version, or it cannot be told now: this machine is shown
+  }
+  othersField.hidden = found.nodes.length === 0;
+  replace(
+    others,
+    h("option", { value: "" }, "this one"),
+    found.nodes.map((each) =>
+      h("option", { value: each.address, disabled: !each.answered, title: each.why ?? "" }, each.answered ? named(each) : `${named(each)}: ${each.problem}`),
+    ),
+  );
+  others.value = place().fleet ?? "";
+}
+
+function named(each) {
+  return each.nodes.length === 1 ? each.nodes[0] : each.address;
+}
+
 async function learn() {
   try {
     recordings = await ask("recordings", asked());
   } catch (error) {
     if (error.status === 404 && place().node) return change({ node: "" });
+    if (error.status === 404 && place().fleet) return elsewhere("");
     recordings = null;
     shown?.page.stop?.();
     shown = null;
@@ -143,6 +174,7 @@ async function learn() {
     recordings.nodes.map((name) => h("option", { value: name }, name)),
   );
   nodes.value = place().node ?? "";
+  others.value = place().fleet ?? "";
   range.show(recordings);
   return true;
 }
@@ -183,6 +215,7 @@ onPlace((quiet) => {
   } else refresh();
 });
 await shell();
+learnOthers();
 await refresh();
 follow(() => {
   changed_ms = Date.now();

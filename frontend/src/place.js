@@ -1,7 +1,7 @@
 // Where we are: page, node and stretch of time, all of them in the address, so that a link shows the same.
 
 const listeners = new Set();
-const OWN = ["node", "since", "from", "to"];
+const OWN = ["fleet", "node", "since", "from", "to"];
 
 export function place() {
   const query = new URLSearchParams(location.search);
