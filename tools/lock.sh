@@ -19,5 +19,5 @@ compile() {
     { echo '# Written by `make lock`.'; cat build/lock/out.txt; } >"$target"
 }
 
-compile requirements/run.txt --extra tui --extra mcp --extra prometheus --extra otlp --extra fleet
+compile requirements/run.txt --extra tui --extra mcp --extra prometheus --extra otlp
 compile requirements/dev.txt --extra tui --extra gpu --extra parquet --extra mcp --extra prometheus --extra otlp-grpc --extra fleet --group dev

@@ -20,6 +20,7 @@ import yaml
 from msgspec import Meta
 
 from ingero import units
+from ingero.config_fleet import Collector, Fleet
 from ingero.config_keys import Section
 from ingero.config_keys import key as _key
 from ingero.config_tenants import Cost, Kubernetes
@@ -176,43 +177,6 @@ class Metrics(Section, frozen=True):
     ] = "5m"
 
 
-class Fleet(Section, frozen=True):
-    """The other machines."""
-
-    nodes: Annotated[
-        list[str],
-        _key(
-            "Their addresses, `HOST:PORT`, or `@FILE` with one per line.", "INGERO_FLEET_NODES", "addresses"
-        ),
-    ] = msgspec.field(default_factory=list)
-    ca_cert: Annotated[
-        str | None, _key("Authority of the nodes' certificates, PEM.", "INGERO_FLEET_CA_CERT")
-    ] = None
-    client_cert: Annotated[str | None, _key("Certificate we show them, PEM.", "INGERO_FLEET_CLIENT_CERT")] = (
-        None
-    )
-    client_key: Annotated[str | None, _key("File with its private key, PEM.", "INGERO_FLEET_CLIENT_KEY")] = (
-        None
-    )
-    token_file: Annotated[
-        str | None,
-        _key("File with the token we show them; else `INGERO_TOKEN`.", "INGERO_FLEET_TOKEN_FILE"),
-    ] = None
-    timeout: Annotated[
-        str | int, _key("Longest one node may take to answer.", "INGERO_FLEET_TIMEOUT", "duration")
-    ] = "30s"
-    at_once: Annotated[
-        int, Meta(ge=1, le=512), _key("Nodes asked at the same time.", "INGERO_FLEET_AT_ONCE")
-    ] = 32
-    max_answer: Annotated[
-        str | int, _key("Most that one node may answer.", "INGERO_FLEET_MAX_ANSWER", "size")
-    ] = "256m"
-    clock_warning: Annotated[
-        str | int,
-        _key("Clocks further apart than this are pointed out.", "INGERO_FLEET_CLOCK_WARNING", "duration"),
-    ] = "10ms"
-
-
 class Config(Section, frozen=True):
     """The whole file."""
 
@@ -225,6 +189,7 @@ class Config(Section, frozen=True):
     otlp: Otlp = Otlp()
     metrics: Metrics = Metrics()
     fleet: Fleet = Fleet()
+    collector: Collector = Collector()
     kubernetes: Kubernetes = Kubernetes()
     cost: Cost = Cost()
 

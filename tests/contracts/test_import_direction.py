@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "serve.terminal": BASICS | {"model"},
     "serve.web": BASICS,
     "serve.mcp": BASICS | {"model", "serve.answers", "scenarios"},
-    "serve.metrics": BASICS | {"model", "serve.answers", "serve.web"},
+    "serve.metrics": BASICS | {"model", "serve.answers", "serve.web", "fleet"},
     "serve.dashboard": BASICS | {"version", "model", "serve.answers"},
     "serve.cli": BASICS
     | {
@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "serve.metrics",
         "serve.dashboard",
         "agent",
+        "fleet",
         "privileges",
         "scenarios",
     },
@@ -88,7 +89,16 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
 ONLY_LAZILY: dict[str, frozenset[str]] = {
     "serve.answers": frozenset({"attach", "discover", "native"}),
     "serve.cli": frozenset(
-        {"agent", "scenarios", "serve.tui", "serve.web", "serve.mcp", "serve.metrics", "serve.dashboard"}
+        {
+            "agent",
+            "fleet",
+            "scenarios",
+            "serve.tui",
+            "serve.web",
+            "serve.mcp",
+            "serve.metrics",
+            "serve.dashboard",
+        }
     ),
     "serve.mcp": frozenset({"scenarios"}),
 }

@@ -250,8 +250,8 @@ class Timeline:
     def _steady_ns(self, job: Job) -> int:
         """When a young process began to give the GPU work second after second.
 
-        One that never did, in its first minute, still starts: a model is moved to the GPU, and then seconds go
-        by until the first step.
+        One that never did, in its first minute, still starts: a model is moved to the GPU, and then seconds
+        go by until the first step.
         """
         starts = sorted(self.facts.windows(job.pid, job.tid))
         known = self.facts.processes.get(job.pid)

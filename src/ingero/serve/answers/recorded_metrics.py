@@ -85,6 +85,26 @@ def recorded_metrics(
         raise absent[0]
 
 
+def recorded_rounds(
+    db: Path | None, told_ns: dict[str, int], round_ns: int, reach_ns: int
+) -> Iterator[tuple[Snapshot, Report]]:
+    """What was recorded of each node since it was last told of, a round at most, with the diagnosis of the
+    time before it; nodes of which nothing was recorded since then are left out."""
+    path = db or default_path()
+    with Reader(path) as reader:
+        nodes = reader.nodes()
+    for each in nodes:
+        with closing(Reader(path, each)) as reader:
+            last_ns = max((found.last_ns for found in reader.recordings()), default=0)
+            from_ns = max(told_ns.get(each, 0), last_ns - round_ns)
+            if last_ns <= from_ns:
+                continue
+            before = Range(start=str(last_ns - reach_ns), end=str(last_ns + 1))
+            report = get_report(path, before, node=each)
+            points = _points(reader, TimeRange(from_ns, last_ns + 1, "given"), None, report)
+        yield Snapshot(last_ns, from_ns, each, points, tuple(report.findings)), report
+
+
 def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> dict[str, list[Point]]:
     found: dict[str, dict[tuple[str, ...], dict[int, Point]]] = {}
     for name, who, more, value in _rows(reader, when, pid, report):

@@ -73,6 +73,7 @@ def demo(
     as_json: bool,
     prometheus: str | None,
     otlp: str | None,
+    fleet: str | None,
     config: Config,
 ) -> int:
     """Show a GPU job in trouble, and the diagnosis.
@@ -91,7 +92,7 @@ def demo(
     if db is None:
         made_up.remove(path)
     show = _Show(mode, path, abs(seed), speed, as_json=as_json, no_tui=no_tui)
-    show.exported = lambda surface: exported(surface, config, prometheus, otlp)
+    show.exported = lambda surface: exported(surface, config, prometheus, otlp, fleet)
     return show.all(chosen)
 
 

@@ -1,4 +1,4 @@
-"""--prometheus and --otlp: what they lead to."""
+"""--prometheus, --otlp and --fleet: what they lead to."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ PLAIN = "http://"
 def exporting(function: Function) -> Function:
     """The options."""
     function = click.option(
+        "--fleet", metavar="URL", help="Tell this collector how the node does; see docs/fleet.md."
+    )(function)
+    function = click.option(
         "--otlp", metavar="HOST:PORT|URL", help="Send metrics and findings to this OTLP receiver."
     )(function)
     return click.option(
@@ -35,13 +38,17 @@ def exporting(function: Function) -> Function:
     )(function)
 
 
-def exported(surface: Surface, config: Config, prometheus: str | None, otlp: str | None) -> Surface:
+def exported(
+    surface: Surface, config: Config, prometheus: str | None, otlp: str | None, fleet: str | None = None
+) -> Surface:
     """The surface with the exporters asked for; the same one where there are none."""
     exporters: list[Exporter] = []
     where = otlp or config.otlp.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
     address = prometheus or config.prometheus.address
     if where:  # first: nothing listens yet when it is wrong
         exporters.append(_otlp(where, config))
+    if collector := fleet or config.collector.address:
+        exporters.append(_fleet(collector, config))
     if address:
         exporters.append(_prometheus(address, config))
     if not exporters:
@@ -95,6 +102,15 @@ def _otlp(where: str, config: Config) -> Exporter:
     longest_s = units.parse_duration(str(config.otlp.longest_pause)) / 1e9
     pace = Pace(interval_s, first_pause_s=min(0.5, longest_s), longest_pause_s=longest_s)
     return OtlpExporter(_destination(where, config), pace)
+
+
+def _fleet(where: str, config: Config) -> Exporter:
+    from ingero.serve.cli.fleet_options import sender
+
+    made = sender(where, "--fleet", config)
+    from ingero.serve.metrics.fleet import FleetExporter
+
+    return FleetExporter(made)
 
 
 def _destination(where: str, config: Config) -> Destination:

@@ -85,6 +85,13 @@ EXAMPLES = {
     "cost.price": "2.49",
     "cost.prices": "{H100: 2.49, A100-SXM4-80GB: 1.85}",
     "fleet.nodes": "[gpu-node-01:8080, gpu-node-02:8080]",
+    "collector.address": "https://collector.example:8443",
+    "collector.cluster": "h200-west",
+    "collector.token_file": "/etc/ingero/fleet-token",
+    "collector.ca_cert": "/etc/ingero/fleet.crt",
+    "collector.client_cert": "/etc/ingero/node.crt",
+    "collector.client_key": "/etc/ingero/node.key",
+    "collector.spool": "/var/lib/ingero/fleet-spool",
 }
 
 
@@ -145,7 +152,16 @@ def commands_page() -> str:
         assert command is not None
         inner = click.Context(command, context, name, terminal_width=100)
         parts.append(f"\n## {name}\n\n```text\n{command.get_help(inner)}\n```\n")
+        parts += _below(command, inner, name)
     return "".join(parts)
+
+
+def _below(command: click.Command, context: click.Context, above: str) -> Iterator[str]:
+    """The commands of a command that has some."""
+    for name in command.list_commands(context) if isinstance(command, click.Group) else ():
+        found = command.get_command(context, name)  # type: ignore[attr-defined]
+        inner = click.Context(found, context, name, terminal_width=100)
+        yield f"\n### {above} {name}\n\n```text\n{found.get_help(inner)}\n```\n"
 
 
 def main(folder: str) -> None:

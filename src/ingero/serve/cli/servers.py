@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path, readable=False)
 TOKEN = "INGERO_TOKEN"
-USUAL_PORTS = {"--addr": 8080, "--http": 8443, "--prometheus": 9090}
+USUAL_PORTS = {"--addr": 8080, "--http": 8443, "--prometheus": 9090, "--listen": 8443}
 
 
 def server_options(function: Function) -> Function:

@@ -81,7 +81,13 @@ Examples:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @configured
 def trace(
-    config: Config, as_json: bool, no_tui: bool, prometheus: str | None, otlp: str | None, **flags: Any
+    config: Config,
+    as_json: bool,
+    no_tui: bool,
+    prometheus: str | None,
+    otlp: str | None,
+    fleet: str | None,
+    **flags: Any,
 ) -> int:
     """Trace GPU jobs live and record them.
 
@@ -100,7 +106,7 @@ def trace(
     from ingero import agent
     from ingero.serve.cli.closing import Remembered
 
-    shown = Remembered(exported(surface, config, prometheus, otlp))
+    shown = Remembered(exported(surface, config, prometheus, otlp, fleet))
     code = run_on(shown, lambda: agent.run(options, shown))
     if options.command and options.record:
         from ingero.serve.cli.explain import print_diagnosis

@@ -99,6 +99,9 @@ class OtlpExporter:
             ]
         return {"otlp.exports": exports, "otlp.lost": lost, "otlp.waiting": waiting}
 
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
     def _keep(self, news: list[News]) -> None:
         if not news:
             return

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import http.client
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ingero import __version__, units
 from ingero.errors import UsageError
+from ingero.model.fleet import ADVICE_HEADER
 from ingero.serve.metrics.otlp_destination import GRPC, Destination
 
 AGAIN = {408, 429, 502, 503, 504}
@@ -26,6 +27,8 @@ class Outcome:
     again: bool = False
     after_s: float | None = None
     why: str = ""
+    status: int | None = None  # of HTTP; None: no answer came
+    advice: str = ""  # what a fleet's collector thinks of us, as it said it
 
 
 class Sender(Protocol):
@@ -64,7 +67,8 @@ class HttpSender:
             return Outcome(False, again=not isinstance(error, ssl.SSLCertVerificationError), why=_why(error))
         if answer.will_close or len(said) == ANSWER_BYTES:
             self.close()
-        return self._judge(answer.status, answer.getheader("retry-after"), said)
+        judged = self._judge(answer.status, answer.getheader("retry-after"), said)
+        return replace(judged, status=answer.status, advice=answer.getheader(ADVICE_HEADER) or "")
 
     def _open(self, timeout_s: float) -> http.client.HTTPConnection:
         if self._connection is None:

@@ -29,6 +29,9 @@ class PrometheusExporter:
     def own(self) -> dict[str, list[Point]]:
         return {}
 
+    def warnings(self) -> tuple[str, ...]:
+        return ()
+
     def stop(self, view: LiveView | None) -> None:  # noqa: ARG002
         if self._server is not None:
             self._server.stop()

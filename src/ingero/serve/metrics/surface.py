@@ -7,6 +7,7 @@ after it; none of their calls waits for a network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from ingero.model.live import LiveView, Surface
@@ -24,6 +25,10 @@ class Exporter(Protocol):
 
     def own(self) -> dict[str, list[Point]]:
         """Series about the exporter itself."""
+        ...
+
+    def warnings(self) -> tuple[str, ...]:
+        """What people at the live view should know."""
         ...
 
     def stop(self, view: LiveView | None) -> None:
@@ -74,7 +79,8 @@ class Exported:
 
     def update(self, view: LiveView) -> None:
         self._tell(view)
-        self._surface.update(view)
+        more = tuple(warning for exporter in self._exporters for warning in exporter.warnings())
+        self._surface.update(replace(view, warnings=(*view.warnings, *more)) if more else view)
 
     def end(self, view: LiveView, exit_code: int) -> None:
         self._last = view  # looked at when the exporters stop: it is over everything, and tells again

@@ -71,6 +71,12 @@ def tls_context(certificate: Certificate, client_ca: Path | None = None) -> ssl.
     return context
 
 
+def ask_clients(context: ssl.SSLContext, client_ca: Path) -> None:
+    """Clients may show a certificate of this authority; one of another authority is refused."""
+    _require_clients(context, client_ca)
+    context.verify_mode = ssl.CERT_OPTIONAL
+
+
 def fingerprint(certificate: Certificate) -> str:
     """SHA-256, as browsers show it."""
     from cryptography import x509

@@ -32,6 +32,7 @@ KEEP_ALIVE_S = 5
 CONNECTIONS = 1000  # beyond them: 503
 HEADER_BYTES = 16 << 10
 STOP_S = 5
+CERTIFIED = "certified"  # in the state of a request: names in the client's certificate
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,16 @@ def serve(
     tls: ssl.SSLContext | None,
     ready: Callable[[], None],
     stopping: Callable[[], None] = lambda: None,
+    connections: int = CONNECTIONS,
+    keep_alive_s: int = KEEP_ALIVE_S,
 ) -> None:
     """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken.
 
     `stopping` is called when told to end: answers that go on for ever have to find one then.
     """
     with asyncio.Runner(loop_factory=_Loop) as runner:
-        runner.run(_Server(_config(app, tls, lifespan="on"), ready, stopping).serve(sockets))
+        config = _config(app, tls, "on", connections, keep_alive_s)
+        runner.run(_Server(config, ready, stopping).serve(sockets))
 
 
 class ServerThread:
@@ -157,8 +161,14 @@ class ServerThread:
             each.close()
 
 
-def _config(app: Application, tls: ssl.SSLContext | None, lifespan: Literal["on", "off"]) -> uvicorn.Config:
-    _allow_many_files()
+def _config(
+    app: Application,
+    tls: ssl.SSLContext | None,
+    lifespan: Literal["on", "off"],
+    connections: int = CONNECTIONS,
+    keep_alive_s: int = KEEP_ALIVE_S,
+) -> uvicorn.Config:
+    _allow_many_files(connections)
     config = uvicorn.Config(
         app,
         http=TimedProtocol,
@@ -168,8 +178,8 @@ def _config(app: Application, tls: ssl.SSLContext | None, lifespan: Literal["on"
         access_log=False,
         proxy_headers=False,  # whoever connects is who it is
         server_header=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        limit_concurrency=connections,
+        timeout_keep_alive=keep_alive_s,
         timeout_graceful_shutdown=STOP_S,
         h11_max_incomplete_event_size=HEADER_BYTES,
     )
@@ -229,6 +239,8 @@ class TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # uvicorn does not tell the application who is at the other end; the state of a request is ours.
+        self.app_state = {**self.app_state, CERTIFIED: certified_names(transport)}
         self._expect_request()
 
     def data_received(self, data: bytes) -> None:
@@ -262,10 +274,19 @@ class TimedProtocol(H11Protocol):
         self.transport.abort()
 
 
-def _allow_many_files() -> None:
+def certified_names(transport: asyncio.Transport) -> tuple[str, ...]:
+    """The names in the other end's certificate, where it showed one that was checked."""
+    tls = transport.get_extra_info("ssl_object")
+    shown = (tls.getpeercert() if tls is not None else None) or {}
+    others = [value for kind, value in shown.get("subjectAltName", ()) if kind == "DNS"]
+    common = [value for part in shown.get("subject", ()) for name, value in part if name == "commonName"]
+    return tuple(dict.fromkeys((*others, *common)))
+
+
+def _allow_many_files(connections: int) -> None:
     """A connection is a file; the usual limit is that of an interactive program."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4 * CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 4 * CONNECTIONS)
+    wanted = 4 * connections if hard == resource.RLIM_INFINITY else min(hard, 4 * connections)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -71,7 +71,15 @@ def test_every_command_has_its_line_of_help_examples_and_the_shared_options(name
     command = ingero.get_command(click.Context(ingero), name)
     assert command is not None
     assert (command.help or "").split("\n")[0] == COMMANDS[name].help
-    text = invoke(name, "--help").output
+    if isinstance(command, click.Group):  # they are its commands'
+        for below in command.list_commands(click.Context(command)):
+            has_examples_and_shared_options(name, below)
+    else:
+        has_examples_and_shared_options(name)
+
+
+def has_examples_and_shared_options(*names: str) -> None:
+    text = invoke(*names, "--help").output
     for part in ("Examples:", "--config", "--log-level", "--log-file"):
         assert part in text, part
     if "-d, --db" in text:

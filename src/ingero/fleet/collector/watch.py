@@ -1,0 +1,97 @@
+"""Looks at the whole fleet every few seconds: who straggles, what each node is told, and what is shown.
+
+Everything comes from the store, so collectors beside each other see the same. A look that fails is
+told with the last good one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from ingero.errors import StoreError
+from ingero.fleet.collector import peers, questions, status
+from ingero.fleet.collector.tables import Rows
+from ingero.model.fleet import ROUND_S, Advice, NodeStatus, Straggler
+
+log = logging.getLogger(__name__)
+LOOK_S = ROUND_S / 2
+
+
+class Kept(questions.Asked, Protocol):
+    def insert(self, rows: Rows) -> None: ...
+
+
+class Watch:
+    """The last look; any thread may read it."""
+
+    def __init__(self, store: Kept, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._store, self._now_ns = store, now_ns
+        self._hysteresis = peers.Hysteresis()
+        self._known: dict[tuple[str, str, str], Straggler] = {}
+        self._stop = threading.Event()
+        self._lock = threading.Lock()  # one look at a time
+        self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
+        self.nodes: list[NodeStatus] = []
+        self.advice: dict[tuple[str, str], list[Advice]] = {}
+        self.at_ns = 0
+        self.took_s = 0.0
+        self.trouble = ""
+        for key, each in questions.straggling(store):
+            self._hysteresis.resume(key, each)
+            self._known[each.cluster, each.node, key] = each
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+
+    def _work(self) -> None:
+        while not self._stop.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception as error:  # the next look may do better; what is shown says how old it is
+                self.trouble = str(error)
+                if not isinstance(error, StoreError):
+                    log.exception("looking at the fleet failed")
+
+    def look(self) -> None:
+        with self._lock:
+            began = time.perf_counter()
+            now_ns = self._now_ns()
+            found = peers.standings(questions.members(self._store, now_ns))
+            findings = questions.lasting_findings(self._store, now_ns)
+            straggling, ended = self._hysteresis.step(found, now_ns, findings)
+            self._remember(straggling, ended, now_ns)
+            self.advice = peers.advice(found, straggling)
+            self.nodes = status.everybody(self._store, now_ns, [each for _, each in straggling])
+            self.at_ns, self.trouble = now_ns, ""
+            self.took_s = time.perf_counter() - began
+
+    def _remember(
+        self, straggling: list[tuple[str, Straggler]], ended: list[tuple[str, Straggler]], now_ns: int
+    ) -> None:
+        """New ones and ended ones are written; those that last were."""
+        rows: list[tuple[Any, ...]] = []
+        for key, each in straggling:
+            if (each.cluster, each.node, key) not in self._known:
+                rows.append(_row(key, each, now_ns, False))
+            self._known[each.cluster, each.node, key] = each
+        for key, each in ended:
+            self._known.pop((each.cluster, each.node, key), None)
+            rows.append(_row(key, each, now_ns, True))
+        if rows:
+            self._store.insert({"stragglers": rows})
+
+
+def _row(key: str, each: Straggler, now_ns: int, ended: bool) -> tuple[Any, ...]:
+    text = msgspec.json.encode(each).decode()
+    return each.cluster, each.node, key, each.since_ns, now_ns, ended, text

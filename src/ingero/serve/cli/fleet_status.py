@@ -1,0 +1,168 @@
+"""`ingero fleet status`: what a collector says of the fleet, worst first."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ingero.errors import StoreError, UsageError
+from ingero.serve.cli.options import as_json, configured
+
+if TYPE_CHECKING:
+    from ingero.config import Config
+    from ingero.model.fleet import FleetStatus, NodeStatus
+
+EPILOG = """\b
+Examples:
+  ingero fleet status --collector https://collector:8443
+  ingero fleet status --finding cpu-contention --json
+  ingero fleet status --cluster a100 --state straggling
+"""
+STYLES = {
+    "silent": "bold red", "critical": "bold red", "straggling": "bold yellow", "high": "yellow",
+    "medium": "yellow", "low": "cyan", "fine": "green",
+}  # fmt: skip
+
+
+@click.command("status", epilog=EPILOG)
+@click.option("--collector", "where", metavar="URL", help="The collector.  [collector.address]")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Token; else INGERO_TOKEN."
+)
+@click.option(
+    "--ca", type=click.Path(path_type=Path), metavar="FILE", help="Authority of its certificate, PEM."
+)
+@click.option("--cluster", metavar="NAME", help="Only this cluster.")
+@click.option("--node", metavar="NAME", help="Only this node.")
+@click.option("--job", metavar="NAME", help="Only nodes with this job.")
+@click.option("--namespace", metavar="NAME", help="Only nodes with this namespace.")
+@click.option("--finding", metavar="KIND", help="Only nodes with this finding.")
+@click.option("--state", metavar="STATE", help="Only nodes in this state, as in straggling.")
+@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, help="Most nodes listed.")
+@click.option("--exit-code", is_flag=True, help="Exit with 3 when a node is not fine.")
+@as_json
+@configured
+def fleet_status(
+    where: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    as_json: bool,
+    exit_code: bool,
+    config: Config,
+    **filters: Any,
+) -> int:
+    """Ask a collector how the fleet does.
+
+    States, worst first: silent, critical, straggling, high, medium, low, fine.
+    """
+    from ingero.serve.cli.output import to_json
+
+    where = where or config.collector.address
+    if not where:
+        raise UsageError("which collector?", hint="Name it: --collector https://collector:8443")
+    found = _asked(where, token_file, ca, filters, config)
+    if as_json:
+        click.echo(to_json(found))
+    else:
+        _print(found)
+    return 3 if exit_code and found.states.get("fine", 0) < found.total else 0
+
+
+def _asked(
+    where: str, token_file: Path | None, ca: Path | None, filters: dict[str, Any], config: Config
+) -> FleetStatus:
+    import http.client
+    import os
+    from dataclasses import replace
+    from urllib.parse import urlencode
+
+    import msgspec
+
+    from ingero.model.fleet import FleetStatus
+    from ingero.serve.cli.fleet_options import collector
+    from ingero.serve.metrics.otlp_destination import refuse_leak
+    from ingero.serve.web.tokens import from_environment, from_file
+
+    tokens = from_environment(os.environ, ("INGERO_TOKEN",)) or (from_file(token_file) if token_file else [])
+    to = collector(where, "--collector", config)
+    to = replace(to, headers={"authorization": f"Bearer {tokens[0]}"} if tokens else {}, ca=ca or to.ca)
+    refuse_leak(to)
+    tls = to.tls()
+    connection = (
+        http.client.HTTPSConnection(to.host, to.port, timeout=30, context=tls)
+        if tls
+        else http.client.HTTPConnection(to.host, to.port, timeout=30)
+    )
+    asked = {name: value for name, value in filters.items() if value is not None}
+    try:
+        connection.request("GET", f"{to.path}/api/v1/fleet?{urlencode(asked)}", headers=dict(to.headers))
+        answer = connection.getresponse()
+        body = answer.read(64 << 20)
+    except (OSError, http.client.HTTPException) as error:
+        raise StoreError(
+            f"the collector {to.url} does not answer: {getattr(error, 'strerror', None) or error}",
+            hint="Is it running, and is that its address? Its certificate: --ca FILE.",
+        ) from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        text = body[:300].decode("utf-8", "replace").strip()
+        hint = "Its token: INGERO_TOKEN or --token-file." if answer.status == 401 else "See docs/fleet.md."
+        raise StoreError(f"the collector {to.url} refused: HTTP {answer.status} {text}", hint=hint)
+    try:
+        return msgspec.json.decode(body, type=FleetStatus)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StoreError(f"{to.url} is no collector: {error}", hint="Check the address.") from error
+
+
+def _print(found: FleetStatus) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ingero import units
+    from ingero.serve.cli import tables
+
+    out = tables.console(sys.stdout)
+    counts = ", ".join(f"{count} {state}" for state, count in found.states.items() if count)
+    out.print(Text(f"{found.total} nodes: {counts or 'none has spoken yet'}"))
+    if not found.nodes:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("State", "Node", "Cluster", "Jobs", "GPU", "Memory", "Pace", "Why"):
+        table.add_column(
+            name, justify="right" if name in ("Jobs", "GPU", "Memory", "Pace") else "left", overflow="fold"
+        )
+    for each in found.nodes:
+        table.add_row(
+            Text(each.state, STYLES[each.state]), Text(units.clean(each.node)),
+            Text(units.clean(each.cluster)),
+            str(each.jobs), _share(each.gpu_busy_share), _share(each.memory_share), _share(each.pace_share),
+            Text(units.clean(why(each), 300)),
+        )  # fmt: skip
+    out.print(table)
+    if found.left_out:
+        out.print(Text(f"{found.left_out} more; --limit shows them"))
+
+
+def _share(value: float | None) -> str:
+    from ingero.units import format_share
+
+    return "-" if value is None else format_share(value)
+
+
+def why(status: NodeStatus) -> str:
+    """The worst of it in one line."""
+    from ingero.units import format_ns
+
+    if status.state == "silent":
+        return f"not heard of for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
+    if status.straggling and status.state == "straggling":
+        return status.straggling[0].text
+    if status.findings:
+        worst = status.findings[0]
+        return f"{worst.kind}: {worst.title}"
+    return ""
