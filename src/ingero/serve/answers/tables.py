@@ -15,6 +15,7 @@ from typing import Any
 from ingero.errors import UsageError
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.schema import VIEWS
+from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
 from ingero.serve.answers.window import time_range
 from ingero.store import trouble
 from ingero.store.column_kinds import kinds_of
@@ -41,6 +42,7 @@ class Wanted:
     when: Range = field(default_factory=Range)
     pid: int | None = None
     node: str | None = None
+    whose: Whose = EVERYBODY
 
 
 def require_table(name: str) -> str:
@@ -66,6 +68,10 @@ class Tables:
     def __init__(self, reader: Reader, wanted: Wanted) -> None:
         self._reader, self._wanted = reader, wanted
         when = wanted.when
+        self._pids = None if wanted.pid is None else frozenset({wanted.pid})
+        if wanted.whose:
+            theirs = require_pids(reader, wanted.whose)
+            self._pids = theirs if self._pids is None else theirs & self._pids
         self._range = None if when == Range() else time_range(reader, when.since, when.start, when.end)
 
     def rows(self, name: str) -> Iterator[tuple[Any, ...]]:
@@ -88,6 +94,6 @@ class Tables:
         if self._range is not None and begin is not None:
             parts.append(f"{_ENDS.get(name, begin)} >= ?2 AND {begin} < ?1")
             parameters = (self._range.to_ns, self._range.from_ns)
-        if self._wanted.pid is not None and "pid" in columns:
-            parts.append(f"pid = {self._wanted.pid}")
+        if self._pids is not None and "pid" in columns:
+            parts.append(f"pid IN ({', '.join(map(str, sorted(self._pids)))})")
         return (f" WHERE {' AND '.join(parts)}" if parts else ""), parameters

@@ -17,12 +17,13 @@ import click
 
 from ingero.errors import UsageError
 from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
-from ingero.serve.cli.options import configured, database, one_node
+from ingero.serve.cli.options import configured, database, one_node, whose
 
 if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import Whose
 
 # Name, and what writes it: module and function.
 FORMATS = {
@@ -33,13 +34,15 @@ FORMATS = {
     "folded": "ingero.serve.cli.export_folded:export_folded",
 }
 WHOLE = ("csv", "parquet")  # without a range everything that was recorded, not only the last time
-ONLY = {"table": ("csv", "parquet"), "op": ("folded",), "what": ("folded",)}
+ONLY: dict[str, tuple[str, ...]] = dict.fromkeys(("container", "pod", "namespace", "job", "user"), WHOLE)
+ONLY |= {"table": WHOLE, "op": ("folded",), "what": ("folded",)}
 
 EPILOG = """\b
 Examples:
   ingero export --format perfetto -o trace.pftrace      for ui.perfetto.dev
   ingero export --format perfetto -o trace.json --since 30s
   ingero export --format csv --table operations > operations.csv
+  ingero export --format csv --table operations --namespace team-a
   ingero export --format parquet -o archive/            every table
   ingero export --format otlp -o recording.jsonl        for a collector's otlpjsonfile receiver
   ingero export --format folded -o calls.folded         for flamegraph.pl, speedscope
@@ -62,6 +65,7 @@ class Export:
     table: str | None = None
     op: str | None = None
     what: str | None = None
+    whose: Whose | None = None
 
 
 @click.command(epilog=EPILOG)
@@ -75,6 +79,7 @@ class Export:
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
+@whose
 @click.option("--table", metavar="NAME", help="For csv and parquet: see ingero query --schema.  [events]")
 @click.option("--op", metavar="NAME", help="For folded: only this operation; of waits, this bucket.")
 @click.option(
@@ -94,6 +99,7 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
     bytes copied and allocated. With --nodes the recordings of all nodes, by one clock.
     """
     from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import WORDS, Whose
 
     for name, formats in ONLY.items():
         if flags[name] is not None and form not in formats:
@@ -110,6 +116,7 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
         table=flags["table"],
         op=flags["op"],
         what=flags["what"],
+        whose=Whose(*(flags[name] for name in WORDS)),
     )
     write = getattr(importlib.import_module(module), function)
     fleet = fleet_of(config, flags, local=flags["db"] is not None)

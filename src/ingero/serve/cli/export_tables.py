@@ -19,6 +19,7 @@ import click
 
 from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables, require_table
+from ingero.serve.answers.whose import EVERYBODY
 from ingero.serve.cli.export import Export
 from ingero.serve.cli.folders import held_folder
 from ingero.serve.cli.harmless import cell
@@ -44,7 +45,8 @@ def export_parquet(request: Export) -> None:
 def _export(request: Export, suffix: str, write: Write) -> None:
     if request.table is not None:
         require_table(request.table)
-    with open_tables(Wanted(request.db, request.when, request.pid, request.node)) as tables:
+    wanted = Wanted(request.db, request.when, request.pid, request.node, request.whose or EVERYBODY)
+    with open_tables(wanted) as tables:
         for name, path in _files(request, suffix):
             if path is None:
                 write(name, tables.rows(name), sys.stdout.buffer)

@@ -14,6 +14,7 @@ from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range, ask_sql, ask_statistics
 from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.whose import Whose, require_pids
+from ingero.serve.cli.main import main
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 
@@ -67,6 +68,17 @@ def test_statistics_and_diagnosis_are_of_the_same_processes(
     assert {pid for each in operations for pid in each.pids} == pids
     report = get_report(path, Range(), now_ns=2**62, whose=Whose(**words))
     assert {each.pid for each in report.processes} == pids
+
+
+def test_tables_are_exported_of_one_tenant_and_timelines_say_that_they_are_not(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "--format", "csv", "--table", "operations", "--job", "4711", "-d", str(path)]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    at = header.split(",").index("pid")
+    assert {row.split(",")[at] for row in rows} == {"300"}
+    assert main(["export", "--format", "perfetto", "--job", "4711", "-d", str(path)]) == 2
+    assert "--job is for csv and parquet" in capsys.readouterr().err
 
 
 def test_a_job_is_no_beginning_of_another_one(path: Path) -> None:
