@@ -105,7 +105,7 @@ def _by_driver(reader: Reader, when: TimeRange) -> tuple[Rows, Rows]:
     held["process"] = [row[3] for row in on_it]
     more = _table([row[4:] for row in on_it], 2)
     held["memory"] = more[:, 1]
-    share = _parts(at, more[:, 0], len(samples))
+    share = parts(at, more[:, 0], len(samples))
     held["held_ns"] *= share
     held["busy_ns"] *= share
     return held, np.delete(samples, at)
@@ -119,7 +119,7 @@ def _lengths(samples: Rows) -> NDArray[np.float64]:
     return np.where(length > LONGEST_NS, SECOND, np.maximum(length, 0.0))
 
 
-def _parts(at: NDArray[np.int64], use: NDArray[np.float64], places: int) -> NDArray[np.float64]:
+def parts(at: NDArray[np.int64], use: NDArray[np.float64], places: int) -> NDArray[np.float64]:
     """How much of its place each one has: by use where all of it is known and there is some."""
     count = np.bincount(at, minlength=places)[at]
     known = np.bincount(at, np.isnan(use), places)[at] == 0
@@ -143,7 +143,7 @@ def _by_calls(reader: Reader, when: TimeRange) -> Rows:
     same = np.where(rows["gpu"] == UNKNOWN_GPU, -rows["process"] - 1, rows["gpu"])
     _, at = np.unique(np.column_stack([rows["node"], same, rows["at_ns"]]), axis=0, return_inverse=True)
     at = at.reshape(-1)
-    share = _parts(at, busy, int(at.max()) + 1)
+    share = parts(at, busy, int(at.max()) + 1)
     together = np.minimum(np.bincount(at, busy)[at], length)  # busy for one or the other
     rows["held_ns"], rows["busy_ns"] = share * length, share * together
     rows["clock"] = rows["memory"] = np.nan
@@ -162,4 +162,15 @@ def _gpus_of(reader: Reader, when: TimeRange) -> dict[int, tuple[int, ...]]:
     found: dict[int, tuple[int, ...]] = {}
     for process, gpu in reader.rows(_GPUS_OF.format(ranges=f"({within})")):
         found[process] = (*found.get(process, ()), gpu)
+    return found
+
+
+def held_by_process(reader: Reader, when: TimeRange) -> dict[int, tuple[float, float | None]]:
+    """Time held and time busy by the driver's word, by process; None: how busy is not known."""
+    rows, _ = _by_driver(reader, when)
+    found: dict[int, tuple[float, float | None]] = {}
+    for number in np.unique(rows["process"]).tolist():
+        mine = rows[rows["process"] == number]
+        known = mine["busy_ns"][~np.isnan(mine["busy_ns"])]
+        found[number] = float(mine["held_ns"].sum()), float(known.sum()) if len(known) else None
     return found

@@ -61,6 +61,8 @@ class Account:
         self.who, self.start_ns = who, start_ns
         self.time_ns = np.zeros(BUCKETS, np.uint64)
         self.idle_ns = 0
+        self.held_ns = 0.0
+        self.gpu_busy_ns: float | None = None
         self.allocated_bytes: int | None = None
         self.copied_bytes: dict[str, int] = {}
         self.collectives: dict[str, tuple[int, int]] = {}  # by name: calls, bytes; there are a dozen

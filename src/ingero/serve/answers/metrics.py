@@ -19,6 +19,7 @@ from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
 from ingero.serve.answers.gpu_metrics import GpuSeries
+from ingero.serve.answers.held import Held
 from ingero.serve.answers.live import events_in
 from ingero.serve.answers.metric_accounts import NOBODY, Account, Calls, People
 from ingero.serve.answers.metric_seats import Seats
@@ -44,7 +45,7 @@ class Meter:
         self._start_ns: int | None = None  # monotonic, of the first window
         self._accounts: Seats[int, Account] = Seats(limits.processes, limits.keep_ns, self._new_account)
         self._nobody: Account | None = None
-        self._gpus = GpuSeries()
+        self._gpus, self._held = GpuSeries(), Held()
         self._events = self._hits = self._agent_cpu_ns = 0
         self._xids: dict[str, int] = {}
         self._found: dict[tuple[str, str], int] = {}
@@ -71,6 +72,7 @@ class Meter:
             for code in window.xids["code"].tolist():
                 self._xids[str(code)] = self._xids.get(str(code), 0) + 1
             self._gpus.add(window.gpus, window.end_ns)
+            self._add_held(window)
             self._accounts.leave_idle(window.start_ns)
             if len(self._people) > PEOPLE:
                 self._people.forget_all_but({int(pid) for pid in window.threads["pid"]})
@@ -120,6 +122,14 @@ class Meter:
             account = self._account(pid, window.start_ns)
             account.time_ns += ns
             account.idle_ns += idle_ns
+
+    def _add_held(self, window: Window) -> None:
+        """A process that holds a GPU and does nothing with it has its series all the more."""
+        for pid, held_ns, busy_ns in self._held.add(window.gpus):
+            account = self._account(pid, window.start_ns)
+            account.held_ns += held_ns
+            if busy_ns is not None:
+                account.gpu_busy_ns = (account.gpu_busy_ns or 0.0) + busy_ns
 
     def _count_findings(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -205,6 +215,10 @@ def _account_rows(account: Account) -> Iterator[Row]:
             yield "thread.time", (*who, bucket), ns / 1e9, since
     if account.time_ns.any():
         yield "gpu.idle.time", who, account.idle_ns / 1e9, since
+    if account.held_ns:
+        yield "gpu.held.time", who, account.held_ns / 1e9, since
+    if account.gpu_busy_ns is not None:
+        yield "gpu.busy.time", who, account.gpu_busy_ns / 1e9, since
     if account.allocated_bytes is not None:
         yield "gpu.allocated", who, account.allocated_bytes, since
     for direction, size in account.copied_bytes.items():

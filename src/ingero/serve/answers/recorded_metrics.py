@@ -18,6 +18,7 @@ from ingero.model.finding import Finding
 from ingero.model.metrics import Distribution, Point, Snapshot
 from ingero.model.report import Report
 from ingero.model.window import BUCKET_NAMES
+from ingero.serve.answers.cost_use import held_by_process
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.metric_accounts import NAME
 from ingero.serve.answers.operations import Filters, Totals, conditions, totals_by_process
@@ -170,6 +171,11 @@ def _series(
         yield "gpu.memcpy", number, (direction,), size
     for number, size in allocated(operations).items():
         yield "gpu.allocated", number, (), size
+    for number, (held_ns, busy_ns) in held_by_process(reader, when).items():
+        if pid is None or number in _numbers(reader, pid):
+            yield "gpu.held.time", number, (), held_ns / 1e9
+            if busy_ns is not None:
+                yield "gpu.busy.time", number, (), busy_ns / 1e9
     where, parameters = conditions(reader, Filters(pid=pid))
     within = f" WHERE feeder AND start_ns >= ? AND start_ns < ?{where} GROUP BY process_id"
     for number, idle_ns, *sums in reader.rows(_TIME + within, (when.from_ns, when.to_ns, *parameters)):
@@ -180,6 +186,10 @@ def _series(
                 yield "thread.time", number, (bucket,), ns / 1e9
     for number, op, ns in reader.rows(_IN_FLIGHT, (when.to_ns, SECOND, when.from_ns, pid)):
         yield "call.in_flight", number, (op,), ns / 1e9
+
+
+def _numbers(reader: Reader, pid: int) -> set[int]:
+    return {row[0] for row in reader.rows("SELECT id FROM process WHERE pid = ?", (pid,))}
 
 
 def _findings(people: People, findings: list[Finding]) -> Iterator[Row]:

@@ -273,11 +273,28 @@ def test_gpus_have_series_with_units_and_throttling_is_counted() -> None:
     assert values(snapshot, "gpu.process.memory") == {("100", "", "", "", "", "0"): 30}
 
 
+def test_a_shared_gpus_time_is_divided_by_use_and_a_holder_that_does_nothing_has_its_series() -> None:
+    made = meter()
+    for at in range(4):
+        now = at * SECOND + SECOND // 2
+        on_it = (GpuProcess(0, now, 7, "a", None, 0.6), GpuProcess(0, now, 8, "b", None, 0.2))
+        idle = (GpuProcess(1, now, 9, "c", None, 0.0),)
+        samples = (GpuSample(0, now, 0.8), GpuSample(1, now, 0.0))
+        made.add(window(at * SECOND, gpus=GpuNews((), samples, on_it + idle)))
+    held, busy = (
+        {labels[0]: round(value, 6) for labels, value in values(made.snapshot(), name).items()}
+        for name in ("gpu.held.time", "gpu.busy.time")
+    )
+    assert held == {"7": 3.0, "8": 1.0, "9": 4.0}
+    assert busy == {"7": 2.4, "8": 0.8, "9": 0.0}
+
+
 def test_a_gpu_nobody_heard_of_for_long_has_no_series() -> None:
     made = meter()
     made.add(window(0, gpus=gpu_news(SECOND)))
     made.add(window(MINUTE))
-    assert not [name for name in made.snapshot().points if name.startswith("gpu.")]
+    counted = {"gpu.held.time", "gpu.busy.time"}  # of the process, not of the GPU: what was held was held
+    assert not [name for name in made.snapshot().points if name.startswith("gpu.") and name not in counted]
 
 
 def whole() -> Meter:
