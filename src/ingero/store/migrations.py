@@ -16,7 +16,16 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
-from ingero.store.schema import ANNOTATION, BUCKET_ROWS, GOVERNOR, ON_CORE, SWITCHES, TABLES, TENANTS
+from ingero.store.schema import (
+    ANNOTATION,
+    BUCKET_ROWS,
+    CLOCKS,
+    GOVERNOR,
+    ON_CORE,
+    SWITCHES,
+    TABLES,
+    TENANTS,
+)
 from ingero.store.shape import require_plain_tables
 from ingero.store.trouble import not_ours
 from ingero.store.views import TENANT_VIEWS, VIEWS, create_views
@@ -107,6 +116,13 @@ def _tenants(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _clock_offsets(connection: sqlite3.Connection) -> None:
+    """A new database has them from its first schema."""
+    view = f"CREATE VIEW IF NOT EXISTS clock_offsets AS {VIEWS['clock_offsets']}"
+    for statement in (*CLOCKS, view):
+        connection.execute(statement)
+
+
 ALL: tuple[Migration, ...] = (
     Migration("0001-first-schema", _first_schema),
     Migration("0002-annotations", _annotations),
@@ -118,6 +134,7 @@ ALL: tuple[Migration, ...] = (
     Migration("0008-collective-weight", _collective_weight),
     Migration("0009-own-cost", _own_cost),
     Migration("0013-tenants", _tenants),
+    Migration("0011-clock-offsets", _clock_offsets),
 )
 
 

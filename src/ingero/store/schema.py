@@ -297,6 +297,12 @@ TENANTS = (
     " event TEXT NOT NULL, reason TEXT, exit_code INTEGER, restarts INTEGER,"
     " PRIMARY KEY (at_ns, node_id, uid, container, event)) WITHOUT ROWID",
 )
+# How far the clocks of nodes are apart, where somebody measured it: applied where nodes are compared.
+CLOCKS = (
+    "CREATE TABLE IF NOT EXISTS clock_offset (node_id INTEGER NOT NULL, from_ns INTEGER NOT NULL,"
+    " offset_ns INTEGER NOT NULL, error_ns INTEGER, rate REAL NOT NULL DEFAULT 0, how TEXT NOT NULL,"
+    " PRIMARY KEY (node_id, from_ns)) WITHOUT ROWID",
+)
 # Tables that databases of before lack and that can be read as empty: nothing else depends on them.
 LATER = {
     "switch_second": ("node_id", "recording_id", "start_ns", "end_ns", "switches", "ns"),
@@ -306,6 +312,7 @@ LATER = {
         "node_id", "at_ns", "uid", "pod", "namespace", "container", "event", "reason", "exit_code",
         "restarts",
     ),
+    "clock_offset": ("node_id", "from_ns", "offset_ns", "error_ns", "rate", "how"),
 }  # fmt: skip
 
 TABLES = (
@@ -316,6 +323,7 @@ TABLES = (
     + GOVERNOR
     + SWITCHES
     + TENANTS
+    + CLOCKS
 )
 
 BUCKET_ROWS = tuple(enumerate(BUCKET_NAMES))

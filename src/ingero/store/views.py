@@ -263,6 +263,11 @@ VIEWS = {
         FROM window w
         LEFT JOIN switch_second t ON t.recording_id = w.recording_id AND t.start_ns = w.start_ns
         LEFT JOIN node n ON n.id = w.node_id""",
+    "clock_offsets": """
+        SELECT n.name AS node, k.from_ns AS from_ns, k.offset_ns AS offset_ns, k.error_ns AS error_ns,
+            k.rate AS rate, k.how AS how
+        FROM clock_offset k
+        LEFT JOIN node n ON n.id = k.node_id""",
     "governor_actions": """
         SELECT n.name AS node, g.at_ns AS at_ns, g.what AS what, g.before AS before, g.after AS after,
             g.why AS why, g.watched_share AS watched_share
@@ -305,7 +310,7 @@ VIEWS = {
 
 # Views of tables that recordings of before have too: a reader makes its own where the file has none.
 TENANT_VIEWS = ("tenants", "container_labels", "process_labels", "pod_events")
-LATER_VIEWS = frozenset({"own_cost", "unfinished_calls", *TENANT_VIEWS})
+LATER_VIEWS = frozenset({"clock_offsets", "own_cost", "unfinished_calls", *TENANT_VIEWS})
 
 
 def create_views() -> list[str]:

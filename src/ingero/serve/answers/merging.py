@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from ingero.errors import UsageError
+from ingero.model.clocks import ClockOffset
+from ingero.store.clock_rows import GIVEN_ERROR_NS
 from ingero.store.merge.clocks import ClockNote
 from ingero.store.merge.result import merge
 from ingero.store.merge.source import Part
+from ingero.units import clean, parse_duration
 
-__all__ = ["ClockNote", "MergeAnswer", "MergedNode", "MergedPart", "merge_databases"]
+__all__ = ["ClockNote", "MergeAnswer", "MergedNode", "MergedPart", "merge_databases", "offset_of"]
+
+_OFFSET = re.compile(
+    r"(?P<node>.+)=(?P<sign>[+-]?)(?P<ahead>[\d.]+\s*[a-zµ]+)(~(?P<error>[\d.]+\s*[a-zµ]+))?"
+)
 
 
 class MergedPart(msgspec.Struct, frozen=True):
@@ -48,9 +57,10 @@ def merge_databases(
     output: Path,
     force_node: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    offsets: Sequence[ClockOffset] = (),
 ) -> MergeAnswer:
     """Merge, and say what came of it."""
-    found = merge(paths, output, force_node, progress)
+    found = merge(paths, output, force_node, progress, offsets)
     nodes = [MergedNode(*row) for row in found.nodes]
     return MergeAnswer(
         str(output),
@@ -62,6 +72,19 @@ def merge_databases(
         _apart(nodes),
         found.doubtful,
     )
+
+
+def offset_of(text: str) -> ClockOffset:
+    """As a user writes it: `gpu-node-02=80ms`, behind `gpu-node-03=-33ms~2ms`."""
+    found = _OFFSET.fullmatch(text.strip())
+    if found is None:
+        raise UsageError(
+            f"cannot read the clock offset {clean(text, 60)!r}",
+            hint="Write it like gpu-node-02=80ms, or gpu-node-03=-33ms~2ms: behind, and how sure.",
+        )
+    ahead_ns = parse_duration(found["ahead"])
+    error_ns = parse_duration(found["error"]) if found["error"] else GIVEN_ERROR_NS
+    return ClockOffset(found["node"], 0, -ahead_ns if found["sign"] == "-" else ahead_ns, error_ns)
 
 
 def _parts(parts: Iterable[Part]) -> list[MergedPart]:

@@ -30,8 +30,6 @@ NOTES = (
     "Unknown is NULL, never 0.",
     "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases; only of"
     " two databases of one node the later one's numbers move up.",
-    "A cgroup_id names one cgroup of one node, also in merged databases, where numbers that two nodes both"
-    " have are replaced.",
     "Buckets of accounted time: " + " ".join((*BUCKET_NAMES, "lost")) + ".",
 )
 
@@ -448,6 +446,19 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
     ViewDoc(
+        "clock_offsets",
+        "How far the clocks of merged nodes are apart, where it was measured or given. Times in the other"
+        " views are as recorded: take offset_ns off to compare nodes.",
+        {
+            "node": _NODE,
+            "from_ns": "From this instant of the node's own on, up to its next row; 0: from the beginning.",
+            "offset_ns": "The node's clock is ahead by this much; negative: behind.",
+            "error_ns": "The truth lies within this; NULL where nobody knows.",
+            "rate": "What it gains in each nanosecond from then on.",
+            "how": "given (`merge --clock-offset`) or measured (when the nodes were asked).",
+        },
+    ),
+    ViewDoc(
         "governor_actions",
         "What was watched less, or more again, to keep the overhead within its budget.",
         {
@@ -481,18 +492,3 @@ VIEWS: tuple[ViewDoc, ...] = (
         },
     ),
 )
-
-
-def schema_markdown() -> str:
-    """The contents of docs/schema.md."""
-    lines = [
-        "# What can be queried",
-        "",
-        "Views of a recording, for `ingero query` and the `sqlite3` shell.",
-        "",
-    ]
-    lines += [f"- {note}" for note in NOTES]
-    for view in VIEWS:
-        lines += ["", f"## {view.name}", "", view.about, "", "| column | meaning |", "|---|---|"]
-        lines += [f"| `{name}` | {meaning} |" for name, meaning in view.columns.items()]
-    return "\n".join(lines) + "\n"

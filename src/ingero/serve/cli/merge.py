@@ -23,6 +23,7 @@ Examples:
   ingero merge node-04.db -o cluster.db             adds to an earlier result
   ingero merge old.db -o new.db --force-node gpu-node-07
   ingero merge --nodes gpu-node-01:8080,gpu-node-02:8080 --since 10m -o cluster.db
+  ingero merge node-*.db -o cluster.db --clock-offset gpu-node-02=80ms~2ms
   ingero explain -d cluster.db --node gpu-node-02
 """
 
@@ -36,6 +37,10 @@ Examples:
 @click.option(
     "--force-node", metavar="NAME", help="Node of files that do not say on which they were recorded."
 )
+@click.option(
+    "--clock-offset", "offsets", multiple=True, metavar="NODE=D[~D]",
+    help="This node's clock is ahead by D, as in 80ms or -33ms, give or take ~2ms.",
+)  # fmt: skip
 @click.option("--since", metavar="D", help="With --nodes: only the last D, as in 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="With --nodes: only from this time on.")
 @click.option("--to", "end", metavar="T", help="With --nodes: only up to this time.")
@@ -47,6 +52,7 @@ def merge(
     files: tuple[Path, ...],
     output: Path,
     force_node: str | None,
+    offsets: tuple[str, ...],
     as_json: bool,
     **flags: Any,
 ) -> int:
@@ -57,15 +63,20 @@ def merge(
     With --nodes the recordings are fetched, and their times are by this machine's clock.
     """
     from ingero import units
-    from ingero.serve.answers.merging import merge_databases
+    from ingero.serve.answers.merging import merge_databases, offset_of
 
     if force_node is not None and units.clean(force_node, 128) != force_node:
         raise UsageError("--force-node is no name for a node", hint="Use letters, digits, dots and hyphens.")
     fleet = fleet_of(config, flags, local=bool(files))
+    given = [offset_of(each) for each in offsets]
     if fleet is not None:
+        if given:
+            raise UsageError(
+                "--clock-offset is for files", hint="Clocks of nodes that are asked are measured."
+            )
         return _merge_nodes(fleet, output, force_node, as_json, flags)
     _require_files(files, flags)
-    answer = merge_databases(files, output, force_node, _progress)
+    answer = merge_databases(files, output, force_node, _progress, given)
     if as_json:
         from ingero.serve.cli.output import to_json
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ingero import config
-from ingero.serve.answers.schema import schema_markdown
+from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.cli import detector_pages
 from ingero.serve.cli.main import COMMANDS, ingero
 

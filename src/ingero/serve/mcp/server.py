@@ -22,7 +22,8 @@ from mcp_types import ToolAnnotations
 from ingero import __version__
 from ingero.errors import IngeroError
 from ingero.serve.answers.catalogue import entries
-from ingero.serve.answers.schema import NOTES, VIEWS, schema_markdown
+from ingero.serve.answers.schema import NOTES, VIEWS
+from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.mcp.bounds import Answer, fitted
 from ingero.serve.mcp.investigate import INSTRUCTIONS, investigate
 from ingero.serve.mcp.quoting import NOTE, data

@@ -19,7 +19,9 @@ from typing import BinaryIO
 
 from ingero import rights
 from ingero.errors import StoreError, UsageError
+from ingero.model.clocks import ClockOffset
 from ingero.store import location, trouble
+from ingero.store.clock_rows import save_offsets
 from ingero.store.merge import plan as planning
 from ingero.store.merge.clocks import ClockNote, clock_notes
 from ingero.store.merge.copying import copy_source
@@ -53,8 +55,9 @@ def merge(
     target: Path,
     force_node: str | None = None,
     progress: Progress = lambda _: None,
+    offsets: Sequence[ClockOffset] = (),
 ) -> Merged:
-    """Everything the inputs have, in `target`."""
+    """Everything the inputs have, in `target`. `offsets`: how far clocks of nodes are known to be apart."""
     inputs = _distinct(paths)
     before = _require_target(target, inputs)
     location.prepare_directory(target.absolute().parent)
@@ -69,10 +72,10 @@ def merge(
         if earlier is not None and not earlier.merged:
             raise _taken(target)
         plan = planning.choose(sources, earlier)
-        if earlier is not None and plan.sources == [earlier] and plan.whole(earlier):
+        if earlier is not None and plan.sources == [earlier] and plan.whole(earlier) and not offsets:
             return _summary(plan, earlier.uri, changed=False)
         made = folder / "result.db"
-        found = _build(made, target, plan, progress)
+        found = _build(made, target, plan, progress, offsets)
         with made.open("rb") as file, rights.acting_as(who), _beside(target, made, file, who) as ready:
             _publish(ready, target, before)
     return found
@@ -143,7 +146,9 @@ def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progres
     return sources
 
 
-def _build(made: Path, target: Path, plan: Plan, progress: Progress) -> Merged:
+def _build(
+    made: Path, target: Path, plan: Plan, progress: Progress, offsets: Sequence[ClockOffset]
+) -> Merged:
     """The result in a private file."""
     location.prepare(made)
     with contextlib.closing(private_database(made)) as out:
@@ -151,6 +156,7 @@ def _build(made: Path, target: Path, plan: Plan, progress: Progress) -> Merged:
             progress(f"copying {source.path}")
             _copy(out, source, plan, target)
         put_in_order(out)
+        save_offsets(out, offsets)
         note_merge(out)
         return _told(plan, out, changed=True)
 

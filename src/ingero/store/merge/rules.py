@@ -58,6 +58,7 @@ PLAIN_TABLES: dict[str, str] = {
     "overhead_second": "",
     "governor_action": "",
     "switch_second": "",
+    "clock_offset": "DO NOTHING",
     "thread_estimate": "",
     "system_sample": "DO NOTHING",
     "gpu": "DO UPDATE SET first_ns = MIN(first_ns, excluded.first_ns),"

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from builders import OPERATIONS, call, fixed_clock, window
 
-from ingero.serve.answers.schema import NOTES, VIEWS, schema_markdown
+from ingero.serve.answers.schema import NOTES, VIEWS
+from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.answers.sql import answer_sql
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
