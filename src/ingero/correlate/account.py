@@ -235,6 +235,17 @@ def grown(usual: Account, now: Account, ratio: float, excess_ns: int) -> list[Lo
     return sorted((row for row in made if row.ns > 0), key=lambda row: -row.ns)
 
 
+def mean_of(accounts: Sequence[tuple[Account, float]]) -> Account:
+    """Of several alike jobs, each with what to multiply it by to have as many steps."""
+    rows = [scaled(row, row.ns * times / len(accounts)) for one, times in accounts for row in one.rows]
+    lines = [
+        (tid, replace(doing, ns=doing.ns * times / len(accounts)))
+        for one, times in accounts
+        for tid, doing in one.lines
+    ]
+    return Account(tuple(_merged(rows)), tuple(lines))
+
+
 def scaled(row: Lost, ns: float) -> Lost:
     """As much of a row, with its culprits' parts in proportion."""
     part = ns / row.ns if row.ns else 0.0

@@ -193,21 +193,25 @@ def _once(findings: list[Finding]) -> list[Finding]:
 def in_order(findings: list[Finding]) -> list[Finding]:
     """Worst first; what makes a rank slow comes after the finding that all wait for that rank, and how a
     job always was after what made it slower."""
-    waited_for: dict[int | None, int] = {}
+    waited_for: dict[tuple[str, int | None], int] = {}  # by node and process
     for each in findings:
         if each.kind == "nccl-straggler":
-            waited_for |= {who.pid: each.severity.rank for cause in each.causes for who in cause.who}
+            waited_for |= {
+                (each.node, who.pid): each.severity.rank for cause in each.causes for who in cause.who
+            }
 
-    changed: dict[int | None, int] = {}
+    changed: dict[tuple[str, int | None], int] = {}
     for each in findings:
         if _is_change(each):
-            changed[each.victim.pid] = max(each.severity.rank, changed.get(each.victim.pid, 0))
+            victim = each.node, each.victim.pid
+            changed[victim] = max(each.severity.rank, changed.get(victim, 0))
 
     def place(finding: Finding) -> tuple[int, int, int, int, int, float]:
         rank, *rest = _worst_first(finding)
         always = finding.effect.wall_share is not None and finding.effect.usual_ns is None
-        after = changed.get(finding.victim.pid) if always else None
-        rank = max(rank, waited_for.get(finding.victim.pid, 0), after or 0)
+        victim = finding.node, finding.victim.pid
+        after = changed.get(victim) if always else None
+        rank = max(rank, waited_for.get(victim, 0), after or 0)
         return (rank, int(after is not None), *rest)  # type: ignore[return-value]
 
     return sorted(findings, key=place)

@@ -2,11 +2,11 @@
 
 Shows as   ranks waiting for the GPU in the step's collective; one of them hardly ever.
 Proof      arrival times of all ranks of a communicator, collective by collective: the
-           same rank is last in most of them.
+           same rank is last in most of them. Across nodes on one clock, with its error.
 Not this   ranks that take turns at being last (collective-imbalance); a rank that never
            comes (nccl-hang); a late host whose GPU is busy as long as the others'.
-Blind to   ranks on other nodes, unless their recordings are merged; slow links; a rank whose own
-           work is told first, as data-starvation, when both are as bad.
+Blind to   ranks on other nodes, unless their recordings are merged (docs/fleet.md); slow links; a rank
+           whose own work is told first, as data-starvation, when both are as bad.
 """
 
 from __future__ import annotations

@@ -299,7 +299,7 @@ class Verdicts:
             enough = max(LEAST_NS, LEAST_SHARE * told.wall_ns, part * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
                 rows = [row for row in rows if row.ns >= NOISE * ns]
-                found.append(Named(told, kind or unnamed, tuple(rows), _line(rows, lines)))
+                found.append(Named(told, kind or unnamed, tuple(rows), line_of(rows, lines)))
         return sorted(found, key=lambda each: -each.ns)
 
 
@@ -360,7 +360,7 @@ def _chosen(row: Lost) -> bool:
     return row.bucket == "sleep" and not row.via
 
 
-def _line(rows: Sequence[Lost], lines: Lines) -> Line | None:
+def line_of(rows: Sequence[Lost], lines: Lines) -> Line | None:
     """Of the largest row, where its time was sampled and is the job's own."""
     main = max(rows, key=lambda row: row.ns)
     if main.via and main.whose != "feeder":

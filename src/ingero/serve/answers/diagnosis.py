@@ -28,6 +28,7 @@ class Diagnosed:
     not_watched: list[NotWatched] = field(default_factory=list)
     extras: Extras = field(default_factory=Extras)
     bound: list[Bound] = field(default_factory=list)
+    timelines: list[Timeline] = field(default_factory=list)  # one for each recording
 
 
 def recordings_within(reader: Reader, when: TimeRange) -> list[RecordingInfo]:
@@ -41,6 +42,7 @@ def diagnosed(reader: Reader, when: TimeRange) -> Diagnosed:
     unwatched: dict[str, NotWatched] = {}
     for recording in recordings_within(reader, when):
         timeline = Timeline(reader.facts(recording, when.from_ns, when.to_ns))
+        found.timelines.append(timeline)
         one = diagnose(timeline)
         found.findings.extend(with_stored_line(reader, recording, each) for each in one.findings)
         found.findings.extend(_lasting(reader, recording, when, timeline.facts, one.findings))

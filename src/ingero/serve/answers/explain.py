@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Set
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ingero.correlate.timeline import Timeline
 from ingero.detectors import in_order
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model.finding import Finding, Severity, Unexplained
@@ -30,6 +31,7 @@ from ingero.model.report import (
     ReportWindow,
     SystemContext,
 )
+from ingero.serve.answers.across import NOT_TOGETHER, across_nodes
 from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
 from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.label_findings import with_labels
@@ -100,7 +102,7 @@ def get_report(
     """The diagnosis of a recording; of one process, tenant, node or the time of a label where asked for.
 
     In a merged database each node is looked at by itself, over its own last recording
-    unless a range is given.
+    unless a range is given; then all of them together.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
     path = db or default_path()
@@ -111,12 +113,17 @@ def get_report(
         asked = Asked(pid, whose, labels)
         if len(nodes) < 2:
             return _report(reader, when, asked)
-        reports = _by_node(path, nodes, None if wanted == Range() else when, now_ns, asked)
         recorded = recorded_ns(reader, when)
-        if not recorded or not reports:
+        with ExitStack() as readers:
+            seen: dict[str, list[Timeline]] = {}
+            reports = _by_node(path, nodes, None if wanted == Range() else when, now_ns, asked, seen, readers)
             everybody = pid is None and not whose
-            raise _nothing_recorded(reader, when) if everybody or not recorded else _not_seen(pid, [])
-    return combined(reports, recorded)
+            if not recorded or not reports:
+                raise _nothing_recorded(reader, when) if everybody or not recorded else _not_seen(pid, [])
+            with reader.trouble_told(), sense_made_of(reader):
+                local = {each.node: each.findings for each in reports}
+                across = across_nodes(reader, seen, local) if everybody else NOT_TOGETHER
+    return combined(reports, recorded, across)
 
 
 class Asked(NamedTuple):
@@ -134,29 +141,39 @@ class Asked(NamedTuple):
         return None if self.pid is None else frozenset({self.pid})
 
 
-def _by_node(path: Path, nodes: list[str], when: TimeRange | None, now_ns: int, asked: Asked) -> list[Report]:
+def _by_node(
+    path: Path,
+    nodes: list[str],
+    when: TimeRange | None,
+    now_ns: int,
+    asked: Asked,
+    seen: dict[str, list[Timeline]],
+    readers: ExitStack,
+) -> list[Report]:
+    """`seen` gets each node's timelines; they ask the `readers`, which stay open."""
     labels = asked.labels
     found = []
     unsaid: list[UsageError] = []
     for name in nodes:
-        with Reader(path, name) as reader:
-            mine = when or time_range(reader, now_ns=now_ns)
-            if recorded_ns(reader, mine):
-                try:
-                    with suppress(TargetError):  # another node has the process
-                        found.append(_report(reader, mine, asked))
-                except UsageError as error:
-                    if labels == NO_LABELS:
-                        raise
-                    unsaid.append(error)  # jobs of another node may have said it
-                    if not labels.wanted:
-                        found.append(_report(reader, mine, asked._replace(labels=NO_LABELS)))
+        reader = readers.enter_context(Reader(path, name))
+        timelines = seen.setdefault(name, [])
+        mine = when or time_range(reader, now_ns=now_ns)
+        if recorded_ns(reader, mine):
+            try:
+                with suppress(TargetError):  # another node has the process
+                    found.append(_report(reader, mine, asked, timelines))
+            except UsageError as error:
+                if labels == NO_LABELS:
+                    raise
+                unsaid.append(error)  # jobs of another node may have said it
+                if not labels.wanted:
+                    found.append(_report(reader, mine, asked._replace(labels=NO_LABELS), timelines))
     if unsaid and not any(labels.wanted or each.by is not None for each in found):
         raise unsaid[0]
     return found
 
 
-def _report(reader: Reader, when: TimeRange, asked: Asked) -> Report:
+def _report(reader: Reader, when: TimeRange, asked: Asked, timelines: list[Timeline] | None = None) -> Report:
     labels, pids = asked.labels, asked.pids(reader)
     held: LabelTimes | None = None
     if labels.wanted:
@@ -168,6 +185,8 @@ def _report(reader: Reader, when: TimeRange, asked: Asked) -> Report:
         raise _nothing_recorded(reader, when)
     with reader.trouble_told():
         diagnosis = diagnosed(reader, when)
+    if timelines is not None:
+        timelines[:] = diagnosis.timelines
     with reader.trouble_told(), sense_made_of(reader):
         report = checked(_read(reader, when, recorded, diagnosis.extras))
     report = _judged(report, diagnosis, pids)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ingero.detectors import in_order
+from ingero.detectors.across import Across
 from ingero.model.report import (
     GpuLine,
     LabelReport,
@@ -20,8 +21,9 @@ from ingero.model.report import (
 )
 
 
-def combined(reports: list[Report], recorded_ns: int) -> Report:
-    """Findings worst first, whichever node they are of; nothing is concluded across nodes here."""
+def combined(reports: list[Report], recorded_ns: int, across: Across | None = None) -> Report:
+    """Findings worst first, whichever node they are of, and what only all of them together tell."""
+    across = across or Across()
     if len(reports) == 1:
         return reports[0]
     return Report(
@@ -32,15 +34,23 @@ def combined(reports: list[Report], recorded_ns: int) -> Report:
             reports[0].window.anchor,
         ),
         system=_system([each.system for each in reports], _gpus(reports)),
-        findings=in_order([finding for each in reports for finding in each.findings]),
+        findings=in_order(
+            [
+                *across.findings,
+                *(one for each in reports for one in each.findings if not across.covers(each.node, one)),
+            ]
+        ),
         processes=[
             msgspec.structs.replace(process, node=each.node) for each in reports for process in each.processes
         ],
         losses=all_losses(each.losses for each in reports),
         overhead=_overhead([each.overhead for each in reports]),
-        not_watched=list(_not_watched(reports)),
+        not_watched=[*across.not_watched, *_not_watched(reports)],
         unexplained=[
-            msgspec.structs.replace(one, node=each.node) for each in reports for one in each.unexplained
+            msgspec.structs.replace(one, node=each.node)
+            for each in reports
+            for one in each.unexplained
+            if not across.covers(each.node, one)
         ],
         bound=[msgspec.structs.replace(one, node=each.node) for each in reports for one in each.bound],
         recorded_ns=recorded_ns,

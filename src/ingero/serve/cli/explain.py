@@ -87,7 +87,7 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
 
     Reads the recording; needs no privileges. Without a range, the whole last recording;
     --since counts back from now while it runs, and from its last record afterwards.
-    Each node of a merged database, or of --nodes, is looked at by itself.
+    Each node of a merged database, or of --nodes, is looked at by itself, then all of them together.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")

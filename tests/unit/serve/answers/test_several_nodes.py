@@ -287,3 +287,13 @@ def test_a_label_that_jobs_of_one_node_said_is_asked_for_of_all(tmp_path: Path) 
     for labels in (parse_labels(["epoch=1"]), parse_labels([], "epoch")):
         with pytest.raises(UsageError, match="no job said its epoch"):
             get_report(tmp_path / "all.db", Range(), labels=labels)
+
+
+def test_a_finding_is_put_behind_one_of_its_own_node_only() -> None:
+    """A process of another node has the same number."""
+    changed = builders.Effect("step", 10, 20, 10, 0.05)
+    always = builders.Effect("step", None, None, 10, 0.3)
+    slower = finding(id="a:slowdown:100:1", severity="LOW", kind="slowdown", effect=changed)
+    worse = finding(id="b:disk-wait:100:1", severity="HIGH", kind="disk-wait", effect=always)
+    both = combined([report(slower, node="a"), report(worse, node="b")], SECOND)
+    assert [each.node for each in both.findings] == ["b", "a"]

@@ -1,0 +1,143 @@
+"""Collectives of ranks on several nodes, joined by communicator and number.
+
+A meeting is a table: a row for each collective all ranks of a communicator were seen in, a
+column for each rank. Times are by each node's own clock; nothing here compares two nodes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingero.correlate.timeline import Timeline
+from ingero.model.facts import Arrival, Facts
+
+NEVER = 0  # in `done`: when the wait after it ended is not known
+LEAST_ROUNDS = 5  # somebody is last in every round; in fewer, by chance the same
+WAITED_NS = 20_000  # a call that returns sooner found the GPU done already, and says not since when
+CLOSED = 0.5  # of the ranks wait for the GPU after a collective: then it ends a step
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One rank of a communicator."""
+
+    rank: int
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """All collectives of one communicator that end a step; `at` and `done` are rounds by ranks."""
+
+    comm_hash: int
+    members: tuple[Member, ...]
+    at: Times  # when each rank came
+    done: Times  # when its wait for the GPU after that was over; NEVER: not known
+    rounds: int  # of all collectives, those within a step included
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(dict.fromkeys(member.node for member in self.members))
+
+    def columns(self, node: str) -> list[int]:
+        return [at for at, member in enumerate(self.members) if member.node == node]
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """A communicator of which not all ranks were seen."""
+
+    comm_hash: int
+    nodes: tuple[str, ...]
+    seen: int
+    nranks: int
+
+
+def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[Incomplete]]:
+    """Of communicators with ranks on several of these nodes."""
+    by_comm: dict[int, dict[Member, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
+    sizes: dict[int, int] = {}
+    for node, timeline in timelines.items():
+        for each in timeline.facts.arrivals:
+            by_comm[each.comm_hash][Member(each.rank, node, each.pid)].append(each)
+            sizes[each.comm_hash] = max(each.nranks, sizes.get(each.comm_hash, 0))
+    found, incomplete = [], []
+    ends = _Ends(timelines)
+    for comm, ranks in by_comm.items():
+        nodes = tuple(sorted({member.node for member in ranks}))
+        seen = len({member.rank for member in ranks})
+        if seen < sizes[comm]:
+            incomplete.append(Incomplete(comm, nodes, seen, sizes[comm]))
+        elif len(nodes) > 1:
+            meeting = _joined(comm, ranks, sizes[comm], ends)
+            found += [meeting] if meeting else []
+    return found, incomplete
+
+
+class _Ends:
+    """When processes' waits for the GPU were over."""
+
+    def __init__(self, timelines: Mapping[str, Timeline]) -> None:
+        self._facts = {node: timeline.facts for node, timeline in timelines.items()}
+        self._known: dict[tuple[str, int], Times] = {}
+
+    def of(self, node: str, pid: int) -> Times:
+        if (node, pid) not in self._known:
+            self._known[node, pid] = _wait_ends(self._facts[node], pid)
+        return self._known[node, pid]
+
+
+def _wait_ends(facts: Facts, pid: int) -> Times:
+    syncs = [number for number, op in facts.ops.items() if op.kind == "sync"]
+    marks = [facts.marks(pid, number) for number in syncs]
+    ends = [
+        each[:, 0] + each[:, 1] for each in (mark[mark[:, 1] >= WAITED_NS] for mark in marks) if len(each)
+    ]
+    return np.sort(np.concatenate(ends)) if ends else np.zeros(0, np.int64)
+
+
+def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+    members = _one_each(ranks)
+    if len(members) != nranks:
+        return None  # two processes say they are the same rank
+    arrivals = [{(each.seq, each.op): each.at_ns for each in ranks[member]} for member in members]
+    common = set(arrivals[0]).intersection(*arrivals[1:])
+    keys = sorted(common)
+    if len(keys) < LEAST_ROUNDS:
+        return None
+    at = np.array([[mine[key] for mine in arrivals] for key in keys], np.int64)
+    order = np.argsort(at[:, 0], kind="stable")
+    at = at[order]
+    done = np.stack(
+        [_done(at[:, column], ends.of(member.node, member.pid)) for column, member in enumerate(members)],
+        axis=1,
+    )
+    closing = (done != NEVER).mean(axis=1) >= CLOSED
+    chosen = closing if closing.sum() >= LEAST_ROUNDS else np.ones(len(at), bool)
+    return Meeting(comm, tuple(members), at[chosen], done[chosen], len(keys))
+
+
+def _one_each(ranks: Mapping[Member, Iterable[Arrival]]) -> list[Member]:
+    """In order of their ranks. A job that was started anew has its ranks twice: the later ones count."""
+    last: dict[int, tuple[int, Member]] = {}
+    for member, arrivals in ranks.items():
+        newest = max(each.at_ns for each in arrivals)
+        if member.rank not in last or newest > last[member.rank][0]:
+            last[member.rank] = (newest, member)
+    return [last[rank][1] for rank in sorted(last)]
+
+
+def _done(at: Times, ends: Times) -> Times:
+    """The first wait that ended after each arrival and before the rank's next one."""
+    where = np.searchsorted(ends, at, "right")
+    found = np.append(ends, np.iinfo(np.int64).max)[where]
+    following = np.append(at[1:], np.iinfo(np.int64).max - 1)
+    return np.where(found <= following, found, NEVER)

@@ -1,0 +1,33 @@
+"""The nodes of a merged database looked at together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ingero.correlate.timeline import Timeline
+from ingero.detectors.across import Across, judge_across
+from ingero.model.clocks import Clocks
+from ingero.model.finding import Finding
+from ingero.model.report import NotWatched
+from ingero.store.clock_rows import read_offsets
+from ingero.store.reader import Reader
+
+NOT_TOGETHER = Across(
+    not_watched=[NotWatched("who waits for whom across nodes", "asked for some processes only")]
+)
+
+
+def across_nodes(
+    reader: Reader,
+    seen: Mapping[str, Sequence[Timeline]],
+    local: Mapping[str, Sequence[Finding]],
+) -> Across:
+    """Of each node the recording with most collectives counts."""
+    chosen = {
+        node: max(timelines, key=lambda each: len(each.facts.arrivals))
+        for node, timelines in seen.items()
+        if timelines
+    }
+    if len(chosen) < 2:
+        return Across()
+    return judge_across(chosen, Clocks.of(read_offsets(reader.connection)), local)
