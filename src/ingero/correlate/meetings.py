@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.correlate.timeline import Timeline
+from ingero.correlate.unnumbered import matched, offset_between
 from ingero.model.facts import Arrival, Facts
 
 NEVER = 0  # in `done`: when the wait after it ended is not known
@@ -66,7 +67,7 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
     by_comm: dict[int, dict[Member, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[int, int] = {}
     for node, timeline in timelines.items():
-        for each in timeline.facts.arrivals:
+        for each in (*timeline.facts.arrivals, *timeline.facts.unmatched):
             by_comm[each.comm_hash][Member(each.rank, node, each.pid)].append(each)
             sizes[each.comm_hash] = max(each.nranks, sizes.get(each.comm_hash, 0))
     found, incomplete = [], []
@@ -77,7 +78,7 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
         if seen < sizes[comm]:
             incomplete.append(Incomplete(comm, nodes, seen, sizes[comm]))
         elif len(nodes) > 1:
-            meeting = _joined(comm, ranks, sizes[comm], ends)
+            meeting = _joined(comm, ranks, sizes[comm], ends) or _laid(comm, ranks, sizes[comm], ends)
             found += [meeting] if meeting else []
     return found, incomplete
 
@@ -108,7 +109,9 @@ def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, e
     members = _one_each(ranks)
     if len(members) != nranks:
         return None  # two processes say they are the same rank
-    arrivals = [{(each.seq, each.op): each.at_ns for each in ranks[member]} for member in members]
+    arrivals = [
+        {(each.seq, each.op): each.at_ns for each in ranks[member] if each.seq >= 0} for member in members
+    ]
     common = set(arrivals[0]).intersection(*arrivals[1:])
     keys = sorted(common)
     if len(keys) < LEAST_ROUNDS:
@@ -123,6 +126,35 @@ def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, e
     closing = (done != NEVER).mean(axis=1) >= CLOSED
     chosen = closing if closing.sum() >= LEAST_ROUNDS else np.ones(len(at), bool)
     return Meeting(comm, tuple(members), at[chosen], done[chosen], len(keys))
+
+
+def _laid(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+    """Where some have no numbers, because their node came amid the job: by when their waits ended."""
+    members = _one_each(ranks)
+    if len(members) != nranks:
+        return None
+    came = [np.sort(np.array([each.at_ns for each in ranks[member]], np.int64)) for member in members]
+    done = [_done(at, ends.of(member.node, member.pid)) for at, member in zip(came, members, strict=True)]
+    closing = [mine != NEVER for mine in done]
+    came = [at[chosen] for at, chosen in zip(came, closing, strict=True)]
+    done = [mine[chosen] for mine, chosen in zip(done, closing, strict=True)]
+    places = [np.arange(len(done[0]))]
+    for its in done[1:]:
+        offset_ns = offset_between(done[0], its)
+        if offset_ns is None:
+            return None
+        places.append(matched(done[0], its, offset_ns))
+    all_seen = np.all([mine >= 0 for mine in places], axis=0)
+    if all_seen.sum() < LEAST_ROUNDS:
+        return None
+    chosen = [mine[all_seen] for mine in places]
+    return Meeting(
+        comm,
+        tuple(members),
+        np.stack([at[where] for at, where in zip(came, chosen, strict=True)], axis=1),
+        np.stack([mine[where] for mine, where in zip(done, chosen, strict=True)], axis=1),
+        int(all_seen.sum()),
+    )
 
 
 def _one_each(ranks: Mapping[Member, Iterable[Arrival]]) -> list[Member]:

@@ -44,11 +44,13 @@ class Cluster:
     offsets_ms: dict[str, float] = field(default_factory=dict)
     drift_ppm: dict[str, float] = field(default_factory=dict)
     noise_ms: float = 0.3
+    uneven_ms: float = 0.0  # steps of all ranks
     seed: int = 1
     waits: bool = True  # for the GPU, after each collective
     shipper_ms: dict[int, float] = field(default_factory=dict)  # by rank: it has the core, in every step
     only: tuple[int, ...] | None = None  # ranks that were recorded
     nccl: bool = True
+    met_at: dict[str, int] | None = None  # by node: the step at which its agent came, amid the job
     command: str = "python train.py"
 
     def __post_init__(self) -> None:
@@ -83,7 +85,7 @@ class Cluster:
         size = len(NODES) * RANKS
         waits: dict[int, list[tuple[int, int]]] = {rank: [] for rank in self.ranks}
         for step in range(self.steps):
-            start = START_NS + step * STEP_MS * MS + 10 * MS
+            start = START_NS + step * STEP_MS * MS + 10 * MS + self.random.uniform(0, self.uneven_ms) * MS
             came = {
                 rank: start + (self.late_ms(step, rank) + self.random.uniform(0, self.noise_ms)) * MS
                 for rank in range(size)
@@ -92,8 +94,12 @@ class Cluster:
             for rank in self.ranks:
                 node = node_of(rank)
                 at, over = self.own(node, came[rank]), end + self.random.expovariate(8 / MS)
-                self.stories[node].facts.arrivals.append(
-                    Arrival(7, step, "ncclAllReduce", rank, size, pid_of(rank), at, 1 << 20)
+                if self.met_at is not None and step < self.met_at.get(node, 0):
+                    continue
+                seq = step if self.met_at is None else -1
+                facts = self.stories[node].facts
+                (facts.arrivals if seq >= 0 else facts.unmatched).append(
+                    Arrival(7, seq, "ncclAllReduce", rank, size, pid_of(rank), at, 1 << 20)
                 )
                 waits[rank].append((at + 1000, self.own(node, over) - at - 1000))
         if self.waits:

@@ -184,3 +184,18 @@ def test_what_waiting_ranks_and_the_late_one_say_by_themselves_is_part_of_it() -
     later = {"first_ns": START_NS + 20 * SECOND, "last_ns": START_NS + 70 * SECOND}
     assert not across.covers("gpu-node-01", finding(kind="slowdown", pid=pid_of(0), **later))
     assert not across.covers("gpu-node-01", unexplained(pid=pid_of(0)))  # of another time
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_agents_that_came_amid_the_job_find_the_same_collectives_of_each_other(seed: int) -> None:
+    """No collective has a number, each agent came at another time, and clocks are apart by more than a step."""
+    random = Random(seed)
+    cluster = late_cluster(
+        met_at={node: random.randrange(30) for node in NODES},
+        offsets_ms={node: random.uniform(-300, 300) for node in NODES},
+        uneven_ms=5.0,
+        seed=seed,
+    )
+    found = only(cluster)
+    assert found.title.startswith("Rank 5 on gpu-node-03 arrives ")
+    assert told_ms(found) == pytest.approx(LATE_MS, abs=1.0)
