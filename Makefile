@@ -23,7 +23,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench soak fuzz bench-truth truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench soak fuzz bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,6 +64,9 @@ test-shapes: build  ## the eBPF tests under each attach shape, twenty minutes; n
 
 bench-truth: build  ## how often the diagnosis is right, on injected faults; needs root; TRUTH=--help lists options
 	@$(BIN)/python -m benchmarks.truth.run $(TRUTH)
+
+bench-across: build  ## how often the late rank is found across nodes; needs root; ACROSS=--help lists options
+	@$(BIN)/python -m benchmarks.across.run $(ACROSS)
 
 truth-replay: build  ## judge every recording that is kept, say what changed; REPLAY=--accept renews the verdicts
 	@$(BIN)/python -m benchmarks.corpus.replay $(REPLAY)

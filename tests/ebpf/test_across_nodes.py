@@ -1,0 +1,35 @@
+"""A job of eight ranks on four nodes with four clocks: real agents find the rank that all wait for.
+
+`make bench-across` plays twenty of these and more kinds of faults.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.across.run import told_ms
+from benchmarks.across.stage import Stage, drawn
+
+SEED = 6
+WITHIN_MS = 3.0
+
+
+def test_the_late_rank_its_node_and_its_own_cause_are_told_once(tmp_path: Path) -> None:
+    play = drawn(SEED, "sleeps")
+    stage = Stage(tmp_path, play)
+    answer = stage.run()
+    found = [each for each in answer["findings"] if each["kind"] == "nccl-straggler"]
+    assert len(found) == 1, answer["findings"]
+    (only,) = found
+    assert only["title"].startswith(f"Rank {play.rank} on {play.node} arrives ")
+    assert only["id"].startswith(f"{play.node}:")
+    told = told_ms(only["title"])
+    assert told is not None
+    assert abs(told - stage.late_ms()) <= WITHIN_MS
+    assert only["causes"][0]["bucket"] == "sleep"
+    assert only["source"]["function"] == "Rank._prepare"
+
+
+def test_ranks_in_step_are_quiet_however_far_their_clocks_are_apart(tmp_path: Path) -> None:
+    answer = Stage(tmp_path, drawn(SEED, "")).run()
+    assert [each["title"] for each in answer["findings"] if each["kind"] == "nccl-straggler"] == []
