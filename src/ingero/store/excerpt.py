@@ -48,16 +48,30 @@ TIMES: dict[str, tuple[str, str]] = {
     "in_flight": ("since_ns", "last_seen_ns + 1"),
     "loss": ("start_ns", "end_ns + 1"),
     "governor_action": ("at_ns", "at_ns + 1"),
+    "pod_event": ("at_ns", "at_ns + 1"),
     "finding": ("first_ns", "last_ns + 1"),
     "collective_round": ("last_ns", f"last_ns + {MINUTE}"),
 }
 DETAIL = ("event", "wait_detail", "block_detail", "tcp_detail", "xid_detail", "collective")
 WHOLE = frozenset(
-    {"node", "string", "kernel", "op", "container", "gpu", "clock_step", "not_watched", "frame", "frame_text"}
+    {
+        "node",
+        "string",
+        "kernel",
+        "op",
+        "container",
+        "container_label",
+        "process_label",
+        "gpu",
+        "clock_step",
+        "not_watched",
+        "frame",
+        "frame_text",
+    }
 )
 APART = frozenset({"meta", "bucket", "stack"})
 NAMED = frozenset({"node", "recording", "op", "string", "clock_step"})  # whichever tables are asked for
-# Columns that end in _ns and are no instants, but lengths of time; and instants, by table.
+# Which columns are instants; others that end in _ns are lengths of time.
 INSTANTS: dict[str, tuple[str, ...]] = {
     "recording": ("started_ns", "last_ns", "ended_ns"),
     "window": ("start_ns", "end_ns"),
@@ -78,7 +92,8 @@ INSTANTS: dict[str, tuple[str, ...]] = {
          "thread_sample", "thread_estimate"), ("start_ns",),
     ),
     **dict.fromkeys(
-        ("system_sample", "gpu_sample", "gpu_process", "not_watched", "governor_action"), ("at_ns",),
+        ("system_sample", "gpu_sample", "gpu_process", "not_watched", "governor_action", "pod_event"),
+        ("at_ns",),
     ),
 }  # fmt: skip
 _IN_FINDINGS = frozenset({"first_ns", "last_ns", "at_ns", "since_ns", "from_ns", "to_ns"})
