@@ -2,8 +2,8 @@
 
 A sub-command's module is imported when it runs; `--help` reads the table below
 and imports nothing else. Exit codes: 0 fine, 1 a failure, 2 wrong usage,
-3 findings (with --exit-code). An exception that is no IngeroError is a bug of
-ours and keeps its traceback.
+3 findings (with --exit-code), 4 a node did not answer (with --strict). An exception
+that is no IngeroError is a bug of ours and keeps its traceback.
 """
 
 from __future__ import annotations
