@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 WARM_UP = 1  # the first exchange has the way through TCP and TLS in it
 ERROR_BYTES = 64 << 10  # of what a node says about an error
+HELLO_BYTES = 1 << 20  # of what it says of itself: it may have recordings of a thousand nodes
 _RESOLVING = 8  # names looked up at once
 
 
@@ -216,7 +217,7 @@ class _Asking:
         found = []
         for _ in range(count):
             sent_ns = time.time_ns()
-            status, body = await self._get(client, reply.node, "health", {}, ERROR_BYTES)
+            status, body = await self._get(client, reply.node, "health", {}, HELLO_BYTES)
             received_ns = time.time_ns()
             if status != 200:
                 raise NodeFailed(failures.by_status(status, body))

@@ -8,6 +8,7 @@ nodes_recordings (`--reduce`).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, cast
 
 import msgspec
@@ -71,10 +72,8 @@ def ask_fleet_sql(fleet: Fleet, sql: str, limit: int) -> FleetRows:
 
 def ask_fleet_statistics(fleet: Fleet, wanted: Range, filters: Filters, limit: int) -> FleetStatistics:
     """Per-operation statistics of every node."""
-    asked = about(
-        "operations", wanted, pid=filters.pid, op=filters.op, container=filters.container, pod=filters.pod,
-        namespace=filters.namespace, limit=min(limit, _NODE_ROWS),
-    )  # fmt: skip
+    narrowed = {each.name: getattr(filters, each.name) for each in fields(Filters)}
+    asked = about("operations", wanted, limit=min(limit, _NODE_ROWS), **narrowed)
     replies = ask(fleet, asked)
     told = read(replies, lambda body: msgspec.json.decode(body, type=StatisticsAnswer))
     state = state_of(fleet, replies)

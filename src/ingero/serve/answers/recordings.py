@@ -37,7 +37,7 @@ class RecordingsAnswer(msgspec.Struct, frozen=True):
     recordings: list[Recorded]  # oldest first
 
 
-MOST_NODES = 10_000
+MOST_NODES = 1000
 
 
 def get_nodes(db: Path | None) -> tuple[str, ...]:

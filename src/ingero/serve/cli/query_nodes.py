@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,7 @@ def _statistics(fleet: Fleet, form: str, config: Config, flags: dict[str, Any]) 
     from ingero.serve.cli import output, statistics, tables
     from ingero.serve.cli.query import print_operations
 
-    filters = Filters(flags["pid"], flags["op"], flags["container"], flags["pod"], flags["namespace"])
+    filters = Filters(**{each.name: flags[each.name] for each in fields(Filters)})
     wanted = Range(flags["since"], flags["start"], flags["end"])
     answer = ask_fleet_statistics(fleet, wanted, filters, given(flags["limit"], config.query.limit))
     if form == "json":
