@@ -90,3 +90,13 @@ def page(sections: Sequence[Section], machine: dict[str, str], before: Moment, a
     for section in sections:
         lines.extend(_section(section))
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def with_section(text: str, section: Section) -> str:
+    """A page of another's prose with this section renewed, or put at its end."""
+    made = "\n".join(_section(section)).rstrip("\n") + "\n"
+    before, heading, after = text.partition(f"## {section.title}\n")
+    if not heading:
+        return f"{text.rstrip()}\n\n{made}"
+    rest = after.partition("\n## ")
+    return f"{before}{made}" + (f"\n## {rest[2]}" if rest[1] else "")

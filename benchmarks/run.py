@@ -3,7 +3,8 @@
     python -m benchmarks.run [--quick] [NAME ...]
 
 --quick takes less than a minute, leaves out the large database and writes nothing.
-With names only those are run, at full length, and nothing is written either.
+With names only those are run, at full length, and nothing is written either, save the
+section of a benchmark that has its place on another page (its PAGE).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import machine
 from benchmarks.figures import Section, missed, unsure
-from benchmarks.page import page
+from benchmarks.page import page, with_section
 from ingero.agent.needs import require_privileges
 from ingero.errors import IngeroError
 
@@ -25,8 +26,14 @@ PAGE = Path(__file__).parent.parent / "docs" / "overhead.md"
 # Attaching comes last: the kernel is busy for a while after perf probes.
 NAMES = (
     "probe_cost", "counts", "walk_cost", "locked_walk", "agent_cost", "sched_cost", "memory", "ring_drain",
-    "store_rows", "start_up", "export_speed", "dashboard_speed", "label_cost", "metrics_cost", "attach_time",
+    "store_rows", "start_up", "export_speed", "dashboard_speed", "label_cost", "metrics_cost", "fan_out",
+    "attach_time",
 )  # fmt: skip
+
+
+def page_of(name: str) -> Path:
+    """Where its section stands."""
+    return PAGE.parent / getattr(importlib.import_module(f"benchmarks.{name}"), "PAGE", PAGE.name)
 
 
 def run_one(name: str, quick: bool) -> Section:
@@ -72,9 +79,16 @@ def main(words: Sequence[str]) -> int:
         return 1
     before = machine.moment()
     print(f"load average {before.load1:.2f}, other traces {before.other_traces}")
-    sections = [run_one(name, chosen.quick) for name in chosen.names or NAMES]
+    made = {name: run_one(name, chosen.quick) for name in chosen.names or NAMES}
+    sections = list(made.values())
     print("\n" + "\n".join([*(missed(sections) or ["every target met"]), *unsure(sections)]))
+    elsewhere = {name: place for name in made if (place := page_of(name)) != PAGE}
+    for name, place in elsewhere.items():
+        if not chosen.quick and not made[name].problem:
+            place.write_text(with_section(place.read_text(encoding="utf-8"), made[name]), encoding="utf-8")
+            print(f"written: {place.relative_to(PAGE.parent.parent)}")
     if not chosen.quick and not chosen.names:
+        sections = [section for name, section in made.items() if name not in elsewhere]
         PAGE.write_text(page(sections, machine.describe(), before, machine.moment()), encoding="utf-8")
         print(f"written: {PAGE.relative_to(PAGE.parent.parent)}")
     return int(any(section.problem for section in sections))

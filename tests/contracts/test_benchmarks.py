@@ -1,4 +1,4 @@
-"""Every benchmark is run by `make bench` and has its section in docs/overhead.md.
+"""Every benchmark is run by `make bench` and has its section in docs/overhead.md, or on the page it names.
 
 No timing is looked at here: what a benchmark finds depends on the machine.
 """
@@ -15,7 +15,7 @@ from benchmarks import run
 from benchmarks.figures import Figure, Section, at_most, missed
 from benchmarks.intervals import mirrored, ratio_of_medians
 from benchmarks.machine import Moment
-from benchmarks.page import page
+from benchmarks.page import page, with_section
 from tests.contracts.tree import ROOT, under
 
 QUIET = Moment("2026-01-01 00:00 UTC", 0.0, 0.0, 0)
@@ -32,7 +32,19 @@ def test_every_benchmark_is_run() -> None:
 @pytest.mark.parametrize("name", run.NAMES)
 def test_every_benchmark_has_its_section_on_the_page(name: str) -> None:
     title = importlib.import_module(f"benchmarks.{name}").TITLE
-    assert f"\n## {title}\n" in (ROOT / "docs/overhead.md").read_text(encoding="utf-8")
+    page = run.page_of(name)
+    assert page.parent == ROOT / "docs"
+    assert f"\n## {title}\n" in page.read_text(encoding="utf-8")
+
+
+def test_a_section_on_another_page_is_renewed_in_its_place() -> None:
+    section = Section("Speed", (Figure("a", "1"),), "How.", "Why.")
+    first = with_section("# Page\n\nProse.\n\n## More\n\nText.\n", section)
+    assert first.startswith("# Page\n\nProse.\n\n## More\n\nText.\n\n## Speed\n")
+    again = with_section(
+        first + "\n## Last\n\nWords.\n", Section("Speed", (Figure("a", "2"),), "How.", "Why.")
+    )
+    assert again == first.replace("| a | 1 |", "| a | 2 |") + "\n## Last\n\nWords.\n"
 
 
 def test_a_missed_target_is_said_plainly() -> None:
