@@ -17,7 +17,11 @@ from tests import servers
 from tests.assistants.certificates import Authority
 from tests.servers import TOKEN
 
-AHEAD = "import time; _real = time.time_ns; time.time_ns = lambda: _real() + ({ns})"
+# A clock that is ahead, and gains so much in each nanosecond from the start of the server on.
+AHEAD = (
+    "import time; _real = time.time_ns; _then = _real();"
+    " time.time_ns = lambda: _real() + ({ns}) + int((_real() - _then) * {rate})"
+)
 
 
 def record(
@@ -51,11 +55,11 @@ def record(
 
 @contextlib.contextmanager
 def dashboard(
-    db: Path, home: Path, *flags: str, ahead_ns: int = 0, token: str | None = TOKEN
+    db: Path, home: Path, *flags: str, ahead_ns: int = 0, rate: float = 0.0, token: str | None = TOKEN
 ) -> Iterator[str]:
-    """`HOST:PORT` of a real one; its clock may be ahead."""
+    """`HOST:PORT` of a real one; its clock may be ahead, or run fast."""
     home.mkdir(mode=0o700, exist_ok=True)
-    before = AHEAD.format(ns=ahead_ns) if ahead_ns else ""
+    before = AHEAD.format(ns=ahead_ns, rate=rate) if ahead_ns or rate else ""
     environ = {"INGERO_TOKEN": token} if token else {}
     words = ["dashboard", "-d", str(db), *flags]
     with servers.started(servers.Running, words, home, environ, before) as running:

@@ -112,3 +112,14 @@ def test_a_recording_larger_than_allowed_is_refused_by_the_node(
     said = ask("query", "--reduce", "--nodes", long_ago, "SELECT count(*) FROM events, operations")
     assert said.code == 1
     assert "larger than 300 KiB" in said.err
+
+
+def test_a_clock_that_runs_fast_is_pointed_out(authority: Authority, ask: Ask, tmp_path: Path) -> None:
+    signed = str(authority.sign("fast"))
+    words = ("--addr", "127.0.0.1:0", "--cert", signed, "--key", signed)
+    with dashboard(record(tmp_path / "a.db", "fast"), tmp_path / "home", *words, rate=0.5) as node:
+        answer = ask("merge", "--json", "--nodes", node, "-o", str(tmp_path / "all.db")).json
+    clock = answer["fleet"]["nodes"][0]["clock"]
+    assert abs(clock["drift_ppm"] - 500_000) <= clock["drift_error_ppm"]
+    if clock["drift_error_ppm"] < 400_000:  # on a machine that is very busy the bound may be wider
+        assert any("the clock of fast runs" in note for note in answer["fleet"]["notes"])

@@ -103,7 +103,7 @@ def gather_into(
         )  # fmt: skip
         replies = ask(fleet, asked)
         set_to: dict[str, NodeClock] = {}
-        files = [path for path in (_by_our_clock(each, set_to) for each in replies) if path is not None]
+        files = [path for path in (by_our_clock(each, set_to) for each in replies) if path is not None]
         state = state_of(fleet, replies)
         merged = merge_databases(files, target, None, progress)
         addresses = {str(each.file): each.node.name for each in replies if each.file is not None}
@@ -122,12 +122,12 @@ def merge_nodes(fleet: Fleet, target: Path, wanted: Range, progress: Progress = 
     return FleetMerge(**fields, fleet=found.state)
 
 
-def _by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
+def by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
     """The file with its times moved; None, and why in the reply, where it is none of ours."""
     if not reply.answered or reply.file is None:
         return None
     try:
-        shifts = {node: _stretches(steps, reply) for node, steps in _steps(reply.file).items()}
+        shifts = _shifts(reply.file, reply.clock)
         for node, moved in shifts.items():
             left_ns = reply.clock.left_ns if reply.clock else None
             set_to[node] = NodeClock(moved[-1][1], left_ns)
@@ -144,24 +144,27 @@ def _by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
         return None
 
 
-def _steps(path: Path) -> dict[str, list[clocks.Step]]:
-    """When the clock of each node was set while it recorded."""
-    found: dict[str, list[clocks.Step]] = {}
+_LAST = """
+    SELECT n.name, r.id, MAX(r.last_ns), r.started_ns FROM recording r JOIN node n ON n.id = r.node_id
+    GROUP BY n.id"""
+_STEPS = "SELECT at_ns, delta_ns, adopted FROM clock_step WHERE recording_id = ? ORDER BY at_ns LIMIT 10000"
+
+
+def _shifts(path: Path, clock: clocks.Offset | None) -> dict[str, list[tuple[int, int]]]:
+    """What the times of each node in a file need.
+
+    The steps of its last recording lead from now back to its beginning. What was recorded before that,
+    perhaps before a reboot, is moved by the offset alone.
+    """
+    found: dict[str, list[tuple[int, int]]] = {}
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-        for (node,) in connection.execute("SELECT name FROM node"):
-            found[str(node)] = []
-        rows = connection.execute(
-            "SELECT n.name, s.at_ns, s.delta_ns, s.adopted FROM clock_step s JOIN node n ON n.id = s.node_id"
-            " JOIN recording r ON r.id = s.recording_id"
-            " WHERE r.last_ns = (SELECT MAX(last_ns) FROM recording o WHERE o.node_id = r.node_id)"
-        )
-        for node, at_ns, delta_ns, adopted in rows:
-            found[str(node)].append(clocks.Step(int(at_ns), int(delta_ns), bool(adopted)))
+        for node, number, _, started_ns in connection.execute(_LAST).fetchall():
+            rows = connection.execute(_STEPS, (number,))
+            steps = [clocks.Step(int(at), int(delta), bool(adopted)) for at, delta, adopted in rows]
+            first, *later = [(each.from_ns, each.shift_ns) for each in clocks.stretches(steps, clock)]
+            before = [(0, clock.shift_ns if clock else 0), (int(started_ns), first[1])] if later else [first]
+            found[str(node)] = [*before, *later]
     return found
-
-
-def _stretches(steps: list[clocks.Step], reply: Reply) -> list[tuple[int, int]]:
-    return [(each.from_ns, each.shift_ns) for each in clocks.stretches(steps, reply.clock)]
 
 
 def ask_reduced_sql(
