@@ -128,7 +128,7 @@ def mutated_memory(corpus: Sequence[bytes], chance: Any, words: Sequence[bytes])
     ranges = unpacked(chance.choice(corpus))
     pointers = [address for address, _ in ranges if address]
     for _ in range(chance.randrange(1, 12)):
-        row = chance.randrange(len(ranges))
+        row = chance.randrange(1, len(ranges))  # the first are its threads, which the kernel tells
         address, data = ranges[row]
         changed = bytearray(data)
         at = chance.randrange(len(changed)) // 8 * 8

@@ -83,8 +83,10 @@ class ProcessMemory:
         return self.read(address, 1)[0]
 
     def words_up_to(self, address: int, count: int) -> Words:
-        """As many of these words as are mapped."""
+        """As many of these words as are mapped, at least one."""
         data = self.read_up_to(address, count * 8)
+        if len(data) < 8:  # the last few bytes of a mapping
+            raise NotThereError(f"no word at {address:#x}")
         return np.frombuffer(data, "<u8", len(data) // 8)
 
     def string(self, address: int, limit_bytes: int = 64) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ingero.discover import python_memory
+from ingero.discover.libraries import read_maps
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_offsets import OFFSETS, STATED
@@ -202,3 +203,12 @@ def test_a_process_that_ends_while_it_is_looked_at_is_gone(start: Start) -> None
             except ProcessLookupError:
                 continue
             assert found is None or found.layout is not None or found.why
+
+
+def test_a_pointer_to_the_last_bytes_of_a_mapping_leads_to_no_word() -> None:
+    taken = {each.start for each in read_maps(os.getpid())}
+    end = next(each.end for each in read_maps(os.getpid()) if each.end not in taken and "[v" not in each.path)
+    with ProcessMemory(os.getpid()) as memory:
+        assert len(memory.words_up_to(end - 16, 8)) == 2
+        with pytest.raises(NotThereError):
+            memory.words_up_to(end - 4, 8)

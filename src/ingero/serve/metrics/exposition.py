@@ -90,8 +90,18 @@ class Texts:
             snapshot = self._read()
             if snapshot is not self._of:
                 self._of, self._made = snapshot, {}
+            accept = _understood(accept)
             key = choose_encoder(accept)[1], packed
             if key not in self._made:
                 body, content_type = text(snapshot, accept)
                 self._made[key] = gzip.compress(body, 1) if packed else body, content_type
             return self._made[key]
+
+
+def _understood(accept: str) -> str:
+    """What is asked for, or nothing in particular: a version such as 1.0.x makes the library stumble."""
+    try:
+        choose_encoder(accept)
+    except (TypeError, ValueError):
+        return ""
+    return accept

@@ -77,3 +77,10 @@ def test_numbers_of_any_size_are_written() -> None:
     assert not isinstance(huge.points["events"][0].value, Distribution)
     told = {family.name: family.samples[0].value for family in parse_text(text(huge, "")[0].decode())}
     assert told == {"ingero_events": float(2**70), "ingero_overhead_ratio": math.inf}
+
+
+@pytest.mark.parametrize("version", ["1.0.x", "x", "1.", "", "0.0.1\x00"])
+def test_a_version_that_is_none_gets_the_usual_text(version: str) -> None:
+    texts = Texts(lambda: Snapshot(2, 1, "n1"))
+    body, _ = texts.get(f"application/openmetrics-text; version={version}", False)
+    assert isinstance(body, bytes)
