@@ -336,6 +336,8 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.composer.ComposerError(None, None, "a key has to be a word", key.start_mark)
             if key.value in seen:
                 raise yaml.composer.ComposerError(None, None, f"{key.value} is given twice", key.start_mark)
             seen.add(str(key.value))

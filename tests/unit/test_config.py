@@ -184,3 +184,11 @@ def test_an_overhead_is_a_percentage_or_off() -> None:
     for text in ("0", "101%", "-1%", "two", "", "1e1"):
         with pytest.raises(UsageError):
             config.parse_overhead(text)
+
+
+@pytest.mark.parametrize(
+    "text", [b"agent:\n  [a, b]: 1\n", b"agent:\n  {a: 1}: 2\n", b"agent:\n  ? - a\n  : 1\n"]
+)
+def test_a_key_that_is_no_word_is_reported_with_its_line(text: bytes) -> None:
+    with pytest.raises(ConfigError, match="line 2: a key has to be a word"):
+        config.parse(text, "ingero.yaml")
