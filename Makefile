@@ -17,13 +17,14 @@ PYTEST := $(RUN) $(BIN)/python -m pytest
 WORKERS ?= auto
 SOAK_SECONDS ?= 7200
 FUZZ_SECONDS ?= 60
+KILLS ?= 1000
 SHAPES := session multi perf
 # Root can run the eBPF tests and install Prometheus, so it must: a skip is a failure.
 ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench soak fuzz bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -79,6 +80,9 @@ soak: build  ## trace for two hours while jobs come and go, write what grew into
 
 fuzz: build  ## hostile inputs for every reader of what others wrote; FUZZ_SECONDS=60, FUZZ=--help lists options
 	@$(BIN)/python -m benchmarks.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
+
+kills: build  ## kill the agent at random moments and look at what is left; needs root; KILLS=1000
+	@$(BIN)/python -m benchmarks.kills --write --kills $(KILLS)
 
 gpu-bundle: build  ## pack what a machine with a card needs for the GPU tests and benchmarks
 	@$(RUN) tools/gpu_bundle.sh

@@ -1,0 +1,255 @@
+"""Kills the agent, its keepers and servers at random moments, and looks at what is left.
+
+    python -m benchmarks.kills [--kills 1000] [--seed N] [--seconds S] [--folder build/kills] [--write]
+
+Needs root. After every kill: each job runs its own code again, the database is sound and can be read,
+and what it lacks is counted back from the moment of the kill. The jobs go on through all of it
+and say in the end whether any call of theirs failed. Figures are of all runs whose tallies lie in the
+folder. Exit code 1: something of this was not so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from benchmarks import jobs, reliability
+from ingero.agent.needs import require_privileges
+from ingero.errors import IngeroError
+from ingero.store.reader import Reader
+from tests.ebpf.real_runs import Place, Run, children, probed_pages, uprobe_links
+
+STEADY = jobs.WORKLOADS / "hardship" / "steady.c"
+TALLIES = "tallies.jsonl"
+JOBS = 3
+PAUSE_US = "20000"
+LATEST_S = 3.5  # after the start of a trace, when it is killed
+PATIENCE_S = 30.0
+ALLOWED_S = 2.0  # a window of a second, and the time it takes to store it on a busy machine
+
+
+@dataclass
+class Tally:
+    """What came of it."""
+
+    seed: int
+    kills: dict[str, int] = field(default_factory=dict)
+    lost_s: list[float] = field(default_factory=list)  # before the kill, of recordings that had begun
+    problems: list[str] = field(default_factory=list)
+    calls: int = 0
+
+    def line(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
+        return f"{sum(self.kills.values())} kills ({kinds}), {len(self.problems)} problems"
+
+
+def wait_until(true: Callable[[], object], what: str) -> str:
+    """Empty when it became true."""
+    until = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > until:
+            return what
+        time.sleep(0.02)
+    return ""
+
+
+def own_code(pids: Sequence[int]) -> bool:
+    return not any(probed_pages(pid) for pid in pids)
+
+
+def keepers(run: Run) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [pid for pid in children(run.pid) if any(uprobe_links(pid))]
+    return []
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Kills:
+    """One kind of kill is one method; each leaves no trace running."""
+
+    def __init__(self, folder: Path, pids: list[int], tally: Tally) -> None:
+        self._folder, self._pids, self.tally = folder, pids, tally
+        self._place = Place(folder)
+        self._chance = random.Random(tally.seed)
+
+    def one(self) -> None:
+        kinds = {"agent": 5, "agent and keepers": 2, "keeper": 2, "server": 1}
+        kind = self._chance.choices(list(kinds), list(kinds.values()))[0]
+        self.tally.kills[kind] = self.tally.kills.get(kind, 0) + 1
+        work = {
+            "agent": self._agent,
+            "agent and keepers": self._both,
+            "keeper": self._keeper,
+            "server": self._server,
+        }[kind]
+        problem = work(self._chance.uniform(0.05, LATEST_S)) or self._left()
+        if problem:
+            self.tally.problems.append(f"kill {sum(self.tally.kills.values())} ({kind}): {problem}")
+
+    @contextlib.contextmanager
+    def _trace(self) -> Iterator[Run]:
+        words = ("--pid", ",".join(map(str, self._pids)))
+        with self._place.tracing(*words, attached=False) as run:
+            yield run
+        for old in self._folder.glob("run*.*"):
+            old.unlink()
+
+    def _agent(self, after_s: float) -> str:
+        with self._trace() as run:
+            time.sleep(after_s)
+            kill(run.pid)
+            return self._lost(time.time(), after_s)
+
+    def _both(self, after_s: float) -> str:
+        with self._trace() as run:
+            time.sleep(after_s)
+            kill(*keepers(run), run.pid)
+            return self._lost(time.time(), after_s)
+
+    def _keeper(self, after_s: float) -> str:
+        """The trace goes on, and ends well."""
+        with self._trace() as run:
+            wait_until(lambda: keepers(run) or run.process.poll() is not None, "")
+            time.sleep(after_s / 4)
+            victims = keepers(run)
+            kill(*self._chance.sample(victims, min(len(victims), self._chance.randint(1, 2))))
+            time.sleep(after_s / 4)
+            if run.process.poll() is not None:
+                return f"the trace ended with its keeper: {run.err[-300:]}"
+            wait_until(run.began, "")
+            code = run.stop(signal.SIGTERM)
+            return f"the trace ended with {code}: {run.err[-300:]}" if code else ""
+
+    def _server(self, after_s: float) -> str:
+        """Reads the database, which must not be the worse for it."""
+        if not self._place.db.exists():
+            return ""
+        words = ("dashboard", "--addr", "http://127.0.0.1:0", "-d", str(self._place.db))
+        server = Run(self._place, words, {})
+        time.sleep(after_s)
+        kill(server.pid, *children(server.pid))
+        server.kill()
+        return ""
+
+    def _lost(self, killed_s: float, ran_s: float) -> str:
+        """What the recording lacks of the time before the kill; those that had not begun lack nothing."""
+        if not self._place.db.exists():
+            return ""
+        with Reader(self._place.db) as reader:
+            last = reader.recordings()[-1]
+        if last.ended_ns is not None or last.started_ns / 1e9 < killed_s - ran_s:
+            return ""  # of the trace before
+        lost_s = killed_s - max(last.last_ns, last.started_ns) / 1e9
+        self.tally.lost_s.append(lost_s)
+        return f"{lost_s:.2f} s are missing" if lost_s > ALLOWED_S else ""
+
+    def _left(self) -> str:
+        """What must hold after any kill."""
+        if problem := wait_until(lambda: own_code(self._pids), "a job has a breakpoint left in its code"):
+            return problem
+        if self._place.db.exists() and not self._place.sound():
+            return "the database is damaged"
+        return ""
+
+
+def run(count: int, seed: int, seconds: float) -> Tally:
+    tally = Tally(seed)
+    program = jobs.compiled(STEADY)
+    folder = Path(tempfile.mkdtemp(prefix="ingero-kills-"))
+    until = time.monotonic() + seconds
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder)
+        them = [stack.enter_context(jobs.job(program, PAUSE_US)) for _ in range(JOBS)]
+        for each in them:
+            each.start()
+        kills = Kills(folder, [each.pid for each in them], tally)
+        while sum(tally.kills.values()) < count and time.monotonic() < until and len(tally.problems) < 20:
+            kills.one()
+        for each in them:
+            each.start()
+            said = each.answer()
+            tally.calls += int(said["launches"])
+            if said["failed"]:
+                tally.problems.append(f"{said['failed']} calls of a job failed")
+    return tally
+
+
+def all_of(folder: Path) -> Tally:
+    """Every run so far, as one."""
+    lines = (folder / TALLIES).read_bytes()
+    whole, kills = Tally(0), Counter[str]()
+    for each in msgspec.json.Decoder(Tally).decode_lines(lines):
+        kills.update(each.kills)
+        whole.lost_s += each.lost_s
+        whole.problems += each.problems
+        whole.calls += each.calls
+    whole.kills = dict(kills)
+    return whole
+
+
+def section(tally: Tally) -> str:
+    lost = np.array(tally.lost_s or [0.0])
+    return "\n".join(
+        [
+            f"{tally.line()}. The jobs made {tally.calls:,} launches meanwhile.",
+            "",
+            "| of a recording, missing before the kill | s |",
+            "|---|--:|",
+            f"| median of {len(tally.lost_s)} | {np.median(lost):.2f} |",
+            f"| 99th percentile | {np.percentile(lost, 99):.2f} |",
+            f"| most | {lost.max():.2f} |",
+            *(["", "Problems: " + "; ".join(tally.problems) + "."] if tally.problems else []),
+        ]
+    )
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description="Kill it at any moment.")
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--folder", type=Path, default=Path("build/kills"))
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/reliability.md")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str]) -> int:
+    chosen = parse(words)
+    try:
+        require_privileges()
+    except IngeroError as error:
+        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+        return 1
+    seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
+    print(f"seed {seed}", flush=True)
+    tally = run(chosen.kills, seed, chosen.seconds)
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    with (chosen.folder / TALLIES).open("ab") as out:
+        out.write(msgspec.json.encode(tally) + b"\n")
+    print(section(tally))
+    if chosen.write:
+        reliability.write("kills", section(all_of(chosen.folder)))
+    return int(bool(tally.problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
