@@ -21,9 +21,11 @@ from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window
 from ingero.store import location, trouble
 from ingero.store.findings import FindingChanges, FindingRow
+from ingero.store.meddling import Meddling
 from ingero.store.recording import Loss, Recording, connect
 from ingero.store.reserve import Reserve
 from ingero.store.retention import Retention
+from ingero.store.soundness import STUMBLES
 from ingero.units import clean
 
 BUSY_MS = 100
@@ -94,6 +96,7 @@ class Writer:
             self._retention.set_up()
             # A window that has to wait waits in the backlog, not in the way of the next one.
             self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            self._meddling = Meddling(self._connection, self.path)
         except sqlite3.Error as error:
             self._reserve.release()
             self._connection.close()
@@ -129,6 +132,8 @@ class Writer:
 
     def facts(self, reach_ns: int | None = None) -> Facts:
         with rights.acting_as(self._who):
+            if cut_short := self._meddling.mend_index():
+                raise sqlite3.OperationalError(cut_short)
             return self._recording.facts(reach_ns)
 
     def write(self, window: Window) -> str:
@@ -144,10 +149,13 @@ class Writer:
             return "the database file was removed or replaced while recording"
         try:
             with rights.acting_as(self._who):
+                if cut_short := self._meddling.mend_index():
+                    return cut_short
                 work()
-        except sqlite3.Error as error:
-            status = trouble.passing(error)
-            if status is None:
+        except (sqlite3.Error, *STUMBLES) as error:
+            status = trouble.passing(error) if isinstance(error, sqlite3.Error) else None
+            status = status or self._meddling.blame(error)
+            if not status:
                 raise
             return status
         return ""
@@ -200,6 +208,7 @@ class Writer:
         ended = self._end()
         self.status = self.status or ended
         with rights.acting_as(self._who):
+            self._meddling.mend_index()
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._connection.close()
