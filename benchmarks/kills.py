@@ -115,15 +115,23 @@ class Kills:
 
     def _agent(self, after_s: float) -> str:
         with self._trace() as run:
-            time.sleep(after_s)
+            began_s = self._wait(run, after_s)
             kill(run.pid)
-            return self._lost(time.time(), after_s)
+            return self._lost(time.time(), began_s)
 
     def _both(self, after_s: float) -> str:
         with self._trace() as run:
-            time.sleep(after_s)
+            began_s = self._wait(run, after_s)
             kill(*keepers(run), run.pid)
-            return self._lost(time.time(), after_s)
+            return self._lost(time.time(), began_s)
+
+    def _wait(self, run: Run, after_s: float) -> float:
+        """Half of the kills come while it starts, half while it records; when it was started."""
+        began_s = time.time()
+        if self._chance.random() < 0.5:
+            wait_until(run.began, "")
+        time.sleep(after_s)
+        return began_s
 
     def _keeper(self, after_s: float) -> str:
         """The trace goes on, and ends well."""
@@ -150,13 +158,13 @@ class Kills:
         server.kill()
         return ""
 
-    def _lost(self, killed_s: float, ran_s: float) -> str:
+    def _lost(self, killed_s: float, began_s: float) -> str:
         """What the recording lacks of the time before the kill; those that had not begun lack nothing."""
         if not self._place.db.exists():
             return ""
         with Reader(self._place.db) as reader:
             last = reader.recordings()[-1]
-        if last.ended_ns is not None or last.started_ns / 1e9 < killed_s - ran_s:
+        if last.ended_ns is not None or last.started_ns / 1e9 < began_s:
             return ""  # of the trace before
         lost_s = killed_s - max(last.last_ns, last.started_ns) / 1e9
         self.tally.lost_s.append(lost_s)
