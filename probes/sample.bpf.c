@@ -3,8 +3,12 @@
  * Where the time on a core goes: a software clock, 49 times a second, sees which traced
  * thread runs, on which line, and whether Python's garbage collector is at work. Summed
  * here per stack. Threads of targets only; everybody else costs a look-up.
+ *
+ * The clock strikes in an interrupt, in which nothing else on the core goes on. From 6.18 on the thread walks its
+ * stack itself, a moment later and before it executes anything; earlier kernels walk in the interrupt, not for long.
  */
 #include "account.bpf.h"
+#include "task_work.bpf.h"
 #include "walk.bpf.h"
 
 struct {
@@ -32,42 +36,145 @@ static __always_inline __u32 python_flags(__u32 pid, __u64 thread_pointer)
 	return flags;
 }
 
-static __always_inline void count_sample(const struct sample_key *key)
+static __always_inline void count_samples(const struct sample_key *key, __u64 many)
 {
 	__u64 *count = bpf_map_lookup_elem(&samples, key);
-	__u64 one = 1;
 
 	if (count)
-		__sync_fetch_and_add(count, 1);
-	else if (bpf_map_update_elem(&samples, key, &one, BPF_NOEXIST))
-		lose(LOSS_SAMPLE_FULL, 1);
+		__sync_fetch_and_add(count, many);
+	else if (bpf_map_update_elem(&samples, key, &many, BPF_NOEXIST))
+		lose(LOSS_SAMPLE_FULL, many);
+}
+
+struct sample_work {
+	struct sample_key key;	/* of the first strike that is not counted yet */
+	__u64 strikes;		/* not counted yet: the clock may strike again before the thread gets to it */
+	struct bpf_task_work work;
+};
+
+struct {			/* by slot of the thread */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, struct sample_work);
+} sample_works SEC(".maps");
+
+struct {			/* how long the clock's interrupts took */
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct walk_cost);
+} clock_costs SEC(".maps");
+
+static __always_inline void count_clock(__u64 since)
+{
+	__u32 zero = 0;
+	struct walk_cost *cost = bpf_map_lookup_elem(&clock_costs, &zero);
+
+	if (cost)
+		add_cost(cost, bpf_ktime_get_ns() - since);
+}
+
+/* All but the stack. */
+static __always_inline void fill_key(struct sample_key *key, const struct thread *t, const struct uregs *regs)
+{
+	key->stack_id = 0;
+	key->pid = t->pid;
+	key->tid = t->tid;
+	key->bucket = running_bucket(t);
+	key->op = t->depth && t->depth <= FRAMES ? t->frames[0].op : 0;
+	key->flags = python_flags(t->pid, arch_thread_pointer(bpf_get_current_task_btf())) |
+		     (arch_user_mode(regs) ? 0 : SAMPLE_KERNEL);
+}
+
+static int walk_sample(struct bpf_map *map, void *slot, void *value)
+{
+	struct sample_work *work = value;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = find_thread(task);
+	struct sample_key key = work->key;
+	__u64 hash, now = bpf_ktime_get_ns();
+	struct scratch *c;
+
+	if (t) {
+		c = begin_stack(t, now, MAX_WALK, &hash);
+		if (c)
+			key.stack_id = finish_stack(t, c, hash, bpf_get_task_stack(task, c->s.native, sizeof(c->s.native),
+										 BPF_F_USER_STACK), now);
+	}
+	count_samples(&key, __sync_lock_test_and_set(&work->strikes, 0));
+	return 0;
+}
+
+static __always_inline int ask_for_stack(struct thread *t, const struct uregs *regs)
+{
+	__u32 slot = t->slot;
+	struct sample_work *work = bpf_map_lookup_elem(&sample_works, &slot);
+	int failed;
+
+	if (!work)
+		return -1;
+	if (!work->strikes || work->key.tid != t->tid) {	/* or another thread's that had this slot */
+		work->strikes = 0;
+		fill_key(&work->key, t, regs);
+	}
+	__sync_fetch_and_add(&work->strikes, 1);
+	failed = bpf_task_work_schedule_resume_impl(bpf_get_current_task_btf(), &work->work, &sample_works, walk_sample, 0);
+	if (!failed || work->strikes > 1)	/* it has been asked for already */
+		return 0;
+	work->strikes = 0;
+	return failed;
+}
+
+static __always_inline void walk_now(void *ctx, struct thread *t, __u64 now)
+{
+	struct sample_key key = {};
+	struct scratch *c;
+	__u64 hash;
+
+	c = begin_stack(t, now, CLOCK_WALK, &hash);
+	if (!c)
+		return;
+	fill_key(&key, t, ctx);
+	key.stack_id = finish_stack(t, c, hash,
+				    bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
+	count_samples(&key, 1);
+}
+
+static __always_inline struct thread *sampled_thread(void)
+{
+	struct thread *t = find_thread(bpf_get_current_task_btf());
+	struct settings *set = get_settings();
+
+	return set && set->stacks ? t : 0;
 }
 
 SEC("perf_event")
-int sample(void *ctx)
+int sample(void *ctx)			/* a perf event's context begins with the registers */
 {
-	const struct uregs *regs = ctx;	/* a perf event's context begins with them */
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *t = find_thread(task);
-	struct settings *set = get_settings();
-	struct sample_key key = {};
-	struct scratch *c;
-	__u64 now, hash;
+	struct thread *t = sampled_thread();
+	__u64 now;
 
-	if (!t || !set || !set->stacks)
+	if (!t)
 		return 0;
 	now = bpf_ktime_get_ns();
-	c = begin_stack(t, now, CLOCK_WALK, &hash);
-	if (!c)
+	if (ask_for_stack(t, ctx))
+		walk_now(ctx, t, now);
+	count_clock(now);
+	return 0;
+}
+
+SEC("perf_event")
+int sample_v617(void *ctx)
+{
+	struct thread *t = sampled_thread();
+	__u64 now;
+
+	if (!t)
 		return 0;
-	key.stack_id = finish_stack(t, c, hash,
-				    bpf_get_stack(ctx, c->s.native, sizeof(c->s.native), BPF_F_USER_STACK), now);
-	key.pid = t->pid;
-	key.tid = t->tid;
-	key.bucket = running_bucket(t);
-	key.op = t->depth && t->depth <= FRAMES ? t->frames[0].op : 0;
-	key.flags = python_flags(t->pid, arch_thread_pointer(task)) | (arch_user_mode(regs) ? 0 : SAMPLE_KERNEL);
-	count_sample(&key);
+	now = bpf_ktime_get_ns();
+	walk_now(ctx, t, now);
+	count_clock(now);
 	return 0;
 }
 

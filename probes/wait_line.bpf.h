@@ -5,16 +5,11 @@
 #ifndef INGERO_WAIT_LINE_H
 #define INGERO_WAIT_LINE_H
 
+#include "task_work.bpf.h"
 #include "walk.bpf.h"
 
 /* The line of a long wait. With the run-queue lock held hardly anything is walked: the thread
- * does it itself, before it returns to user mode. Kernels from 6.18 on offer that. */
-struct bpf_map { __u32 id; } CORE;	/* declared only, libbpf would not match it */
-struct bpf_task_work { __u64 __opaque; } __attribute__((aligned(8)));
-typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
-extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work, void *map__map,
-					      bpf_task_work_callback_t callback, void *aux__prog) __ksym __weak;
-
+ * does it itself, before it returns to user mode. */
 struct wait_work {
 	__u64 start_ns;
 	struct bpf_task_work work;

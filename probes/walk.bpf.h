@@ -13,10 +13,14 @@
 #include "python_code.bpf.h"
 #include "walk_cost.bpf.h"
 
-/* Frames; Python's own limit is 1000 unless raised. Fewer where interrupts wait for the walk
- * (0.7 us a frame before 3.12), and few with the run-queue lock held. */
+/* Frames; Python's own limit is 1000 unless raised. Where interrupts wait for the walk, as many as take 50 us,
+ * usually (0.2 us a frame, before 3.12 0.9 us), and in no case after that; few with the run-queue lock
+ * held. In both nothing is copied: that took 100 us of some code objects, and the agent can read them out of the process. */
 #define MAX_WALK 4096
-#define CLOCK_WALK 512
+#define CLOCK_WALK 192
+#define OLD_CLOCK_WALK 48
+#define CLOCK_WALK_NS 50000
+#define CLOCK_STEP 16		/* frames between two looks at the time: the same stack shall end at the same frame */
 #define LOCKED_WALK 6
 #define OLD_KERNEL_WALK PYTHON_FRAMES	/* without bpf_loop (before 5.17) */
 
@@ -71,6 +75,7 @@ struct walk {
 	const struct python_layout *l;
 	__u64 now;
 	__u64 process_start_ns;
+	__u64 until_ns;		/* 0: for as long as it takes */
 	__u32 pid;
 	__u32 most;		/* frames to walk */
 };
@@ -237,6 +242,8 @@ static int walk_frame(__u32 i, void *context)
 	p->state = PYTHON_READ;
 	if (!p->next)
 		return 1;
+	if (w->until_ns && i % CLOCK_STEP == CLOCK_STEP - 1 && bpf_ktime_get_ns() > w->until_ns)
+		return 1;
 	p->state = PYTHON_UNREADABLE;
 	if (bytes > sizeof(p->frame) || bpf_probe_read_user(p->frame, bytes, (const void *)p->next))
 		return 1;
@@ -266,7 +273,7 @@ static int walk_frame(__u32 i, void *context)
 	if (l->flags & PYTHON_EACH_ENTERS || (l->flags & PYTHON_IS_ENTRY && IN_FRAME(p, __u8, l->frame_mark)))
 		at |= PYTHON_ENTRY;
 	sign = sign_of(p, l);
-	if (w->most > LOCKED_WALK)	/* copying some took 100 us: the agent reads them out of the process */
+	if (w->most > CLOCK_WALK)
 		meet_code(w, p, code, sign);
 	keep(w->s, code, at, sign);
 	p->state = PYTHON_READ;
@@ -333,6 +340,11 @@ static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u6
 	p->state = PYTHON_NOT_YET;
 	w.l = bpf_map_lookup_elem(&pythons, &pid);
 	if (w.l) {
+		if (most == CLOCK_WALK) {
+			w.until_ns = now + CLOCK_WALK_NS;
+			if (!(w.l->flags & PYTHON_VERSIONED))
+				w.most = OLD_CLOCK_WALK;
+		}
 		p->state = PYTHON_NONE;
 		if (w.l->code_type)
 			walk_python(&w, arch_thread_pointer(bpf_get_current_task_btf()));
@@ -346,8 +358,8 @@ static __always_inline __u64 python_part(struct stack *s, struct thread *t, __u6
 	s->python_depth = p->depth;
 	s->python_count = p->depth < PYTHON_FRAMES ? p->depth : PYTHON_FRAMES;
 	s->python_state = p->state;
-	s->uncopied = most <= LOCKED_WALK;
-	/* Given up after so many, or where memory was not there. */
+	s->uncopied = most <= CLOCK_WALK;
+	/* Given up after so many or so long, or where memory was not there. */
 	s->cut = p->state == PYTHON_UNREADABLE || (p->state == PYTHON_READ && p->next);
 	return stir(p->hash, (__u64)p->state << 32 | p->depth);
 }

@@ -46,6 +46,7 @@ class ObjectPlan:
     optional: frozenset[str] = frozenset()
 
 
+CLOCK_PLAN = ObjectPlan("sample", "samples", alternatives={"sample": "sample_v617"})
 HOST_PLANS: tuple[ObjectPlan, ...] = (
     ObjectPlan(
         "sched",
@@ -153,7 +154,8 @@ class KernelSide:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.maps: dict[str, int] = {}
-        self.cpus = possible_cpus()
+        # More than there are can be asked for, to see what a larger machine takes.
+        self.cpus = max(possible_cpus(), int(os.environ.get("INGERO_CPUS") or 0))
         self.sources: dict[str, SourceState] = {}
         self._objects: list[_shim.Object] = []
         self._links: list[int] = []
@@ -299,7 +301,8 @@ class KernelSide:
         if not self.settings.stacks or "samples" in self.settings.without:
             return
         try:
-            program = self.load("sample").program_fd("sample")
+            loaded, off = self._load_plan(CLOCK_PLAN)
+            program = loaded.program_fd(next(name for name in loaded.programs() if name not in off))
             for cpu in online_cpus():
                 self._links.append(_shim.clock_event(program, cpu, SAMPLES_PER_SECOND))
                 state.attached += 1
@@ -329,8 +332,9 @@ class KernelSide:
     def _load_plan(self, plan: ObjectPlan) -> tuple[_shim.Object, frozenset[str]]:
         """Newest shape first; a refused program gives way to its older form, if it has one."""
         off = frozenset(plan.alternatives.values())
-        if plan.name == "sched" and os.environ.get("INGERO_WAIT_LINES") == "early":  # as before 6.18
-            off = (off | {"sched_switch"}) - {"sched_switch_v617"}
+        if os.environ.get("INGERO_WAIT_LINES") == "early":  # as before 6.18
+            early = {"sched_switch", "sample"} & plan.alternatives.keys()
+            off = (off | early) - {plan.alternatives[program] for program in early}
         while True:
             try:
                 return self.load(plan.name, off), off

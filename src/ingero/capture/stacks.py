@@ -159,7 +159,7 @@ class StackBook:
             yield PythonFrame(_STATE_NOTES[state], False)
         elif record["cut"]:
             self.counts["stacks_cut"] += 1
-            yield PythonFrame(note("more frames than are walked"), False)
+            yield PythonFrame(note("deeper frames not read"), False)
 
     def _frames(self, record: np.void, frames: Records) -> Iterator[PythonFrame]:
         pid, start_ns = int(record["h"]["pid"]), int(record["h"]["start_ns"])

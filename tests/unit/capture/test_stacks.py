@@ -289,7 +289,7 @@ def test_what_could_not_be_read_is_said() -> None:
     )
     assert functions(only(kept, 1))[1:] == ["forward", "[Python frames not readable from here on]"]
     assert functions(only(kept, 2))[2:] == ["[Python frames not readable: no chain of frames]"]
-    assert functions(only(kept, 3))[1:] == ["forward", "[more frames than are walked]"]
+    assert functions(only(kept, 3))[1:] == ["forward", "[deeper frames not read]"]
     assert functions(only(kept, 4)) == ["at5", "[native frames not readable: libx.so]"]
     kept.resolve(np.array([5, 6], np.uint64))
     states = {name: count for name, count in kept.counts.items() if name.startswith("python_")}
