@@ -5,8 +5,6 @@
  */
 #include "maps.bpf.h"
 
-extern bool bpf_session_is_return(void) __ksym __weak;
-
 SEC("uprobe/session")
 int empty_session(void *ctx)
 {

@@ -83,16 +83,12 @@ static __always_inline __u64 walked_within(struct pt_regs *ctx, struct thread *t
 	return id;
 }
 
-/* At the return the caller's frames are still there. Not static, like the next one. */
-__noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 start_ns, __u64 now)
+static __always_inline __u64 stack_of_call(struct pt_regs *ctx, struct thread *t, __u64 start_ns, __u64 now)
 {
-	struct place here;
+	struct place here = current_place(t);
 	struct scratch *c;
 	__u64 hash, id;
 
-	if (!t)
-		return 0;
-	here = current_place(t);
 	id = walked_within(ctx, t, here, start_ns, now);
 	if (id)
 		return id;
@@ -107,32 +103,43 @@ __noinline __u64 walk_call(struct pt_regs *ctx, struct thread *t, __u64 start_ns
 			    now);
 }
 
+/* At the return the caller's frames are still there. Not static, like the next one. */
+__noinline int walk_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now)
+{
+	struct settings *set = get_settings();
+	struct frame *f;
+
+	if (!t || !set || index >= FRAMES)
+		return 0;
+	f = &t->frames[index];
+	f->stack_id = 0;
+	if (!set->stacks || f->flags & FRAME_BARE || (set->outermost && f->flags & CALL_NESTED))
+		return 0;
+	f->stack_id = stack_of_call(ctx, t, f->start_ns, now);
+	if (!set->record_all)
+		charge_walk(t, set, now);
+	return 0;
+}
+
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
  * path that leads here, which took half a second. Returns 0 when it is in the ring. */
 __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
 {
 	const struct uregs *regs = (const struct uregs *)ctx;
-	struct settings *set = get_settings();
 	struct op_info *info;
 	struct frame *f;
 	struct thread_cost *cost;
 	struct call *r;
-	__u64 stack_id = 0;
 	__u32 op;
 	__u16 flags;
 
-	if (!t || !set || index >= FRAMES)
+	if (!t || index >= FRAMES)
 		return -1;
 	f = &t->frames[index];
 	op = f->op;
 	info = bpf_map_lookup_elem(&op_info, &op);
 	if (!info)
 		return -1;
-	if (set->stacks && !(f->flags & FRAME_BARE) && !(set->outermost && f->flags & CALL_NESTED)) {
-		stack_id = walk_call(ctx, t, f->start_ns, now);
-		if (!set->record_all)
-			charge_walk(t, set, now);
-	}
 	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r)
 		return -1;
@@ -164,7 +171,7 @@ __noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, _
 	r->caller_ip = arch_caller_ip(regs);
 	for (int i = 0; i < BUCKETS; i++)
 		r->split[i] = t->ended[i] - f->acc[i];
-	r->stack_id = stack_id;
+	r->stack_id = f->stack_id;
 	r->host_function = f->flags & FRAME_PAIRED ? f->host_function : 0;
 	r->comm_hash = 0;
 	r->seq = f->seq;
@@ -208,7 +215,16 @@ static __always_inline void count_call(struct op_stats *s, const struct thread *
 	__sync_fetch_and_add(&s->count, 1);
 }
 
-static __always_inline int call_return(void *ctx, struct thread *t)
+/* A call that was counted and is to have a record. */
+struct counted {
+	struct op_key key;
+	__u32 index;
+	__u64 now;
+	__u64 why_weight;
+};
+
+/* Not 0: it is. */
+static __noinline int count_return(void *ctx, struct thread *t, struct counted *done)
 {
 	const struct uregs *regs = ctx;
 	struct settings *set = get_settings();
@@ -230,6 +246,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	barrier_var(index);	/* the verifier must see the bounds checked, though the compiler knows them */
 	if (index < 0 || index >= FRAMES)
 		return 0;
+	done->index = index;
+	done->now = now;
 	f = &t->frames[index];
 	op = f->op;
 	info = bpf_map_lookup_elem(&op_info, &op);
@@ -277,6 +295,7 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 			flags |= CALL_NESTED;
 	}
 	f->flags = flags;
+	done->key = key;
 	if (t->host_function && info->flags & OP_LAUNCH && key.caller != 2)
 		why = pair_launch(t, f, nth(f, info->kernel_arg), set->learning);
 	s = stats_of(&key, t);
@@ -284,9 +303,8 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 		wait_late(t, index, now);
 	if (!s) {	/* the kernel's stock of memory is refilled a moment later */
 		why = WHY_UNCOUNTED | (failed ? WHY_ERROR : 0);
-		if (record_call(ctx, t, index, now, why | 1ULL << 32))
-			lose(LOSS_HISTOGRAM_FULL, 1);
-		return 0;
+		done->why_weight = why | 1ULL << 32;
+		return 1;
 	}
 	why = deserves(s, set, info->flags, failed, ns, now, why);
 	if (!(why & (WHY_ALL | WHY_ERROR)) && !walk_due(s, t, set, why & WHY_SAMPLE, now))
@@ -298,41 +316,66 @@ static __always_inline int call_return(void *ctx, struct thread *t)
 	}
 	if (why & (WHY_SAMPLE | WHY_ALL))
 		weight += __sync_lock_test_and_set(&s->unsampled, 0);
-	if (!record_call(ctx, t, index, now, why | weight << 32)) {
-		__sync_fetch_and_add(&s->recorded, 1);
+	done->why_weight = why | weight << 32;
+	return 1;
+}
+
+static __noinline int note_record(struct thread *t, struct counted *done, bool written)
+{
+	struct op_stats *s;
+
+	if (done->why_weight & WHY_UNCOUNTED) {
+		if (!written)
+			lose(LOSS_HISTOGRAM_FULL, 1);
 		return 0;
 	}
+	s = stats_of(&done->key, t);
+	if (s && written)
+		__sync_fetch_and_add(&s->recorded, 1);
+	if (written)
+		return 0;
 	lose(LOSS_RING_CALL, 1);
-	__sync_fetch_and_add(&s->dropped, 1);
-	__sync_fetch_and_add(&s->unsampled, weight);
+	if (s) {
+		__sync_fetch_and_add(&s->dropped, 1);
+		__sync_fetch_and_add(&s->unsampled, done->why_weight >> 32);
+	}
 	return 0;
 }
 
-/* 6.13+: one probe serves both ends; a non-zero result skips the return. The cookie
- * is ours from entry to return and starts as 0. */
-extern __u64 *bpf_session_cookie(void) __ksym __weak;
-
-SEC("uprobe/session")
-int call_session(void *ctx)
+/* One after the other, not one within the other: before 6.13 all functions of a chain of calls have 512 bytes of
+ * stack between them. */
+static __always_inline int call_return(void *ctx, struct thread *t)
 {
-	__u64 *slot = bpf_session_cookie();
+	struct counted done = {};
 
-	if (*slot)
-		return call_return(ctx, thread_at(*slot));
-	return call_enter(ctx, slot);
+	if (!t || !count_return(ctx, t, &done))
+		return 0;
+	walk_call(ctx, t, done.index, done.now);
+	note_record(t, &done, !record_call(ctx, t, done.index, done.now, done.why_weight));
+	return 0;
 }
 
 static __always_inline int enter_alone(void *ctx)
 {
-	__u64 slot;
-
-	call_enter(ctx, &slot);
+	call_enter(ctx);
 	return 0;
 }
 
 static __always_inline int return_alone(void *ctx)
 {
 	return call_return(ctx, find_thread(bpf_get_current_task_btf()));
+}
+
+static __noinline int enter_apart(void *ctx)	/* its stack is not the return's, too */
+{
+	return call_enter(ctx);
+}
+
+/* 6.13+: one probe serves both ends; a non-zero result skips the return. */
+SEC("uprobe/session")
+int call_session(void *ctx)
+{
+	return session_returns(ctx) ? return_alone(ctx) : enter_apart(ctx);
 }
 
 /* 6.6+: uprobe_multi, one link per end. */

@@ -89,8 +89,8 @@ static __always_inline void drop_unwound(struct thread *t, __u64 sp, __u16 op)
 	}
 }
 
-/* Returns 0 when the return is wanted; `slot` then says whose it will be. */
-static __always_inline int call_enter(void *ctx, __u64 *slot)
+/* Returns 0 when the return is wanted. */
+static __always_inline int call_enter(void *ctx)
 {
 	const struct uregs *regs = ctx;
 	__u64 cookie = bpf_get_attach_cookie(ctx);
@@ -167,7 +167,6 @@ static __always_inline int call_enter(void *ctx, __u64 *slot)
 	}
 	f->start_ns = now;
 	t->depth = depth + 1;
-	*slot = t->slot;
 	return 0;
 }
 

@@ -115,17 +115,10 @@ static __always_inline int collect_return(void *ctx)
 	return 0;
 }
 
-extern __u64 *bpf_session_cookie(void) __ksym __weak;
-
 SEC("uprobe/session")
 int collect_session(void *ctx)
 {
-	__u64 *entered = bpf_session_cookie();
-
-	if (*entered)
-		return collect_return(ctx);
-	*entered = 1;
-	return collect_enter();
+	return session_returns(ctx) ? collect_return(ctx) : collect_enter();
 }
 
 SEC("uprobe/multi_enter")

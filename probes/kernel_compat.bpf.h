@@ -124,6 +124,11 @@ static __always_inline __u32 task_cpu(struct task_struct *task)
 	return BPF_CORE_READ((struct task_struct___v515 *)task, cpu);
 }
 
+/* Whether a session program (6.13+) was called for the return: then the thread is no longer where the function
+ * begins. The kernel's own word for it, bpf_session_is_return, has no argument in 6.18 and one in 7.2, and libbpf
+ * refuses an object that declares the other kind. */
+#define session_returns(ctx) (bpf_get_func_ip(ctx) != arch_caller_ip((const struct uregs *)(ctx)))
+
 /* Out of CPU quota. 6.18 throttles tasks one by one and marks each (e1fad12dcb66);
  * before, the whole run queue of the group carries a count. */
 static __always_inline bool task_throttled(struct task_struct *task)

@@ -20,7 +20,8 @@ struct frame {
 	__u64 sp;		/* at entry: which return belongs to it */
 	__u64 args[8];
 	__u64 id_hash;
-	__u64 out;		/* known at the return, like the four below */
+	__u64 out;		/* known at the return, like the five below */
+	__u64 stack_id;
 	__u64 bytes;
 	__u64 seq;
 	__u64 host_function;	/* with FRAME_PAIRED */

@@ -46,19 +46,6 @@ static __always_inline void count_samples(const struct sample_key *key, __u64 ma
 		lose(LOSS_SAMPLE_FULL, many);
 }
 
-struct sample_work {
-	struct sample_key key;	/* of the first strike that is not counted yet */
-	__u64 strikes;		/* not counted yet: the clock may strike again before the thread gets to it */
-	struct bpf_task_work work;
-};
-
-struct {			/* by slot of the thread */
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, THREADS);
-	__type(key, __u32);
-	__type(value, struct sample_work);
-} sample_works SEC(".maps");
-
 struct {			/* how long the clock's interrupts took */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -86,6 +73,20 @@ static __always_inline void fill_key(struct sample_key *key, const struct thread
 	key->flags = python_flags(t->pid, arch_thread_pointer(bpf_get_current_task_btf())) |
 		     (arch_user_mode(regs) ? 0 : SAMPLE_KERNEL);
 }
+
+#if TASK_WORK
+struct sample_work {
+	struct sample_key key;	/* of the first strike that is not counted yet */
+	__u64 strikes;		/* not counted yet: the clock may strike again before the thread gets to it */
+	struct bpf_task_work work;
+};
+
+struct {			/* by slot of the thread */
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, THREADS);
+	__type(key, __u32);
+	__type(value, struct sample_work);
+} sample_works SEC(".maps");
 
 static int walk_sample(struct bpf_map *map, void *slot, void *value)
 {
@@ -119,12 +120,15 @@ static __always_inline int ask_for_stack(struct thread *t, const struct uregs *r
 		fill_key(&work->key, t, regs);
 	}
 	__sync_fetch_and_add(&work->strikes, 1);
-	failed = bpf_task_work_schedule_resume_impl(bpf_get_current_task_btf(), &work->work, &sample_works, walk_sample, 0);
+	failed = run_before_user_mode(bpf_get_current_task_btf(), &work->work, &sample_works, walk_sample);
 	if (!failed || work->strikes > 1)	/* it has been asked for already */
 		return 0;
 	work->strikes = 0;
 	return failed;
 }
+#else
+#define ask_for_stack(t, regs) (-1)
+#endif
 
 static __always_inline void walk_now(void *ctx, struct thread *t, __u64 now)
 {
@@ -160,20 +164,6 @@ int sample(void *ctx)			/* a perf event's context begins with the registers */
 	now = bpf_ktime_get_ns();
 	if (ask_for_stack(t, ctx))
 		walk_now(ctx, t, now);
-	count_clock(now);
-	return 0;
-}
-
-SEC("perf_event")
-int sample_v617(void *ctx)
-{
-	struct thread *t = sampled_thread();
-	__u64 now;
-
-	if (!t)
-		return 0;
-	now = bpf_ktime_get_ns();
-	walk_now(ctx, t, now);
 	count_clock(now);
 	return 0;
 }

@@ -155,26 +155,21 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 	return 0;
 }
 
-/* The newest kernels walk the stack of a long wait when it is over, those before at its begin. Since 5.18
- * (fa2c3254d7cf) the state comes as an argument, read before a wake-up on another core
- * could change it; the last form serves older ones. */
+/* Since 5.18 (fa2c3254d7cf) the state comes as an argument, read before a wake-up on another core
+ * could change it; the second form serves older ones. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
-	return on_switch(preempt, prev, next, state, true);
+	return on_switch(preempt, prev, next, state, TASK_WORK);
 }
 
-SEC("tp_btf/sched_switch")
-int BPF_PROG(sched_switch_v617, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int state)
-{
-	return on_switch(preempt, prev, next, state, false);
-}
-
+#if !TASK_WORK
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch_v517, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	return on_switch(preempt, prev, next, task_state(prev), false);
 }
+#endif
 
 /* Who wakes: the current task, or the interrupt that happens to sit on top of it. */
 static __always_inline __u32 waker_kind(const struct irq_state *i)

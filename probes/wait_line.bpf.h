@@ -10,6 +10,7 @@
 
 /* The line of a long wait. With the run-queue lock held hardly anything is walked: the thread
  * does it itself, before it returns to user mode. */
+#if TASK_WORK
 struct wait_work {
 	__u64 start_ns;
 	struct bpf_task_work work;
@@ -59,8 +60,11 @@ static __always_inline void ask_for_line(struct thread *t, struct task_struct *t
 	if (!work)
 		return;
 	work->start_ns = t->off_ns;
-	bpf_task_work_schedule_resume_impl(task, &work->work, &wait_works, walk_wait, 0);
+	run_before_user_mode(task, &work->work, &wait_works, walk_wait);
 }
+#else
+#define ask_for_line(t, task) ((void)0)
+#endif
 
 struct {			/* how long switches took that walked: other cores may wait for the lock */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

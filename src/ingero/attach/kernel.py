@@ -13,7 +13,8 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -40,19 +41,21 @@ class ObjectPlan:
     name: str
     source: str
     required: bool = False
+    newer: tuple[str, ...] = ()  # objects that do the same in a better way; the first that the kernel takes
     absent: str = ""  # why the kernel may not have its tracepoint at all
     # program refused by this kernel -> the one to load in its place
     alternatives: dict[str, str] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
 
 
-CLOCK_PLAN = ObjectPlan("sample", "samples", alternatives={"sample": "sample_v617"})
+CLOCK_PLAN = ObjectPlan("sample", "samples", newer=("sample_v700", "sample_v618"))
 HOST_PLANS: tuple[ObjectPlan, ...] = (
     ObjectPlan(
         "sched",
         "sched",
         required=True,
-        alternatives={"sched_switch": "sched_switch_v617", "sched_switch_v617": "sched_switch_v517"},
+        newer=("sched_v700", "sched_v618"),
+        alternatives={"sched_switch": "sched_switch_v517"},
         optional=frozenset({"call_single_entry", "call_single_exit", "irq_work_entry", "irq_work_exit"}),
     ),
     ObjectPlan("process", "sched", required=True),
@@ -172,7 +175,7 @@ class KernelSide:
     ) -> _shim.Object:
         """Load one object with the shared maps; OSError where the kernel refuses it."""
         loaded = _shim.Object(object_path(name))
-        for program in off:
+        for program in off & set(loaded.programs()):
             loaded.autoload(program, False)
         for program, number in (types or {}).items():
             loaded.attach_type(program, number)
@@ -301,8 +304,7 @@ class KernelSide:
         if not self.settings.stacks or "samples" in self.settings.without:
             return
         try:
-            loaded, off = self._load_plan(CLOCK_PLAN)
-            program = loaded.program_fd(next(name for name in loaded.programs() if name not in off))
+            program = self._load_plan(CLOCK_PLAN)[0].program_fd("sample")
             for cpu in online_cpus():
                 self._links.append(_shim.clock_event(program, cpu, SAMPLES_PER_SECOND))
                 state.attached += 1
@@ -330,11 +332,16 @@ class KernelSide:
             state.attached += 1
 
     def _load_plan(self, plan: ObjectPlan) -> tuple[_shim.Object, frozenset[str]]:
-        """Newest shape first; a refused program gives way to its older form, if it has one."""
+        """The newest form that the kernel takes."""
+        early = os.environ.get("INGERO_WAIT_LINES") == "early"  # as before 6.18
+        for name in () if early else plan.newer:
+            with suppress(OSError):
+                return self._load_form(replace(plan, name=name, alternatives={}))
+        return self._load_form(plan)
+
+    def _load_form(self, plan: ObjectPlan) -> tuple[_shim.Object, frozenset[str]]:
+        """A refused program gives way to its older form, if it has one."""
         off = frozenset(plan.alternatives.values())
-        if os.environ.get("INGERO_WAIT_LINES") == "early":  # as before 6.18
-            early = {"sched_switch", "sample"} & plan.alternatives.keys()
-            off = (off | early) - {plan.alternatives[program] for program in early}
         while True:
             try:
                 return self.load(plan.name, off), off

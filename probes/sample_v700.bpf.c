@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * sample.bpf.c for kernels with the task work of 7.0: the thread walks its own stack, not the clock's interrupt.
+ */
+#define TASK_WORK 700
+#include "sample.bpf.c"

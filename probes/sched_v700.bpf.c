@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-3-Clause
+ *
+ * sched.bpf.c for kernels with the task work of 7.0: the stack of a long wait is walked when it is over.
+ */
+#define TASK_WORK 700
+#include "sched.bpf.c"
