@@ -8,11 +8,11 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const [out, modules, depfile] = process.argv.slice(2).map((path) => resolve(path));
 const { build } = createRequire(join(modules, "package.json"))("esbuild");
-const pages = ["index.html", "login.html", "style.css", "icon.svg"].map((name) => join(here, "public", name));
+const pages = ["index.html", "login.html", "fleet.html", "style.css", "icon.svg"].map((name) => join(here, "public", name));
 
 await mkdir(out, { recursive: true });
 const made = await build({
-  entryPoints: [join(here, "src/app.js"), join(here, "src/login.js")],
+  entryPoints: [join(here, "src/app.js"), join(here, "src/login.js"), join(here, "src/fleet.js")],
   outdir: out,
   bundle: true,
   format: "esm",

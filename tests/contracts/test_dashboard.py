@@ -40,8 +40,10 @@ def test_the_bundled_pages_are_installed() -> None:
     assert set(files()) == {
         "app.js",
         "login.js",
+        "fleet.js",
         "index.html",
         "login.html",
+        "fleet.html",
         "style.css",
         "icon.svg",
         "uplot.css",
@@ -60,7 +62,7 @@ def test_no_page_makes_markup_of_text_or_reaches_elsewhere(word: str) -> None:
     assert not [path.name for path in sources if word in path.read_text()]
 
 
-@pytest.mark.parametrize("name", ["index.html", "login.html"])
+@pytest.mark.parametrize("name", ["index.html", "login.html", "fleet.html"])
 def test_no_script_or_style_stands_inside_a_page(name: str) -> None:
     text = (FRONTEND / "public" / name).read_text()
     assert not re.search(r"<style|<script(?![^>]*src=)|\sstyle=|\son\w+=", text)

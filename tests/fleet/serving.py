@@ -19,15 +19,7 @@ from ingero.fleet.push import otlp
 from ingero.model.fleet import Health
 from tests.servers import TOKEN, Running, started
 
-COUNT = """
-import json, sys
-from pathlib import Path
-from ingero.fleet.collector.store import Address, Store
-rows = Store(Address(Path(sys.argv[1]))).ask(
-    "SELECT cluster, node, toString(run) AS run, number, count() AS n FROM $node_rounds FINAL"
-    " GROUP BY cluster, node, run, number")
-print(json.dumps([[row["node"], row["run"], row["number"], row["n"]] for row in rows]))
-"""
+COUNT = Path(__file__).with_name("count_stored.py")
 
 
 @dataclass(frozen=True)
@@ -92,7 +84,7 @@ def collector(home: Path, *more: str, listen: str = "0.0.0.0:0", **environ: str)
 def stored(home: Path) -> dict[tuple[str, str, int], int]:
     """How often each batch is in the store of a collector that has ended."""
     done = subprocess.run(
-        [sys.executable, "-c", COUNT, str(home / "db")], capture_output=True, text=True, check=True
+        [sys.executable, COUNT, str(home / "db")], capture_output=True, text=True, check=True
     )
     return {(node, run, number): count for node, run, number, count in json.loads(done.stdout)}
 

@@ -1,0 +1,165 @@
+// The fleet: a grid of all nodes, the sick ones first and in colour, and what is wrong with each.
+// Served by `ingero fleet serve`. The place in the address says what is chosen, so that a view can be sent on.
+
+import { ask } from "./api.js";
+import { h, replace } from "./dom.js";
+import { clock, count, duration, moment, share } from "./format.js";
+import { failure, table } from "./parts.js";
+
+const STATES = ["silent", "critical", "straggling", "high", "medium", "low", "fine"];
+const FILTERS = ["cluster", "job", "namespace", "finding", "state"];
+const EVERY_MS = 10_000;
+const LISTED = 60;
+
+const chosen = () => Object.fromEntries(new URLSearchParams(location.search));
+const body = h("div");
+const main = h("main", { id: "page", tabindex: "-1" }, h("div", { class: "page fleet" }, body));
+const filters = h("div", { class: "toolbar filters" });
+let known = { cluster: new Set(), job: new Set(), namespace: new Set(), finding: new Set() };
+
+function choose(changed) {
+  const next = Object.entries({ ...chosen(), ...changed }).filter(([, value]) => value);
+  history.pushState(null, "", `/fleet?${new URLSearchParams(next)}`);
+  refresh();
+}
+
+function field(name) {
+  const now = chosen()[name] ?? "";
+  const values = name === "state" ? STATES : [...new Set([...known[name], ...(now ? [now] : [])])].sort();
+  const select = h(
+    "select",
+    { "aria-label": name, onchange: () => choose({ [name]: select.value, node: "" }) },
+    h("option", { value: "" }, `every ${name}`),
+    values.map((value) => h("option", { value }, value || "(none)")),
+  );
+  select.value = now;
+  return h("label", { class: "field" }, h("span", { class: "label" }, name), select);
+}
+
+function learn(answer) {
+  for (const name of answer.clusters) if (name) known.cluster.add(name);
+  for (const node of answer.nodes) {
+    for (const job of node.job_names) known.job.add(job);
+    for (const namespace of node.namespaces) known.namespace.add(namespace);
+    for (const finding of node.findings) known.finding.add(finding.kind);
+  }
+}
+
+export function why(node, at_ns) {
+  if (node.state === "silent") return `not heard of for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
+  if (node.state === "straggling") return node.straggling[0].text;
+  return node.findings.length ? `${node.findings[0].kind}: ${node.findings[0].title}` : "";
+}
+
+function counts(answer) {
+  return h(
+    "ul",
+    { class: "fleet-counts" },
+    STATES.filter((state) => answer.states[state]).map((state) =>
+      h("li", {}, h("button", { type: "button", class: "quiet", "data-state": state, onclick: () => choose({ state }) }, h("i", {}), `${count(answer.states[state])} ${state}`)),
+    ),
+  );
+}
+
+// Every node is one link: it can be reached by keyboard and read aloud; ten thousand of them take a browser a moment.
+function grid(answer) {
+  return h(
+    "div",
+    { class: "fleet-grid", role: "list", "aria-label": `${answer.total} nodes, worst first` },
+    answer.nodes.map((node) => {
+      const said = `${node.node}: ${node.state}${node.state === "fine" ? "" : `, ${why(node, answer.at_ns)}`}`;
+      const place = new URLSearchParams({ ...chosen(), cluster: node.cluster, node: node.node });
+      return h("a", { role: "listitem", href: `/fleet?${place}`, "data-state": node.state, title: said, "aria-label": said, onclick: (event) => follow(event, node) });
+    }),
+  );
+}
+
+function follow(event, node) {
+  if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  choose({ cluster: node.cluster, node: node.node });
+}
+
+function sick(answer) {
+  const rows = answer.nodes.filter((node) => node.state !== "fine").slice(0, LISTED);
+  if (!rows.length) return h("section", { class: "panel" }, h("h2", {}, answer.total ? "Nothing is wrong" : "No node has spoken yet"));
+  return table(
+    "Not well, worst first",
+    [["state", ""], ["node", ""], ["cluster", ""], ["jobs", "number"], ["GPU busy", "number"], ["GPU memory", "number"], ["pace", "number"], ["why", ""]],
+    rows.map((node) => [
+      h("b", { class: "fleet-state", "data-state": node.state }, node.state),
+      h("a", { href: `/fleet?${new URLSearchParams({ cluster: node.cluster, node: node.node })}`, onclick: (event) => follow(event, node) }, node.node),
+      node.cluster,
+      count(node.jobs),
+      share(node.gpu_busy_share),
+      share(node.memory_share),
+      share(node.pace_share),
+      why(node, answer.at_ns),
+    ]),
+  );
+}
+
+async function oneNode(node, at_ns) {
+  const past = await ask("fleet/node", { cluster: node.cluster, node: node.node, hours: 6 });
+  return h(
+    "section",
+    { class: "panel", id: "node" },
+    h("header", {}, h("h1", {}, node.node), h("b", { class: "fleet-state", "data-state": node.state }, node.state), h("span", { class: "muted" }, [node.cluster, node.models.join(", "), `ingero ${node.version}`, `heard of ${moment(node.last_seen_ns)}`].filter(Boolean).join(" · "))),
+    h("button", { type: "button", onclick: () => choose({ node: "" }) }, "All nodes"),
+    node.straggling.map((each) => h("p", { class: "warning" }, `${each.text}, since ${clock(each.since_ns)}`)),
+    why(node, at_ns) ? h("p", {}, why(node, at_ns)) : null,
+    strip("Pace against its own usual", past.points, (point) => point.pace_share),
+    strip("GPUs busy", past.points, (point) => point.gpu_busy_share),
+    past.findings.length
+      ? table("Findings of the last six hours", [["severity", ""], ["kind", ""], ["from", ""], ["to", ""], ["what", ""], ["cause", ""]], past.findings.map((each) => [each.severity, each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts", each.title, each.cause]))
+      : h("p", { class: "muted" }, "No findings in the last six hours."),
+  );
+}
+
+// A bar for each point; what is not known has none.
+function strip(title, points, value) {
+  const told = points.map(value).filter((each) => each !== null);
+  if (!told.length) return h("p", { class: "muted" }, `${title}: not told.`);
+  const least = Math.min(...told);
+  return h(
+    "figure",
+    {},
+    h("figcaption", {}, h("b", {}, title), ` now ${share(told.at(-1))}, least ${share(least)}`),
+    h("div", { class: "fleet-strip", role: "img", "aria-label": `${title}: now ${share(told.at(-1))}, least ${share(least)}` }, points.map((point) => h("i", { title: `${moment(point.at_ns)}: ${share(value(point))}`, style: { height: `${Math.round(100 * Math.min(1, value(point) ?? 0))}%` } }))),
+  );
+}
+
+let asking = 0;
+async function refresh() {
+  const mine = ++asking;
+  try {
+    const place = chosen();
+    const answer = await ask("fleet", place);
+    if (mine !== asking) return;
+    learn(answer);
+    const node = place.node ? answer.nodes.find((each) => each.node === place.node) : null;
+    const detail = node ? await oneNode(node, answer.at_ns) : null;
+    if (mine !== asking) return;
+    replace(filters, FILTERS.map(field));
+    const old = Date.now() - answer.at_ns / 1e6 > 3 * EVERY_MS;
+    replace(
+      body,
+      h("div", { class: "toolbar" }, h("h1", {}, `${count(answer.total)} ${answer.total === 1 ? "node" : "nodes"}`), counts(answer), h("span", { class: old ? "warning" : "muted" }, `as of ${clock(answer.at_ns)}`)),
+      filters,
+      detail ?? [grid(answer), answer.left_out ? h("p", { class: "warning" }, `${count(answer.left_out)} more nodes are not shown; choose a cluster.`) : null, sick(answer)],
+    );
+  } catch (error) {
+    if (mine === asking) replace(body, failure(error));
+  }
+}
+
+replace(
+  document.getElementById("shell"),
+  h("header", { class: "bar" }, h("a", { class: "brand", href: "/fleet" }, h("img", { src: "/icon.svg", alt: "", width: 22, height: 22 }), "ingero"), h("nav", { "aria-label": "Pages" }, h("a", { href: "/fleet", "aria-current": "page" }, "Fleet"))),
+  main,
+);
+const kept = localStorage.getItem("theme");
+if (kept) document.documentElement.dataset.theme = kept;
+window.addEventListener("popstate", refresh);
+await refresh();
+setInterval(() => document.hidden || document.activeElement?.tagName === "SELECT" || refresh(), EVERY_MS);
