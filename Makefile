@@ -24,7 +24,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,6 +68,9 @@ bench-truth: build  ## how often the diagnosis is right, on injected faults; nee
 
 bench-across: build  ## how often the late rank is found across nodes; needs root; ACROSS=--help lists options
 	@$(BIN)/python -m benchmarks.across.run $(ACROSS)
+
+bench-fleet: build  ## what a collector takes, and that nothing is lost when it is killed; FLEET=--help lists options
+	@$(BIN)/python -m benchmarks.fleet.run $(FLEET)
 
 truth-replay: build  ## judge every recording that is kept, say what changed; REPLAY=--accept renews the verdicts
 	@$(BIN)/python -m benchmarks.corpus.replay $(REPLAY)

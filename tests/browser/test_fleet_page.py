@@ -1,4 +1,4 @@
-"""The page of a collector: thousands of nodes at a glance, the sick ones first, one click to what is wrong."""
+"""The page of a collector: thousands of nodes at a glance, the sick ones first, a click to what is wrong."""
 
 from __future__ import annotations
 

@@ -8,10 +8,13 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from ingero.fleet.push.outbox import Pace
-from ingero.serve.metrics.fleet import FleetSender
+from ingero.fleet.push.outbox import WAITING, Pace
+from ingero.model.fleet import Advice
+from ingero.serve.answers.schemas import ANSWERS
+from ingero.serve.metrics.fleet import FleetExporter, FleetSender
 from ingero.serve.metrics.otlp_destination import parse
 from tests.fleet.serving import collector, stored
 from tests.fleet.test_store import fresh
@@ -127,9 +130,38 @@ def test_a_round_is_told_by_the_command_and_shown_by_another(
         assert "1 nodes: 1 high" in shown
         assert "cpu-contention" in shown
         assert main(["fleet", "status", "--json", "--exit-code"]) == 3
-        assert '"node":"demo"' in capfd.readouterr().out
+        answer = msgspec.json.decode(capfd.readouterr().out, type=ANSWERS["fleet-status"][1])
+        assert [each.node for each in answer.nodes] == ["demo"]
         assert main(["fleet", "status", "--cluster", "elsewhere", "--exit-code"]) == 0
         assert "none has spoken" in capfd.readouterr().out
+
+
+def test_whoever_traces_tells_the_collector_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demonstration runs what a trace runs, without a kernel."""
+    from ingero.serve.cli.main import main
+
+    monkeypatch.setenv("INGERO_FLEET_SPOOL", str(home / "spool"))
+    made = ["demo", "--no-gpu", "--no-tui", "incident", "--speed", "10000", "-d", str(home / "d.db")]
+    with collector(home, "--no-tls", listen="127.0.0.1:0", INGERO_TOKEN="") as running:
+        assert main([*made, "--fleet", f"http://127.0.0.1:{running.port}"]) == 0
+    assert {node for node, _, _ in stored(home)} == {"demo"}
+
+
+def test_what_is_dropped_or_waits_is_told_to_whoever_traces(tmp_path: Path) -> None:
+    sender = FleetSender(parse("http://127.0.0.1:1", "--fleet"), tmp_path / "s", "c1", QUICK)
+    exporter = FleetExporter(sender)
+    assert exporter.warnings() == ()
+    for number in range(WAITING + 3):  # nobody takes them over: it was not started
+        sender.put(fresh(number=number, run=sender.run))
+    assert exporter.warnings() == (
+        f"the fleet: http://127.0.0.1:1 does not take what is told; {WAITING} batches wait on disk",
+        "the fleet: 3 batches for http://127.0.0.1:1 were dropped",
+    )
+    sender.advice = (Advice("own-time", 0.9, 0.2, 0.3, 8, True, pid=7), Advice("pace", 1, 1, 0.9, 8, pid=7))
+    assert (
+        "process 7 straggles: 90.0 % of its time is its own, 20.0 % with its 7 peers"
+        in exporter.warnings()[0]
+    )
 
 
 def test_a_collector_that_is_away_is_one_line(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

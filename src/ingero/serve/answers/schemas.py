@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ingero.model.fleet import FleetStatus
 from ingero.model.report import Report
 from ingero.serve.answers.checks import CheckAnswer
 from ingero.serve.answers.compare import Comparison
@@ -91,6 +92,7 @@ ANSWERS: dict[str, tuple[str, type]] = {
     "check": ("ingero check --json", CheckAnswer),
     "cost": ("ingero cost --json", CostAnswer),
     "explain": ("ingero explain --json", Report),
+    "fleet-status": ("ingero fleet status --json", FleetStatus),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),
     "explain-nodes": ("ingero explain --nodes LIST --json", FleetReport),
     "merge": ("ingero merge --json", MergeAnswer),

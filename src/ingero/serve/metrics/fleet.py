@@ -31,6 +31,7 @@ from ingero.serve.metrics.otlp_sending import HttpSender, Outcome
 
 log = logging.getLogger(__name__)
 REPEAT_ROUNDS = 6  # findings that last are told again, so that nobody takes them for over
+MANY_WAIT = 4  # batches: fewer are on their way
 # Somebody has to mend these at one end or the other; what was measured meanwhile is worth keeping.
 MENDABLE = {401, 403, 404, 421}
 
@@ -136,7 +137,13 @@ class FleetExporter:
 
     def warnings(self) -> tuple[str, ...]:
         """What the fleet says of this node, for people."""
-        return tuple(_in_words(each) for each in self._sender.advice if each.straggles)
+        box, url = self._sender.outbox, self._sender.url
+        said = [_in_words(each) for each in self._sender.advice if each.straggles]
+        if box.waiting > MANY_WAIT:
+            said.append(f"the fleet: {url} does not take what is told; {box.waiting} batches wait on disk")
+        if box.dropped:
+            said.append(f"the fleet: {box.dropped} batches for {url} were dropped")
+        return tuple(said)
 
     def stop(self, view: LiveView | None) -> None:
         self._stop.set()
