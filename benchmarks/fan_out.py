@@ -21,6 +21,7 @@ from benchmarks.figures import Figure, Section, at_most
 from benchmarks.machine import moment
 from ingero.fleet.asking import Limits, Question, Reply, Trust, ask_all
 from ingero.fleet.nodes import Node
+from ingero.model.live import QuietSurface
 from ingero.scenarios import demo
 from ingero.scenarios.catalogue import BY_NAME
 from ingero.serve.answers.explain import get_report
@@ -40,7 +41,6 @@ AT_ONCE = (8, 32, 128)
 def _answers(folder: Path) -> dict[str, bytes]:
     """What a node with a made-up job in trouble answers."""
     from ingero.agent.diagnosis import LiveDiagnosis
-    from ingero.serve.cli.surfaces import QuietSurface
 
     db = folder / "incident.db"
     if demo.run(demo.Played(BY_NAME["incident"], db, 7, 1e6), QuietSurface(), LiveDiagnosis):
