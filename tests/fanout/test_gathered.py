@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import EPOCH_NS, SECOND
 
 from ingero.serve.answers.nodes_recordings import tables_of
+from ingero.serve.answers.schemas import ANSWERS
 from tests.fanout.conftest import AHEAD_NS, MS, Ask, Cluster
 from tests.fleet_nodes import Authority, dashboard, record
 
@@ -70,6 +72,18 @@ def test_merged_nodes_are_by_our_clock(cluster: Cluster, ask: Ask, tmp_path: Pat
     again = ask("merge", "--nodes", cluster.listed, "-o", str(tmp_path / "all.db"))
     assert again.code == 2
     assert "exists" in again.err
+
+
+def test_what_is_printed_holds_to_its_schema(cluster: Cluster, ask: Ask, tmp_path: Path) -> None:
+    nodes = ("--json", "--nodes", cluster.listed)
+    printed = {
+        "explain-nodes": ask("explain", *nodes),
+        "merge-nodes": ask("merge", *nodes, "-o", str(tmp_path / "all.db")),
+        "query-nodes": ask("query", *nodes),
+        "query-nodes-sql": ask("query", *nodes, "SELECT op FROM events LIMIT 1"),
+    }
+    for name, said in printed.items():
+        msgspec.json.decode(said.out, type=ANSWERS[name][1])
 
 
 def test_a_timeline_of_all_nodes(cluster: Cluster, ask: Ask, tmp_path: Path) -> None:
