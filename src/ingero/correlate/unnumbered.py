@@ -1,8 +1,8 @@
 """Collectives without a number, of communicators that were met amid a job, laid side by side across nodes.
 
-Ranks of one node are laid side by side by time (ranks.py). Clocks of nodes may be apart by more than a step, so here
-the steps' own unevenness decides: all ranks are let go together, so the ends of their waits for the GPU
-follow each other at the same distances on every node, and at no other place do they fit as well.
+Ranks of one node are laid side by side by time (ranks.py). Clocks of nodes may be apart by more than a
+step, so here the steps' own unevenness decides: all ranks are let go together, so the ends of their waits
+for the GPU follow each other at the same distances on every node, and at no other place do they fit as well.
 """
 
 from __future__ import annotations

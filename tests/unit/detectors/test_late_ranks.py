@@ -188,7 +188,7 @@ def test_what_waiting_ranks_and_the_late_one_say_by_themselves_is_part_of_it() -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_agents_that_came_amid_the_job_find_the_same_collectives_of_each_other(seed: int) -> None:
-    """No collective has a number, each agent came at another time, and clocks are apart by more than a step."""
+    """No collective has a number, each agent came at another time, clocks are apart by more than a step."""
     random = Random(seed)
     cluster = late_cluster(
         met_at={node: random.randrange(30) for node in NODES},

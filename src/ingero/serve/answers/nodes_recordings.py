@@ -21,6 +21,7 @@ from ingero.fleet import clocks
 from ingero.fleet.asking import Reply
 from ingero.fleet.failures import Failure, Problem
 from ingero.fleet.nodes import Node
+from ingero.model.clocks import ClockOffset
 from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, state_of
 from ingero.serve.answers.merging import MergeAnswer, merge_databases
 from ingero.serve.answers.nodes_rows import FleetRows
@@ -105,7 +106,9 @@ def gather_into(
         set_to: dict[str, NodeClock] = {}
         files = [path for path in (by_our_clock(each, set_to) for each in replies) if path is not None]
         state = state_of(fleet, replies)
-        merged = merge_databases(files, target, None, progress)
+        # Their times are ours by now: what is left is how far they may still be off.
+        errors = [ClockOffset(node, 0, 0, clock.left_ns, "measured") for node, clock in set_to.items()]
+        merged = merge_databases(files, target, None, progress, errors)
         addresses = {str(each.file): each.node.name for each in replies if each.file is not None}
         parts = [msgspec.structs.replace(part, file=addresses[_fetched(part.file)]) for part in merged.added]
     return Gathered(target, state, msgspec.structs.replace(merged, added=parts), set_to)

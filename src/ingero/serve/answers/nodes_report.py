@@ -1,6 +1,7 @@
 """The diagnoses of many nodes side by side, as one report whose times are by our clock.
 
-Each node was diagnosed by itself, by its own server; nothing is concluded across nodes here.
+Each node was diagnosed by itself, by its own server. Who waits for whom is then found in their
+recordings, fetched and put together as a merge does.
 """
 
 from __future__ import annotations
@@ -9,8 +10,12 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ingero.model.report import Report
+from ingero.detectors.across import Across
+from ingero.errors import IngeroError
+from ingero.model.report import NotWatched, Report
+from ingero.serve.answers.across import NOT_TOGETHER, WAITING, across_recordings
 from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, read, state_of
+from ingero.serve.answers.nodes_recordings import gathered
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.several_nodes import combined
 
@@ -27,14 +32,29 @@ class FleetReport(Report, frozen=True, kw_only=True):
 
 
 def ask_fleet_report(fleet: Fleet, wanted: Range, pid: int | None = None) -> FleetReport:
-    """What every node says of itself."""
+    """What every node says of itself, and what only all of them together tell."""
     replies = ask(fleet, about("explain", wanted, pid=pid))
     told = read(replies, lambda body: msgspec.json.decode(body, type=Report))
     state = state_of(fleet, replies)
     reports = [moved(cast(Report, each.value), each.shift_ns) for each in told]
     recorded = [each.recorded_ns for each in reports if each.recorded_ns is not None]
-    whole = combined(reports, max(recorded, default=0))
+    whole = combined(reports, max(recorded, default=0), _together(fleet, wanted, reports, pid))
     return FleetReport(**{name: getattr(whole, name) for name in Report.__struct_fields__}, fleet=state)
+
+
+def _together(fleet: Fleet, wanted: Range, reports: list[Report], pid: int | None) -> Across:
+    """What cannot be fetched is said, and costs only what would have been found in it."""
+    if len(reports) < 2:
+        return Across()
+    if pid is not None:
+        return NOT_TOGETHER
+    try:
+        with gathered(fleet, wanted, last=wanted == Range()) as found:
+            return across_recordings(found.path, {each.node: each.findings for each in reports})
+    except IngeroError as error:
+        return Across(
+            not_watched=[NotWatched(WAITING, f"their recordings could not be had: {error.message}")]
+        )
 
 
 def moved(value: T, shift_ns: int) -> T:
