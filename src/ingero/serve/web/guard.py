@@ -103,6 +103,8 @@ class Guard:
     async def _admit(self, scope: Scope) -> None:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._rules.max_header_bytes:
             raise Refused(431, "headers are too long", (b"connection", b"close"))
+        if not scope.get("query_string", b"").isascii():  # bytes beyond it come as %XX
+            raise Refused(400, "the address has bytes that none has")
         headers = _single(scope["headers"])
         host = _require_host(headers.get(b"host"), scope, self._rules.hosts)
         _require_origin(headers.get(b"origin"), host)

@@ -28,11 +28,12 @@ def ask(
     given: dict[bytes, bytes] | list[tuple[bytes, bytes]],
     body: tuple[bytes, ...] = (b"hello",),
     app: Any = application,
+    query: bytes = b"",
     **more: Any,
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     pairs = list(given.items()) if isinstance(given, dict) else given
     scope = {
-        "type": "http", "method": "POST", "path": "/mcp", "headers": pairs,
+        "type": "http", "method": "POST", "path": "/mcp", "headers": pairs, "query_string": query,
         "client": ("192.0.2.7", 4000), "server": ("192.0.2.1", 8443),
     }  # fmt: skip
     sent: list[Any] = []
@@ -120,3 +121,8 @@ def test_a_websocket_is_closed() -> None:
 
     asyncio.run(Guard(application, rules())({"type": "websocket"}, None, send))  # type: ignore[arg-type]
     assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+def test_an_address_with_bytes_that_none_has_is_refused() -> None:
+    assert ask(HEADERS, query=b"since=5s&op=%ff")[0] == 200
+    assert ask(HEADERS, query=b"since=\xff")[0] == 400
