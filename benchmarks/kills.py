@@ -126,10 +126,10 @@ class Kills:
             return self._lost(time.time(), began_s)
 
     def _wait(self, run: Run, after_s: float) -> float:
-        """Half of the kills come while it starts, half while it records; when it was started."""
-        began_s = time.time()
-        if self._chance.random() < 0.5:
-            wait_until(run.began, "")
+        """Half of the kills come while it starts, half while it records; since when it does."""
+        began_s = float("inf")
+        if self._chance.random() < 0.5 and not wait_until(run.began, "it began"):
+            began_s = time.time()
         time.sleep(after_s)
         return began_s
 
@@ -160,13 +160,11 @@ class Kills:
 
     def _lost(self, killed_s: float, began_s: float) -> str:
         """What the recording lacks of the time before the kill; those that had not begun lack nothing."""
-        if not self._place.db.exists():
+        if began_s > killed_s:
             return ""
         with Reader(self._place.db) as reader:
             last = reader.recordings()[-1]
-        if last.ended_ns is not None or last.started_ns / 1e9 < began_s:
-            return ""  # of the trace before
-        lost_s = killed_s - max(last.last_ns, last.started_ns) / 1e9
+        lost_s = killed_s - max(last.last_ns / 1e9, began_s)
         self.tally.lost_s.append(lost_s)
         return f"{lost_s:.2f} s are missing" if lost_s > ALLOWED_S else ""
 
