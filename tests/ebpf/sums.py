@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ingero.model.layout import Bucket
+from ingero.model.window import Records
 from tests.ebpf.tracing import Tracer, tracing, workload
 
 RING_BYTES = 64 << 20
@@ -57,7 +58,7 @@ def run(program: str, calls: int = 1000, threads: int = 8, brief: int = 200) -> 
 
 
 def _threads(tracer: Tracer) -> Iterator[str]:
-    totals = tracer.agent._reader.totals if tracer.agent._reader else np.zeros(0)
+    totals: Records = tracer.agent._reader.totals
     for row in totals:
         lasted = int(row["now_ns"]) - int(row["h"]["start_ns"])
         told = int(row["acc"].sum()) + (int(row["open_ns"]) if row["undecided"] else 0)
