@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero.capture.operations import OperationBook
@@ -100,6 +100,7 @@ def test_calls_no_record_stands_for_are_told_of_the_processes_asked_about() -> N
         max_size=5,
     )
 )
+@settings(deadline=None)
 def test_whatever_order_they_come_in_every_call_is_told_once(
     readings: list[list[tuple[int, int, int]]],
 ) -> None:
