@@ -68,6 +68,7 @@ def parts(answer: CostAnswer) -> list[Any]:
     from ingero import units
     from ingero.serve import terminal
     from ingero.serve.cli import tables
+    from ingero.serve.cli.fitting import Fitting
 
     span = f"{terminal.local_time(answer.window.from_ns)} to {terminal.local_time(answer.window.to_ns)}"
     found: list[Any] = [Text(f"{span}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
@@ -86,7 +87,7 @@ def parts(answer: CostAnswer) -> list[Any]:
     )
     rows = [_cells(line, answer) for line in (*answer.lines, answer.total)]
     found += [
-        tables.boxed(head, rows, left=(0, 1)),
+        Fitting(head, rows, left=(0, 1)),
         *_arithmetic(answer),
         *_lost(answer),
         *_efficiency(answer),

@@ -16,6 +16,7 @@ from rich.text import Text
 
 # Least useful first. What is not listed stays.
 MAY_GO = (
+    "GPUs", "Unknown",
     "Errors", "Bytes", "TID", "Feeds", "Switches", "p95", "Total", "Container", "Times", "Node", "held",
     "Most time from", "Flags", "p50", "max", "Who", "Most of it", "Wall",
 )  # fmt: skip
