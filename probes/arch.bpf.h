@@ -19,6 +19,9 @@ struct pt_regs {
 	unsigned long r8, r9, r10, bp, dx, si, di, orig_ax, ip, sp;
 } __attribute__((preserve_access_index));
 
+/* What the kernel calls the context of a uprobe: a function of its own that gets it must say so. */
+#define uprobe_context pt_regs
+
 #define ARG_REGISTERS 6
 
 static __always_inline void arch_args(const struct uregs *r, __u64 *args)
@@ -71,6 +74,9 @@ struct pt_regs {
 	__u64 orig_x0;
 	__s32 syscallno;
 } __attribute__((preserve_access_index));
+
+struct user_pt_regs { __u64 regs[31]; };
+#define uprobe_context user_pt_regs
 
 #define ARG_REGISTERS 8
 

@@ -62,7 +62,7 @@ static __always_inline __u64 stream_of(const struct uregs *regs, const struct op
 }
 
 /* The stack of a call within which another one's was walked; 0 when it was not, or is not known. */
-static __always_inline __u64 walked_within(struct pt_regs *ctx, struct thread *t, struct place here, __u64 start_ns,
+static __always_inline __u64 walked_within(struct uprobe_context *ctx, struct thread *t, struct place here, __u64 start_ns,
 					   __u64 now)
 {
 	struct scratch *c;
@@ -83,7 +83,7 @@ static __always_inline __u64 walked_within(struct pt_regs *ctx, struct thread *t
 	return id;
 }
 
-static __always_inline __u64 stack_of_call(struct pt_regs *ctx, struct thread *t, __u64 start_ns, __u64 now)
+static __always_inline __u64 stack_of_call(struct uprobe_context *ctx, struct thread *t, __u64 start_ns, __u64 now)
 {
 	struct place here = current_place(t);
 	struct scratch *c;
@@ -104,7 +104,7 @@ static __always_inline __u64 stack_of_call(struct pt_regs *ctx, struct thread *t
 }
 
 /* At the return the caller's frames are still there. Not static, like the next one. */
-__noinline int walk_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now)
+__noinline int walk_call(struct uprobe_context *ctx, struct thread *t, __u32 index, __u64 now)
 {
 	struct settings *set = get_settings();
 	struct frame *f;
@@ -123,7 +123,7 @@ __noinline int walk_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u
 
 /* Write the record. Not static: the verifier looks at it by itself instead of once per
  * path that leads here, which took half a second. Returns 0 when it is in the ring. */
-__noinline int record_call(struct pt_regs *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
+__noinline int record_call(struct uprobe_context *ctx, struct thread *t, __u32 index, __u64 now, __u64 why_weight)
 {
 	const struct uregs *regs = (const struct uregs *)ctx;
 	struct op_info *info;

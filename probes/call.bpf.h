@@ -144,7 +144,7 @@ static __always_inline int call_enter(void *ctx)
 	}
 	if (!(info->flags & OP_QUIET))	/* asking what there is feeds no GPU */
 		t->flags |= H_FEEDER;
-	if (info->every > 1 && bpf_get_prandom_u32() & (info->every - 1)) {
+	if ((info->every > 1 && bpf_get_prandom_u32() & (info->every - 1)) || spared(set, task)) {
 		cost->counted[info->meter & (METERS - 1)]++;
 		return count_alone(regs, t, info, op, depth, set);
 	}

@@ -41,10 +41,12 @@ static __always_inline struct thread *target_thread(struct task_struct *task)
 /* Not 0: nobody asks for the return. */
 static __always_inline int collect_enter(void)
 {
-	struct thread *t = target_thread(bpf_get_current_task_btf());
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = target_thread(task);
 	struct collection *c = t ? collection_of(t) : 0;
+	struct settings *set = get_settings();
 
-	if (!c)
+	if (!c || !set || spared(set, task))
 		return 1;
 	c->first_ns = t->first_ns;
 	c->start_ns = stamp(t, running_bucket(t), c->acc);

@@ -68,6 +68,7 @@ struct sock {
 } CORE;
 struct socket { struct file *file; struct sock *sk; } CORE;
 
+struct seccomp { int mode; } CORE;
 struct mm_struct { unsigned long arg_start, arg_end, env_start, env_end; } CORE;
 
 struct task_struct {
@@ -94,6 +95,7 @@ struct task_struct {
 	__u64 start_boottime;
 	int exit_code;
 	bool throttled;
+	struct seccomp seccomp;
 	struct thread_struct thread;
 } CORE;
 
@@ -128,6 +130,12 @@ static __always_inline __u32 task_cpu(struct task_struct *task)
  * begins. The kernel's own word for it, bpf_session_is_return, has no argument in 6.18 and one in 7.2, and libbpf
  * refuses an object that declares the other kind. */
 #define session_returns(ctx) (bpf_get_func_ip(ctx) != arch_caller_ip((const struct uregs *)(ctx)))
+
+/* Every system call of the thread is judged by a filter, or only four are allowed. */
+static __always_inline bool task_filtered(struct task_struct *task)
+{
+	return bpf_core_field_exists(task->seccomp) && BPF_CORE_READ(task, seccomp.mode) != 0;
+}
 
 /* Out of CPU quota. 6.18 throttles tasks one by one and marks each (e1fad12dcb66);
  * before, the whole run queue of the group carries a count. */

@@ -26,6 +26,7 @@ struct wire {
 	enum missing missing;
 	enum meters meters;
 	enum cookie cookie;
+	enum spare spare;
 	struct call call;
 	struct wait wait;
 	struct process process;

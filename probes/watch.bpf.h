@@ -156,6 +156,11 @@ static __always_inline __u64 bytes_of(const struct op_info *info, const struct f
 	return bytes;
 }
 
+static __always_inline bool spared(const struct settings *set, struct task_struct *task)
+{
+	return set->spare && (set->spare == SPARE_EVERYBODY || task_filtered(task));
+}
+
 /* A call that is counted and not timed: its return is not asked for, and the time in it shows as
  * the thread's own until the agent puts it where timed ones say. Not 0. */
 static __always_inline int count_alone(const struct uregs *regs, struct thread *t, const struct op_info *info,

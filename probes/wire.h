@@ -447,6 +447,15 @@ struct settings {
 	__u32 walk_share;	/* of a thread's time that walks of its calls and waits may take, in 65536ths; 0: all */
 	__u32 blind;		/* waits for the GPU are among what is watched a part of the time */
 	__u64 watch_ns;		/* when watch became what it is */
+	__u32 spare;		/* whose calls are never watched to their return: SPARE_... */
+	__u32 pad;
+};
+
+/* A return probe enters the kernel by a system call on some kernels, and a seccomp filter may kill for that. */
+enum spare {
+	SPARE_NOBODY,
+	SPARE_FILTERED,		/* threads under a filter */
+	SPARE_EVERYBODY,	/* the shape cannot tell them apart */
 };
 
 #include "wire_frames.h"

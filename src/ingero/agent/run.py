@@ -23,6 +23,7 @@ from ingero.agent.bystanders import Bystanders
 from ingero.agent.collectors import Collectors
 from ingero.agent.command import Command
 from ingero.agent.communicators import Communicators
+from ingero.agent.filtered import Filtered
 from ingero.agent.frames import Frames
 from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
@@ -167,7 +168,8 @@ class Agent:
 
     def start(self) -> None:
         """Load, attach and find the targets."""
-        self._hit_cost = cost.measure()
+        self._hit_cost, verdict = cost.measure()
+        self._filtered = Filtered(self._kernel, verdict.spare(self._hit_cost.shape))
         self._gpus.start()
         self._tenants.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
@@ -352,6 +354,7 @@ class Agent:
         self._governor.complete(window, self._reader.totals, self._reader.operations.read_ns)
         # After the governor: its marks on counts stand.
         self._targets.late.fill(window, self._names, self._targets.warnings)
+        self._filtered.fill(window, self._targets.live, self._targets.warnings)
         self._own_cost.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
         for reason, count in {"process_full": refused, **self._targets.room.losses()}.items():

@@ -10,15 +10,18 @@ happens only adds.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from ingero.attach.filtered import Verdict, describe, judge
 from ingero.attach.kernel import KernelSide, Settings
-from ingero.attach.shapes import calibration_point, choose
+from ingero.attach.shapes import calibration_point, choose, named
 from ingero.model import layout
 from ingero.model.checks import Check
 from ingero.model.governor import HitCost
+from ingero.model.layout import Spare
 from ingero.native import _shim
 
 CALLS = 25  # some milliseconds: on a busy machine some rounds keep their core throughout
@@ -34,12 +37,19 @@ def _time() -> float:
     return min(_shim.time_calls(CALLS, memory) / CALLS for _ in range(ROUNDS))
 
 
-def measure() -> HitCost:
-    """Cost of a hit, on a kernel side of its own in which this process is a target."""
-    kernel = KernelSide(Settings(trace_all=False, ring_bytes=1 << 20, stacks=False))
+def measure() -> tuple[HitCost, Verdict]:
+    """Cost of a hit, on a kernel side of its own in which this process is a target; and first, because this
+    process may be under a filter itself, what hits do to those that are."""
+    kernel = KernelSide(Settings(trace_all=True, ring_bytes=1 << 20, stacks=False))
     try:
         shape = choose(kernel)
         kernel.configure()
+        verdict = judge(shape)
+        spare = verdict.spare(shape.name)
+        kernel.settings = replace(kernel.settings, trace_all=False, spare=spare)
+        kernel.configure()
+        if spare is Spare.SPARE_EVERYBODY:
+            shape = named(kernel, shape.name)
         proc = np.zeros(1, layout.PROC)
         proc["flags"] = int(layout.ProcFlag.PROC_TARGET)
         kernel.write_proc(os.getpid(), proc)
@@ -47,7 +57,7 @@ def measure() -> HitCost:
         path, point = calibration_point()
         links = shape.attach(path, [point])
         try:
-            return _cost(kernel, shape.name, bare)
+            return _cost(kernel, shape.name, bare), verdict
         finally:
             links.close()
     finally:
@@ -68,11 +78,12 @@ def _cost(kernel: KernelSide, shape: str, bare: float) -> HitCost:
     return HitCost(shape, timed, min(counted, timed), min(passed, timed), recorded)
 
 
-def describe_cost() -> Check:
+def describe_cost() -> Iterator[Check]:
     """For `check`."""
-    cost = measure()
+    cost, verdict = measure()
     slow = cost.ns > 5000
-    return Check(
+    yield describe(verdict, cost.shape)
+    yield Check(
         "cost of a probe hit",
         "warning" if slow else "ok",
         f"{cost.ns / 1000:.2f} µs per traced call ({cost.shape})",

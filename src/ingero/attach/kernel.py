@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ingero.attach import probes, syscalls
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model import layout
-from ingero.model.layout import OpFlag
+from ingero.model.layout import OpFlag, Spare
 from ingero.model.sites import SAMPLES_PER_SECOND
 from ingero.native import _shim
 
@@ -89,6 +89,7 @@ class Settings:
     wait_record_ns: int = 1_000_000
     stacks: bool = True
     without: frozenset[str] = frozenset()
+    spare: Spare = Spare.SPARE_NOBODY  # whose calls are not watched to their return (attach/filtered.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +213,7 @@ class KernelSide:
         settings["sample_every_ns"] = self.settings.sample_every_ns * self._detail.sampled_less
         settings["wait_record_ns"] = self.settings.wait_record_ns
         settings["stacks"] = self.settings.stacks
+        settings["spare"] = int(self.settings.spare)
         settings["generation"] = self._generation
         settings["learning"] = self._learning
         settings["watch"] = self._watch

@@ -9,6 +9,7 @@ kernel takes is used. No version tests: distributions backport.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from ingero.attach.kernel import KernelSide, explain_refusal
 from ingero.attach.links import Links, keep
 from ingero.errors import KernelError, UsageError
 from ingero.model.checks import Check
-from ingero.model.layout import Cookie
+from ingero.model.layout import Cookie, Spare
 from ingero.native import _shim, elf
 from ingero.native.instructions import probe_site
 
@@ -57,8 +58,8 @@ def _but(name: str, *ends: str) -> frozenset[str]:
 class SessionShape:
     name = "session"
 
-    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
-        program = f"{name}_session"
+    def __init__(self, kernel: KernelSide, name: str = "call", returns: bool = True) -> None:  # noqa: ARG002
+        program = f"{name}_session"  # says itself, call by call, whether it wants the return
         loaded = kernel.load(name, _but(name, "session"), {program: TRACE_UPROBE_SESSION})
         self._ends = [(loaded.program_fd(program), 0)]
 
@@ -69,7 +70,7 @@ class SessionShape:
 class MultiShape:
     name = "multi"
 
-    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
+    def __init__(self, kernel: KernelSide, name: str = "call", returns: bool = True) -> None:
         types = {f"{name}_{end}": TRACE_UPROBE_MULTI for end in ("multi_enter", "multi_return")}
         loaded = kernel.load(name, _but(name, "multi_enter", "multi_return"), types)
         # Entry first: a return without its entry would be a loss, an entry without
@@ -77,7 +78,7 @@ class MultiShape:
         self._ends = [
             (loaded.program_fd(f"{name}_multi_enter"), 0),
             (loaded.program_fd(f"{name}_multi_return"), MULTI_RETURN),
-        ]
+        ][: 2 if returns else 1]
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
         return keep(self._ends, TRACE_UPROBE_MULTI, path, _pairs(points))
@@ -86,14 +87,14 @@ class MultiShape:
 class PerfShape:
     name = "perf"
 
-    def __init__(self, kernel: KernelSide, name: str = "call") -> None:
+    def __init__(self, kernel: KernelSide, name: str = "call", returns: bool = True) -> None:
         loaded = kernel.load(name, _but(name, "perf_enter", "perf_return"))
         self._type = _perf_type()
         at_return = 1 << int((PERF_DEVICE / "format/retprobe").read_text().split(":")[1])
         self._ends = [
             (loaded.program_fd(f"{name}_perf_enter"), 0),
             (loaded.program_fd(f"{name}_perf_return"), at_return),
-        ]
+        ][: 2 if returns else 1]
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
         return keep(self._ends, self._type, path, _pairs(points), perf=True)
@@ -131,6 +132,8 @@ SHAPES: tuple[type[SessionShape] | type[MultiShape] | type[PerfShape], ...] = (
 
 def same_for(shape: Shape, kernel: KernelSide, name: str) -> Shape:
     """The shape that was chosen, for the programs of another object; OSError where it is refused."""
+    if kernel.settings.spare is Spare.SPARE_EVERYBODY:
+        raise OSError(errno.EOPNOTSUPP, "probes at returns would kill programs under a seccomp filter")
     return next(kind for kind in SHAPES if kind.name == shape.name)(kernel, name)
 
 
@@ -141,10 +144,14 @@ def entry_only(shape: Shape, kernel: KernelSide, name: str) -> Shape:
 
 def calibration_point() -> tuple[str, Point]:
     """A function of our own to try a shape on."""
+    return own_point("ingero_calibration_target")
+
+
+def own_point(name: str) -> tuple[str, Point]:
     path = _shim.__file__
     assert path is not None
     with elf.ElfFile(path) as file:
-        symbol = elf.find_in(file.functions, ["ingero_calibration_target"])["ingero_calibration_target"]
+        symbol = elf.find_in(file.functions, [name])[name]
         site = probe_site(file.read(symbol.offset, 32), file.machine)
     return path, Point(symbol.offset + site.offset, 0)
 
@@ -157,8 +164,9 @@ def _try(kernel: KernelSide, kind: type[SessionShape] | type[MultiShape] | type[
 
 
 def named(kernel: KernelSide, name: str) -> Shape:
-    """A shape that was tried already."""
-    return next(kind for kind in SHAPES if kind.name == name)(kernel)
+    """A shape that was tried already, with no more probes at returns than is safe."""
+    returns = kernel.settings.spare is not Spare.SPARE_EVERYBODY
+    return next(kind for kind in SHAPES if kind.name == name)(kernel, returns=returns)
 
 
 def choose(kernel: KernelSide) -> Shape:

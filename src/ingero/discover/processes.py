@@ -46,6 +46,16 @@ class Stat:
     kernel: bool = False  # a thread of the kernel's: no code of its own to trace
 
 
+def is_filtered(pid: int) -> bool:
+    """Whether its system calls are judged by seccomp; False, too, of one that is gone."""
+    try:
+        with ProcessHandle(pid) as handle:
+            status = handle.read("status")
+    except OSError:
+        return False
+    return re.search(rb"^Seccomp:\s*[12]$", status, re.M) is not None
+
+
 class ProcessHandle:
     """An open /proc/PID directory: reads fail once that very process is gone."""
 

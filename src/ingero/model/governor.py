@@ -13,7 +13,7 @@ ALL_DUE, ALL_TIMED, ALL_THE_TIME = "all that are due", "every call timed", "all 
 class HitCost:
     """Nanoseconds a traced call costs more than an untraced one."""
 
-    shape: str
+    shape: str  # that it was attached in
     ns: float  # timed: entry and return
     counted_ns: float = 0.0  # counted at its entry alone
     passed_ns: float = 0.0  # of an operation that is closed for the moment

@@ -211,6 +211,12 @@ class Cookie(IntEnum):
     COOKIE_VARIANT_SHIFT = 16
 
 
+class Spare(IntEnum):
+    SPARE_NOBODY = 0
+    SPARE_FILTERED = 1
+    SPARE_EVERYBODY = 2
+
+
 def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
     names, formats, offsets = zip(*fields, strict=True)
     return np.dtype(
@@ -547,7 +553,7 @@ PROC = _dtype(
 )
 
 SETTINGS = _dtype(
-    72,
+    80,
     [
         ("agent_pid", "<u4", 0),
         ("trace_all", "<u4", 4),
@@ -564,6 +570,8 @@ SETTINGS = _dtype(
         ("walk_share", "<u4", 56),
         ("blind", "<u4", 60),
         ("watch_ns", "<u8", 64),
+        ("spare", "<u4", 72),
+        ("pad", "<u4", 76),
     ],
 )
 

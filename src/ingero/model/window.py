@@ -176,6 +176,7 @@ class Annotation:
     value: str
 
 
+CALL_TIMES = "call times"  # calls are counted and not timed
 FIRST_CALLS = "first calls"  # made before the probes of their library were on
 
 
@@ -184,7 +185,7 @@ class NotWatched:
     """Something of a process that cannot be seen, and why."""
 
     pid: int
-    what: str  # gil, FIRST_CALLS
+    what: str  # gil, FIRST_CALLS, CALL_TIMES
     why: str
 
 

@@ -33,17 +33,37 @@
 static char said[1 << 16];
 static size_t said_length;
 
+/* Of a text without room its end: a verifier says last why it refused. */
+static int keep_end(size_t length, const char *format, va_list args)
+{
+	size_t room = (sizeof(said) - said_length) / 2;
+	char *text = malloc(length + 1);
+
+	if (!text)
+		return 0;
+	vsnprintf(text, length + 1, format, args);
+	memcpy(said + said_length, text + length - room, room);
+	said_length += room;
+	said[said_length] = 0;
+	free(text);
+	return (int)room;
+}
+
 static int keep_words(enum libbpf_print_level level, const char *format, va_list args)
 {
+	size_t left = sizeof(said) - said_length;
+	va_list again;
 	int n;
 
-	if (level == LIBBPF_DEBUG || said_length >= sizeof(said) - 1)
+	if (level == LIBBPF_DEBUG || left < 2)
 		return 0;
-	n = vsnprintf(said + said_length, sizeof(said) - said_length, format, args);
-	if (n > 0)
+	va_copy(again, args);
+	n = vsnprintf(said + said_length, left, format, args);
+	if (n > 0 && (size_t)n < left)
 		said_length += (size_t)n;
-	if (said_length >= sizeof(said))
-		said_length = sizeof(said) - 1;
+	else if (n > 0)
+		n = keep_end((size_t)n, format, again);
+	va_end(again);
 	return n;
 }
 
@@ -591,6 +611,7 @@ static PyMethodDef methods[] = {
 	{"test_run", test_run, METH_VARARGS, "test_run(program fd, context) -> result"},
 	{"clock_event", clock_event, METH_VARARGS, "clock_event(program fd, cpu, hertz) -> fd"},
 	{"time_switches", time_switches, METH_VARARGS, "time_switches(trips) -> nanoseconds, two switches a trip"},
+	{"call_under_filter", call_under_filter, METH_NOARGS, "call_under_filter() -> signal that ended the child, or 0"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
 	{NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,7 @@ int add_ring_type(PyObject *module);		/* _ring.c: BPF ring buffer into arrays */
 int add_mapping_watch_type(PyObject *module);	/* _mappings.c: libraries as they are mapped */
 PyObject *keep_uprobes(PyObject *module, PyObject *args); /* _keeper.c: probes that end with us */
 PyObject *time_switches(PyObject *module, PyObject *args); /* _switches.c: what a context switch takes */
+PyObject *call_under_filter(PyObject *module, PyObject *unused); /* _filter.c: a filtered child with probes */
 PyObject *demangle(PyObject *module, PyObject *args); /* _demangle.c: readable C++ names */
 
 #endif

@@ -63,7 +63,7 @@ def _shapes() -> list[Check]:
 def _cost() -> list[Check]:
     from ingero.attach.cost import describe_cost
 
-    return [describe_cost()]
+    return list(describe_cost())
 
 
 def _switch_cost() -> list[Check]:

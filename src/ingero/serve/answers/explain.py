@@ -44,6 +44,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.several_nodes import combined
+from ingero.serve.answers.untimed import untimed_calls
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
 from ingero.serve.answers.window import TimeRange, ended, time_range
 from ingero.store.location import default_path
@@ -236,6 +237,7 @@ def _read(reader: Reader, when: TimeRange, recorded: int, extras: Extras) -> Rep
         not_watched=[
             *_not_stored(when, recordings, losses),
             *late_calls(late),
+            *untimed_calls(reader, when),
             *_not_watched(when, recorded, processes, overhead.watched_share, set(late)),
         ],
         recorded_ns=recorded,
