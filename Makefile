@@ -24,7 +24,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-ebpf test-shapes bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
+.PHONY: help setup build demo check static unit test test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector layout docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -62,6 +62,10 @@ test-shapes: build  ## the eBPF tests under each attach shape, twenty minutes; n
 	    $(call run_twice,INGERO_ATTACH=$$shape,tests/ebpf) || failed="$$failed $$shape"; \
 	done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+# Emulated, so some minutes each; needs qemu-system-x86, qemu-system-arm, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross.
+test-kernels: build  ## the probes on other kernels, in virtual machines; KERNELS=--renew fetches newer ones
+	@$(BIN)/python -m tools.kernels.run $(KERNELS)
 
 bench-truth: build  ## how often the diagnosis is right, on injected faults; needs root; TRUTH=--help lists options
 	@$(BIN)/python -m benchmarks.truth.run $(TRUTH)

@@ -1,4 +1,4 @@
-"""What a chain of BPF functions needs of the stack fits 512 bytes: before 6.13, and on arm64, there is no more.
+"""What a chain of BPF functions needs of the stack fits 512 bytes: older kernels, and arm64, have no more.
 
 The kernel that compiles and tests this may give every function a stack of its own and never complain.
 """
@@ -78,7 +78,9 @@ def _pointed(symbol, within: int) -> Place:
     return symbol["st_shndx"], within if symbol["st_info"]["type"] == "STT_SECTION" else symbol["st_value"]
 
 
-def deepest_chain(functions: dict[Place, Function], place: Place, above: tuple[Place, ...] = ()) -> tuple[int, list]:
+def deepest_chain(
+    functions: dict[Place, Function], place: Place, above: tuple[Place, ...] = ()
+) -> tuple[int, list]:
     if place not in functions or place in above:
         return 0, []
     own = functions[place]
@@ -92,6 +94,8 @@ def test_no_chain_of_functions_needs_more_stack_than_old_kernels_have(path: str)
     functions = functions_of(path)
     assert functions
     too_deep = [
-        chain for needed, chain in (deepest_chain(functions, place) for place in functions) if needed > MOST_BYTES
+        chain
+        for needed, chain in (deepest_chain(functions, place) for place in functions)
+        if needed > MOST_BYTES
     ]
     assert too_deep == []

@@ -29,7 +29,9 @@ from ingero.model.window import Window
 
 WORKLOADS = Path(__file__).parent.parent / "workloads"
 # Attaching and detaching perf uprobes waits until the kernel has let go of those of the test before.
-PATIENCE = 4 if os.environ.get("INGERO_ATTACH") == "perf" else 1
+PATIENCE = (4 if os.environ.get("INGERO_ATTACH") == "perf" else 1) * int(
+    os.environ.get("INGERO_PATIENCE", "1")
+)
 NAMES = {number: name for name, (number, _) in probes.BY_NAME.items()}
 
 

@@ -21,6 +21,7 @@ from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import cached_paths
 from ingero.discover.python_layout import layout_of
 from ingero.discover.python_runtime import RuntimeFinder
+from ingero.discover.tried import was_tried
 from ingero.model.checks import Check
 
 OLDEST_TRIED_KERNEL = (5, 15)
@@ -69,6 +70,9 @@ def kernel() -> Check:
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_TRIED_KERNEL:
         return Check("kernel", "warning", value, "Kernels below 5.15 were never tried; use a newer one.")
+    if not was_tried(release, platform.machine()):
+        advice = "Nobody tried ingero on this kernel yet; what it refuses is said when a trace begins."
+        return Check("kernel", "warning", value, advice)
     return Check("kernel", "ok", value)
 
 

@@ -1,0 +1,117 @@
+"""What must hold on every kernel: probes load, calls are seen, time adds up, frames are read, nothing stays.
+
+INGERO_SHAPES names the attach shapes that this kernel is known to take: a shape that is
+among them and is refused is a failure, one that is not is left out aloud.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from ingero.attach.kernel import HOST_PLANS, KernelSide, Settings
+from ingero.attach.shapes import SHAPES, describe_shapes
+from ingero.scenarios import cuda
+from tests.ebpf.accounts import stage
+from tests.ebpf.few_functions import copy_stub
+from tests.ebpf.real_runs import children, probed_pages, until
+from tests.ebpf.test_calls import check_all
+from tests.ebpf.test_frames import PROGRAM, SLOW, told_as_the_program_tells
+from tests.ebpf.tracing import Tracer, tracing, workload
+
+EXPECTED = os.environ.get("INGERO_SHAPES", "session multi perf").replace(",", " ").split()
+NAMES = [kind.name for kind in SHAPES]
+# Tracepoints that not every kernel has, and nothing else, may be missing.
+MAY_BE_ABSENT = {"xid"}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def tracer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tracer]:
+    if request.param not in EXPECTED:
+        pytest.skip(f"this kernel does not have the {request.param} shape")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "perf":  # the kernel takes 0.1 s to let go of each
+            patch.setenv(
+                "INGERO_STUB_DIR", str(copy_stub(cuda.stub_dir(), tmp_path_factory.mktemp("few") / "lib"))
+            )
+        patch.setenv("INGERO_ATTACH", request.param)
+        with tracing(record_all=True) as running:
+            yield running
+
+
+def test_the_shapes_are_those_this_kernel_is_known_to_take(
+    record_property: Callable[[str, object], None],
+) -> None:
+    offered = {check.name.split()[-1]: check for check in describe_shapes()}
+    record_property("release", platform.release())
+    record_property("machine", platform.machine())
+    record_property("shapes", [name for name in NAMES if offered[name].status == "ok"])
+    assert {
+        name: each.value for name, each in offered.items() if each.status != "ok" and name in EXPECTED
+    } == {}
+
+
+def test_every_object_loads_and_attaches(record_property: Callable[[str, object], None]) -> None:
+    kernel = KernelSide(Settings())
+    try:
+        kernel.load("call", frozenset(f"call_{end}" for end in ("session", "multi_enter", "multi_return")))
+        kernel.configure()
+        kernel.attach_host()
+        kernel.attach_clock()
+        refused = {name: state.refused for name, state in kernel.sources.items() if state.refused}
+        record_property("absent", sorted(set(refused) & MAY_BE_ABSENT))
+        assert {name: why for name, why in refused.items() if name not in MAY_BE_ABSENT} == {}
+        assert {plan.source for plan in HOST_PLANS} - MAY_BE_ABSENT <= {
+            name for name, state in kernel.sources.items() if state.attached
+        }
+    finally:
+        kernel.close()
+
+
+def test_23_calls_give_23_records_with_arguments(tracer: Tracer) -> None:
+    with workload("calls23.py", "--layer", "driver") as job:
+        tracer.until_target(job.pid)
+        said = job.go()
+        assert len(said) == 23
+        probed = probed_functions(tracer, job.pid)
+        expected = [made for made in said if made["function"] in probed]
+        assert len(expected) == 23 or len(probed) < 40  # in a copy of the stub that has few functions
+        check_all(tracer.calls(job.pid), expected)
+
+
+def probed_functions(tracer: Tracer, pid: int) -> set[str]:
+    session = tracer.agent._session
+    assert session is not None
+    files = [session.files[file] for file in tracer.agent._targets.live[pid].files]
+    return {row.name for each in files for _, row in each.points + each.hot_points}
+
+
+def test_accounted_time_adds_up_to_the_wall_time(tracer: Tracer) -> None:
+    with stage(tracer) as acting:
+        played = acting.play("doze_on", "0", "40")
+    last = played.totals[-1]
+    lived_ns = int(last["now_ns"]) - int(last["h"]["start_ns"])
+    assert int(last["acc"].sum()) == lived_ns == played.wall_ns
+    assert lived_ns >= played.said["end_ns"] - played.said["start_ns"]
+    assert np.count_nonzero(last["acc"]) > 1  # on a core and waiting
+
+
+def test_python_frames_are_those_the_program_tells(tracer: Tracer) -> None:
+    with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), env={**os.environ, **SLOW}) as job:
+        told_as_the_program_tells(tracer, job, least_share=0.1)  # an emulated thread seldom looks in time
+
+
+def test_after_the_end_nothing_is_left(tracer: Tracer) -> None:
+    """The last of each shape: it ends its tracer."""
+    with workload("calls23.py", "--layer", "driver") as job:
+        tracer.until_target(job.pid)
+        until(lambda: probed_pages(job.pid), "the probes are on")
+        tracer.close()
+        until(lambda: not probed_pages(job.pid), "its code is its own again", 120)
+        job.go()
+    until(lambda: not children(os.getpid()), "no keeper is left", 120)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingero.discover import tried
+
+FILE = """
+[[kernel]]
+release = "6.12.107+deb13-cloud-amd64"
+machine = "x86_64"
+failed = []
+
+[[kernel]]
+release = "7.2.13"
+machine = "x86_64"
+failed = ["test_a"]
+"""
+
+
+@pytest.mark.parametrize(
+    "release, machine, expected",
+    [
+        ("6.12.3-generic", "x86_64", True),
+        ("6.1.0", "x86_64", False),
+        ("6.12.3", "aarch64", False),
+        ("7.2.14", "x86_64", False),
+    ],
+    ids=["another patch", "another version", "another processor", "a test failed"],
+)
+def test_a_kernel_was_tried_when_one_of_its_version_passed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str, machine: str, expected: bool
+) -> None:
+    (tmp_path / "tried_kernels.toml").write_text(FILE)
+    monkeypatch.setattr("ingero.discover.tried.resources.files", lambda package: tmp_path)
+    assert tried.was_tried(release, machine) is expected

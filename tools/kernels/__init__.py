@@ -1,0 +1,1 @@
+"""`make test-kernels`: the probes on other kernels, each in a virtual machine of its own."""
