@@ -10,6 +10,7 @@ from functools import partial
 
 from benchmarks.fuzz import cards, databases, files, memory, records, servers, texts
 from benchmarks.fuzz.target import Target, kept
+from ingero.discover import kubelet
 
 ELF_WORDS = (
     b"\x7fELF\x02\x01\x01",
@@ -22,6 +23,7 @@ ELF_WORDS = (
 NAME_WORDS = (b"_ZN", b"_Z", b"_R", b"St", b"I", b"E", b"\xff", b"\n")
 PROC_WORDS = (b" (deleted)", b"\n", b"\\040", b"/docker-", b".scope", b"..", b"0::/", b"\\x1b", b"\x1b")
 LABEL_WORDS = (b"ingero1 ", b"=", b"\n", b"-1", b"step=", b"\x1b[2J")
+POD_WORDS = (b"null", b"{", b"}", b"[", b'"', b"\\u001b", b"1e999", b'"metadata"', b"\xff", b"-1", b"[" * 200)
 YAML_WORDS = (
     b"agent:\n", b"  max_db: ", b"fleet:\n  nodes: [", b"- ", b"&a ", b"*a", b"!!python/object ", b"<<: *a\n",
     b"---\n", b"{", b"]", b"'", b'"', b"%", b"0x", b"~", b"1_000", b".inf", b"!!binary ",
@@ -53,6 +55,7 @@ ALL = (
     ),
     Target("config", kept("config"), texts.read_config, YAML_WORDS),
     Target("words", kept("words"), texts.read_words),
+    Target("kubelet", kept("kubelet"), texts.read_pods, POD_WORDS, documented=(kubelet.KubeletError,)),
     Target("pages", databases.pages, databases.read_pages),
     Target("values", databases.statements, databases.read_values, mutate=databases.mutated_values),
     Target("http", kept("http"), partial(servers.asked, servers.dashboard), HTTP_WORDS),

@@ -10,6 +10,7 @@ from benchmarks.fuzz.target import Try
 from ingero import config, units
 from ingero.agent.annotations import Annotations
 from ingero.capture import annotations as messages
+from ingero.discover import kubelet
 from ingero.errors import IngeroError
 from ingero.serve.answers.window import parse_instant
 
@@ -56,5 +57,18 @@ def read_labels() -> Iterator[Try]:
             if any(each < " " for each in label.key + label.value):
                 raise AssertionError(f"it steers a terminal: {label}")
         heard.take_losses()
+
+    yield attempt
+
+
+@contextmanager
+def read_pods() -> Iterator[Try]:
+    """What a kubelet answers; the names in it are chosen by whoever made the pods."""
+
+    def attempt(data: bytes) -> None:
+        for pod in kubelet.pods_of(data):
+            said = [pod.name, pod.namespace, *(text for label in pod.labels for text in label)]
+            if any(each < " " or each == "\x7f" for text in said if text for each in text):
+                raise AssertionError(f"it steers a terminal: {pod}")
 
     yield attempt
