@@ -22,6 +22,7 @@ BASICS = frozenset(
         "units",
         "config",
         "config_keys",
+        "config_fleet",
         "config_tenants",
         "version",
         "annotate",
@@ -39,8 +40,9 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "annotate": frozenset(),  # jobs import it: nothing comes along
     "clock": frozenset({"errors"}),
     "units": frozenset({"errors"}),
-    "config": frozenset({"errors", "units", "config_keys", "config_tenants"}),
+    "config": frozenset({"errors", "units", "config_keys", "config_fleet", "config_tenants"}),
     "config_keys": frozenset(),
+    "config_fleet": frozenset({"config_keys"}),
     "config_tenants": frozenset({"config_keys"}),
     "privileges": frozenset(),
     "becoming": frozenset(),  # runs as root

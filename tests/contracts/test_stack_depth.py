@@ -78,12 +78,17 @@ def _pointed(symbol, within: int) -> Place:
     return symbol["st_shndx"], within if symbol["st_info"]["type"] == "STT_SECTION" else symbol["st_value"]
 
 
+LATER = {"walk_wait", "walk_sample"}  # asked for here, and run by the thread afterwards, on a stack of its own
+
+
 def deepest_chain(
     functions: dict[Place, Function], place: Place, above: tuple[Place, ...] = ()
 ) -> tuple[int, list]:
     if place not in functions or place in above:
         return 0, []
     own = functions[place]
+    if above and own.name in LATER:
+        return 0, []
     beneath = max((deepest_chain(functions, each, (*above, place)) for each in own.calls), default=(0, []))
     needed = max(-(-own.stack_bytes // GRAIN_BYTES), 1) * GRAIN_BYTES
     return needed + beneath[0], [(own.name, own.stack_bytes), *beneath[1]]

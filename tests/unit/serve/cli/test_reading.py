@@ -200,7 +200,7 @@ def test_every_schema_holds_for_real_output(
     }
     for name, text in outputs.items():
         msgspec.json.decode(text, type=schemas.ANSWERS[name][1])
-    # Held to their schemas where there are lines and labels, nodes to ask (tests/fanout, tests/fleet), and prices.
+    # Held to their schemas where there are lines and labels, nodes to ask, a fleet, and prices.
     nodes = {"explain-nodes", "merge-nodes", "query-nodes", "query-nodes-sql"}
     others = {"trace", "query-by", "cost", "fleet-status", *nodes}
     assert set(outputs) | others == set(schemas.ANSWERS)
