@@ -78,7 +78,8 @@ def _pointed(symbol, within: int) -> Place:
     return symbol["st_shndx"], within if symbol["st_info"]["type"] == "STT_SECTION" else symbol["st_value"]
 
 
-LATER = {"walk_wait", "walk_sample"}  # asked for here, and run by the thread afterwards, on a stack of its own
+# Asked for here, and run by the thread afterwards, on a stack of its own.
+LATER = {"walk_wait", "walk_sample"}
 
 
 def deepest_chain(

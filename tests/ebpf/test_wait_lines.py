@@ -62,7 +62,7 @@ def test_long_waits_have_their_line(waits_tracer: tuple[Tracer, bool], python: s
 def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tracer, bool]) -> None:
     tracer, early = waits_tracer
     # Early, before it is known how long a wait will be, short ones are walked, too.
-    share = 0.0003 if early else 0.00005
+    share = 0.002 if early else 0.001
     with workload(str(WORKLOADS / "two_threads.py"), str(cuda.stub_dir()), "lock") as job:
         tracer.until_target(job.pid)
         until_readable(tracer, job.pid)
@@ -78,4 +78,4 @@ def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tra
         if row["h"]["tid"] == said["tid"] and row["bucket"] == Bucket.LOCK_WAIT
     ]
     assert len(lined) > 25  # of some 47 in its second
-    assert 2 <= sum(lined) <= 18
+    assert 2 <= sum(lined) <= 18, sum(lined)
