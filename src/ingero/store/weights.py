@@ -104,7 +104,7 @@ class Weights:
 
 def _spread(weights: list[int], owed: int) -> list[int]:
     """More or fewer calls on the same records, in proportion; each stands for one at least."""
-    before = np.array(weights, np.float64)
+    before = np.maximum(np.array(weights, np.float64), 1.0)
     if not len(before):
         return []
     after = np.rint(np.cumsum(before) * max(1 + owed / before.sum(), 0.0))

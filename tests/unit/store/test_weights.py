@@ -82,3 +82,8 @@ def test_every_record_stands_for_a_call_at_least() -> None:
     assert _spread([1, 1], -5) == [1, 1]
     assert sum(_spread([3, 5, 7], 100)) == 115
     assert _spread([], 5) == []
+
+
+def test_records_that_stood_for_nothing_stand_for_a_call_each() -> None:
+    assert _spread([0, 0], 2) == [2, 2]
+    assert _spread([0], 0) == [1]
