@@ -122,6 +122,7 @@ def asked(make: Any) -> Iterator[Try]:
             yield attempt
         finally:
             host.close()
+            logging.disable(logging.NOTSET)
 
 
 def dashboard(db: Path) -> Any:

@@ -56,6 +56,7 @@ DETAIL = ("event", "wait_detail", "block_detail", "tcp_detail", "xid_detail", "c
 WHOLE = frozenset(
     {
         "node",
+        "clock_offset",
         "string",
         "kernel",
         "op",
@@ -76,6 +77,7 @@ INSTANTS: dict[str, tuple[str, ...]] = {
     "recording": ("started_ns", "last_ns", "ended_ns"),
     "window": ("start_ns", "end_ns"),
     "clock_step": ("at_ns", "wall_ns"),
+    "clock_offset": ("from_ns",),
     "process": ("start_ns", "first_seen_ns", "end_ns"),
     "event": ("ts_ns",),
     "collective_round": ("last_ns",),

@@ -60,6 +60,7 @@ LENGTHS = {
     "duration_ns", "runqueue_ns", "queued_ns", "sum_ns", "min_ns", "max_ns", "p50_ns", "p95_ns", "p99_ns",
     "throttled_ns", "late_ns", "gil_ns", "system_ns", "spun_ns", "reclaiming_ns", "ns", "power_capped_ns",
     "heat_capped_ns", "asking_ns", "bucket_ns", "excess_ns", "agent_cpu_ns", "delta_ns", "ns_per_hit",
+    "offset_ns", "error_ns",
 }  # fmt: skip
 
 

@@ -41,7 +41,9 @@ COMMANDS: dict[str, Lazy] = {
     "trace": Lazy("ingero.serve.cli.trace", "Trace GPU jobs live and record them."),
     "explain": Lazy("ingero.serve.cli.explain", "Say why a recorded job was slow, and what fixes it."),
     "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
-    "cost": Lazy("ingero.serve.cli.cost", "Say what GPUs cost, and what of it was lost to what."),
+    "cost": Lazy(
+        "ingero.serve.cli.cost", "Say what GPUs cost: hours held, busy, lost to findings and idle, by tenant."
+    ),
     "merge": Lazy("ingero.serve.cli.merge", "Make one database of several."),
     "export": Lazy("ingero.serve.cli.export", "Write a recording as a timeline, tables or stacks."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
