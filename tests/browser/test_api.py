@@ -36,7 +36,8 @@ def test_every_route_answers_what_its_document_says(server: Running, route: Rout
 def test_the_document_describes_every_route(server: Running) -> None:
     document = server.ask("/api/v1/openapi.json").value
     assert document["openapi"] == "3.1.0"
-    assert set(document["paths"]) == {f"/api/v1/{name}" for name in [*(each.path for each in ROUTES), "live"]}
+    paths = [*(each.path for each in ROUTES), "live", "recording"]
+    assert set(document["paths"]) == {f"/api/v1/{path}" for path in paths}
     names = [each["name"] for each in document["paths"]["/api/v1/timeline"]["get"]["parameters"]]
     assert names == ["since", "from", "to", "node", "pid", "width"]
     for found in references(document):

@@ -123,7 +123,7 @@ def serve(
     tls: ssl.SSLContext | None,
     ready: Callable[[], None],
     stopping: Callable[[], None] = lambda: None,
-    connections: int = CONNECTIONS,
+    connections: int | None = None,
     keep_alive_s: int = KEEP_ALIVE_S,
 ) -> None:
     """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken.
@@ -165,9 +165,10 @@ def _config(
     app: Application,
     tls: ssl.SSLContext | None,
     lifespan: Literal["on", "off"],
-    connections: int = CONNECTIONS,
+    connections: int | None = None,
     keep_alive_s: int = KEEP_ALIVE_S,
 ) -> uvicorn.Config:
+    connections = CONNECTIONS if connections is None else connections
     _allow_many_files(connections)
     config = uvicorn.Config(
         app,
