@@ -47,7 +47,7 @@ endef
 # The perf shape comes last: the kernel lets go of its probes slowly, which would hold up the others.
 test: check inspector  ## check, then every other test; the eBPF tests need root
 	@echo "== everything else"
-	@$(call run_twice,,tests --ignore tests/unit --ignore tests/contracts)
+	@$(call run_twice,,tests --ignore tests/unit --ignore tests/contracts --ignore tests/kernels)
 	@echo "== calls, INGERO_ATTACH=multi"
 	@$(call run_twice,INGERO_ATTACH=multi,tests/ebpf -m shapes)
 	@echo "== calls, INGERO_ATTACH=perf"
