@@ -12,7 +12,8 @@ Blind to   input prepared by processes of other jobs (shown as slow-peer); what 
            computes: a garbage collection that is not watched is taken for its data; a
            second stream that keeps the GPU busy while this one is waited for; work of the
            thread's own among so many calls that not all are watched (taken for making them);
-           where more workers than cores were asked for: the line is what they compute.
+           where more workers than cores were asked for: the line is what they compute; the first
+           minute of a job that never gives the GPU work for three seconds in a row: it may be starting.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Not this   spikes whose time another finding explains (disk-wait of a checkpoint
 Blind to   what happens in a spike, unless another finding tells; computing that falls between
            two on-periods, where launches are watched for little of the time, in jobs that only poll
            the GPU: no call marks their iterations (docs/governor.md), only long waits show.
-           An evaluation that computes for long without a launch is a stall by all that can be seen.
+           An evaluation that computes for long without a launch is a stall by all that can be seen,
+           and so is a job that rests at regular intervals because it is meant to.
 """
 
 from __future__ import annotations
