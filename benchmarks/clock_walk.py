@@ -6,19 +6,15 @@ stack itself afterwards; earlier kernels walk in the interrupt, and give up afte
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.figures import Figure, Section, at_most
 from benchmarks.walk_cost import pythons
-from ingero.capture.maps import MapReader
-from ingero.model import layout
+from benchmarks.walks import walk_costs, walking
 from ingero.scenarios import cuda
-from tests.ebpf.tracing import WORKLOADS, Tracer, tracing, workload
+from tests.ebpf.tracing import WORKLOADS, workload
 
 TITLE = "The clock's interrupt"
 PROGRAM = str(WORKLOADS / "deep.py")
@@ -29,38 +25,13 @@ TARGET_US = 100.0
 KINDS = {"after": "walked by the thread itself (6.18)", "early": "walked in the interrupt (before)"}
 
 
-@contextmanager
-def _tracing(kind: str) -> Iterator[Tracer]:
-    before = os.environ.get("INGERO_WAIT_LINES")
-    os.environ["INGERO_WAIT_LINES"] = kind
-    try:
-        with tracing() as tracer:
-            yield tracer
-    finally:
-        del os.environ["INGERO_WAIT_LINES"]
-        if before is not None:
-            os.environ["INGERO_WAIT_LINES"] = before
-
-
-def _costs(tracer: Tracer) -> np.void:
-    """Of all cores together."""
-    kernel = tracer.agent._kernel
-    assert kernel is not None
-    key = np.dtype([("at", "<u4")])
-    _, values = MapReader(kernel.maps["clock_costs"], key, layout.WALK_COST, kernel.cpus).read()
-    sums: np.void = np.zeros(1, layout.WALK_COST)[0]
-    sums["count"], sums["ns"] = values["count"].sum(), values["ns"].sum()
-    sums["max_ns"] = values["max_ns"].max()
-    return sums
-
-
 def _round(python: str, kind: str, seconds: float) -> np.void:
     words = (str(cuda.stub_dir()), str(DEPTH), "3", str(seconds))
-    with _tracing(kind) as tracer, workload(python, PROGRAM, *words) as job:
+    with walking(kind) as tracer, workload(python, PROGRAM, *words) as job:
         tracer.until_target(job.pid)
         tracer.until(lambda: tracer.agent._interpreters.version_of(job.pid) is not None)
         job.go()
-        costs = _costs(tracer)
+        costs = walk_costs(tracer, "clock_costs")
     if costs["count"] < 10 * seconds:
         raise RuntimeError(f"{costs['count']} samples in {seconds} s: nothing was measured")
     return costs

@@ -7,19 +7,15 @@ time matters, not only the usual one.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.figures import Figure, Section
 from benchmarks.walk_cost import pythons
-from ingero.capture.maps import MapReader
-from ingero.model import layout
+from benchmarks.walks import walk_costs, walking
 from ingero.scenarios import cuda
-from tests.ebpf.tracing import WORKLOADS, Tracer, tracing, workload
+from tests.ebpf.tracing import WORKLOADS, workload
 
 TITLE = "A walk with the run-queue lock held"
 PROGRAM = str(WORKLOADS / "waits" / "many_naps.py")
@@ -28,40 +24,15 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 NAPS = {"same": 600, "new": 150}
 
 
-@contextmanager
-def _walking_early() -> Iterator[Tracer]:
-    before = os.environ.get("INGERO_WAIT_LINES")
-    os.environ["INGERO_WAIT_LINES"] = "early"
-    try:
-        with tracing() as tracer:
-            yield tracer
-    finally:
-        del os.environ["INGERO_WAIT_LINES"]
-        if before is not None:
-            os.environ["INGERO_WAIT_LINES"] = before
-
-
-def _costs(tracer: Tracer) -> np.void:
-    """Of all cores together."""
-    kernel = tracer.agent._kernel
-    assert kernel is not None
-    key = np.dtype([("at", "<u4")])
-    _, values = MapReader(kernel.maps["locked_walks"], key, layout.WALK_COST, kernel.cpus).read()
-    sums: np.void = np.zeros(1, layout.WALK_COST)[0]
-    sums["count"], sums["ns"] = values["count"].sum(), values["ns"].sum()
-    sums["max_ns"] = values["max_ns"].max()
-    return sums
-
-
 def _round(python: str, kind: str, naps: int) -> np.void:
     with (
-        _walking_early() as tracer,
+        walking("early") as tracer,
         workload(python, PROGRAM, str(cuda.stub_dir()), kind, str(naps)) as job,
     ):
         tracer.until_target(job.pid)
         tracer.until(lambda: tracer.agent._interpreters.version_of(job.pid) is not None)
         job.go()
-        costs = _costs(tracer)
+        costs = walk_costs(tracer, "locked_walks")
     if costs["count"] < naps / 2:
         raise RuntimeError(f"{costs['count']} walks of {naps} naps: nothing was measured")
     return costs
