@@ -27,9 +27,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from benchmarks import jobs, reliability
-from ingero.agent.needs import require_privileges
-from ingero.errors import IngeroError
+from benchmarks import jobs, machine, reliability
 from ingero.store.reader import Reader
 from tests.ebpf.real_runs import Place, Run, children, probed_pages, uprobe_links
 
@@ -240,10 +238,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def main(words: Sequence[str]) -> int:
     chosen = parse(words)
-    try:
-        require_privileges()
-    except IngeroError as error:
-        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+    if not machine.may_trace():
         return 1
     seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
     print(f"seed {seed}", flush=True)

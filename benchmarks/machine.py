@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ingero.agent.needs import require_privileges
+from ingero.errors import IngeroError
 from ingero.units import clean
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -24,6 +27,16 @@ class Moment:
     load1: float
     cpu_pressure: float | None  # percent of the last minute in which somebody waited for a core
     other_traces: int
+
+
+def may_trace() -> bool:
+    """Whether this process has the rights for it; says what is missing."""
+    try:
+        require_privileges()
+    except IngeroError as error:
+        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+        return False
+    return True
 
 
 def moment() -> Moment:

@@ -19,7 +19,6 @@ from pathlib import Path
 from benchmarks import machine
 from benchmarks.figures import Section, missed, unsure
 from benchmarks.page import page, with_section
-from ingero.agent.needs import require_privileges
 from ingero.errors import IngeroError
 
 PAGE = Path(__file__).parent.parent / "docs" / "overhead.md"
@@ -72,10 +71,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def main(words: Sequence[str]) -> int:
     chosen = parse(words)
-    try:
-        require_privileges()
-    except IngeroError as error:
-        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+    if not machine.may_trace():
         return 1
     before = machine.moment()
     print(f"load average {before.load1:.2f}, other traces {before.other_traces}")

@@ -20,13 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import jobs as traces
+from benchmarks import machine
 from benchmarks.soak import page
 from benchmarks.soak.crowd import Crowd, crowd
 from benchmarks.soak.facts import Facts, append, left_in_kernel, write_facts
 from benchmarks.soak.sample import KernelObjects, children, kernel_objects, take
 from benchmarks.soak.short import ShortTraces
-from ingero.agent.needs import require_privileges
-from ingero.errors import IngeroError
 
 EVERY_S = 10.0
 MAX_DB = "16m"  # small, so that old detail is removed all the time
@@ -111,10 +110,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def main(words: Sequence[str]) -> int:
     chosen = parse(words)
-    try:
-        require_privileges()
-    except IngeroError as error:
-        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
+    if not machine.may_trace():
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that jobs and cgroups are cleaned up
     folder = chosen.folder.absolute()
