@@ -10,9 +10,8 @@ needed="click iniconfig markdown-it-py mdurl msgspec numpy nvidia-ml-py packagin
         pytest pytest-timeout pyyaml rich"
 
 rm -rf "$bundle"
-mkdir -p "$bundle/wheel" "$bundle/site"
-python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$bundle/wheel" .
-python -m auditwheel repair --wheel-dir "$bundle/repaired" "$bundle"/wheel/*.whl >/dev/null 2>&1
+mkdir -p "$bundle/site"
+tools/wheel.sh "$bundle/wheel"
 
 # The lines of the lock that name what is needed, with their hashes.
 for name in $needed; do
@@ -24,7 +23,7 @@ done >"$bundle/requirements.txt"
 python -m pip install --quiet --disable-pip-version-check --target "$bundle/site" --python-version "$target" \
     --only-binary=:all: --no-deps --require-hashes -r "$bundle/requirements.txt"
 python -m pip install --quiet --disable-pip-version-check --target "$bundle/site" --python-version "$target" \
-    --only-binary=:all: --no-deps "$bundle"/repaired/*.whl
+    --only-binary=:all: --no-deps "$bundle"/wheel/*.whl
 find "$bundle/site" -name tests -prune -exec rm -rf {} +
 tar -czf build/gpu-bundle.tgz -C "$bundle" site -C "$PWD" benchmarks tests/__init__.py tests/gpu tests/workloads \
     tools/on_gpu.sh pyproject.toml

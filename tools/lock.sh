@@ -14,10 +14,12 @@ compile() {
     shift
     rm -f build/lock/out.txt
     [ ! -f "$target" ] || cp "$target" build/lock/out.txt
-    build/lock/bin/uv pip compile pyproject.toml "$@" --quiet --universal --python-version 3.11 \
+    build/lock/bin/uv pip compile "$@" --quiet --universal --python-version 3.11 \
         --generate-hashes --no-emit-index-url --no-header ${UPGRADE:+--upgrade} --output-file build/lock/out.txt >/dev/null
     { echo '# Written by `make lock`.'; cat build/lock/out.txt; } >"$target"
 }
 
-compile requirements/run.txt --extra tui --extra mcp --extra prometheus --extra otlp
-compile requirements/dev.txt --extra tui --extra gpu --extra parquet --extra mcp --extra prometheus --extra otlp-grpc --extra fleet --group dev
+# What the image holds, what builds it, and what a clone needs.
+compile requirements/run.txt pyproject.toml --extra gpu --extra tui --extra mcp --extra prometheus --extra otlp-grpc
+compile requirements/build.txt --group build
+compile requirements/dev.txt pyproject.toml --extra tui --extra gpu --extra parquet --extra mcp --extra prometheus --extra otlp-grpc --extra fleet --group dev

@@ -13,6 +13,9 @@ import logging
 import os
 import platform
 import re
+import resource
+from collections.abc import Callable, Collection
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +69,37 @@ def wanted(held: int, perf: bool = False) -> int:
 
 def drop() -> None:
     """Keep what tracing needs; a kernel that refuses leaves everything as it was."""
+    _keep(lambda held: wanted(held, by_perf()))
+
+
+def keep_only(names: Collection[str]) -> None:
+    """Keep these of what tracing needs."""
+    mask = sum(1 << KEPT[name] for name in names)
+    _keep(lambda held: held & mask if held & mask == mask else held & (mask | 1 << SYS_ADMIN))
+
+
+def bound(room_bytes: int, files: int | None = None) -> None:
+    """This process may not grow by more than that, nor write a file."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limits = {
+        resource.RLIMIT_AS: pages * resource.getpagesize() + room_bytes,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+    }
+    if files is not None:
+        limits[resource.RLIMIT_NOFILE] = files
+    for limit, value in limits.items():
+        resource.setrlimit(limit, (value, value))
+
+
+def _keep(chosen: Callable[[int], int]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     header, halves = _Header(VERSION_3, 0), (_Half * 2)()
     if libc.capget(ctypes.byref(header), halves):
         log.warning("cannot read our capabilities: %s", os.strerror(ctypes.get_errno()))
         return
     permitted = halves[0].permitted | halves[1].permitted << 32
-    keep = wanted(permitted, by_perf())
+    keep = chosen(permitted)
     for at, half in enumerate(halves):
         half.effective = half.permitted = keep >> 32 * at & 0xFFFFFFFF
         half.inheritable = 0

@@ -79,7 +79,7 @@ def _refused(access: Access, status: int) -> str:
 
 
 def _prepared(access: Access) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
-    parts = urlsplit(access.url if "//" in access.url else f"https://{access.url}")
+    parts = urlsplit(bracketed(access.url if "//" in access.url else f"https://{access.url}"))
     host, path = parts.hostname or "", parts.path.rstrip("/") + "/pods"
     headers = {"Accept": "application/json", "User-Agent": "ingero"}
     if parts.scheme == "http":
@@ -94,6 +94,11 @@ def _prepared(access: Access) -> tuple[http.client.HTTPConnection, str, dict[str
         headers["Authorization"] = f"Bearer {Path(access.token_file).read_text('utf-8').strip()}"
     port = parts.port or 10250
     return http.client.HTTPSConnection(host, port, timeout=access.timeout_s, context=context), path, headers
+
+
+def bracketed(url: str) -> str:
+    """An IPv6 address as the downward API gives it has no brackets: https://fd00::7:10250."""
+    return re.sub(r"^(https?://)([0-9a-fA-F:.]*:[0-9a-fA-F:.]*):([0-9]+)(?=/|$)", r"\1[\2]:\3", url)
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, now: Callable[[], float]) -> bytes:

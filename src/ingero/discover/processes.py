@@ -151,25 +151,30 @@ def read_stat(pid: int) -> Stat | None:
         return None
 
 
-def read_process(pid: int, mounts: list[containers.Mount] | None = None) -> Process | None:
+def read_process(
+    pid: int, mounts: list[containers.Mount] | None = None, with_memory: bool = True
+) -> Process | None:
     """The process, or None when there is no such process (any more)."""
-    found = read_process_and_container(pid, mounts)
+    found = read_process_and_container(pid, mounts, with_memory)
     return found[0] if found else None
 
 
 def read_process_and_container(
-    pid: int, mounts: list[containers.Mount] | None = None
+    pid: int, mounts: list[containers.Mount] | None = None, with_memory: bool = True
 ) -> tuple[Process, Container] | None:
+    """`with_memory`: with its command line and environment, which lie in its memory and may never come."""
     try:
         with ProcessHandle(pid) as handle:
-            return _read(handle, cgroup_mounts() if mounts is None else mounts)
+            return _read(handle, cgroup_mounts() if mounts is None else mounts, with_memory)
     except (OSError, ValueError, IndexError):
         return None
 
 
-def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Process, Container]:
+def _read(
+    handle: ProcessHandle, mounts: list[containers.Mount], with_memory: bool
+) -> tuple[Process, Container]:
     stat = parse_stat(handle.read("stat", 4096))
-    environment = _optional(lambda: handle.read("environ", MAX_ENVIRON_BYTES))
+    environment = _optional(lambda: handle.read("environ", MAX_ENVIRON_BYTES)) if with_memory else b""
     cgroup = _optional(lambda: handle.read("cgroup", 1 << 16)).decode("utf-8", "replace")
     container = containers.describe(cgroup, mounts)
     status = handle.read("status", 1 << 16)
@@ -189,7 +194,7 @@ def _read(handle: ProcessHandle, mounts: list[containers.Mount]) -> tuple[Proces
         cpus=_allowed_cpus(status),
         labels=told,
     )
-    arguments = _optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS))
+    arguments = _optional(lambda: handle.read("cmdline", 4 * MAX_CMDLINE_CHARS)) if with_memory else b""
     return started_with(process, arguments, environment), container
 
 

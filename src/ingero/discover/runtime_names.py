@@ -1,6 +1,6 @@
-"""Names and labels of containers, asked of Docker or Podman on this machine.
+"""Names and labels of containers, asked of Docker, Podman, containerd or CRI-O on this machine.
 
-Both answer the same question on a Unix socket. Where nobody listens, Docker's own file of a
+The first two answer the same question on a Unix socket. Where nobody listens, Docker's own file of a
 container and Podman's list of them say the name. Nothing here leaves the machine.
 """
 
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from ingero.discover import cri
 from ingero.model.pods import Named
 from ingero.units import clean
 
@@ -70,6 +71,7 @@ def names(
     sockets: Iterable[Path] = SOCKETS,
     docker_state: Path = DOCKER_STATE,
     podman_lists: Iterable[Path] = PODMAN_LISTS,
+    cri_sockets: Iterable[Path] = cri.SOCKETS,
 ) -> dict[str, Named]:
     """Those of the wanted containers that somebody has a name for. Never raises."""
     missing = {each for each in wanted if re.fullmatch(r"[0-9a-f]{64}", each)}
@@ -85,6 +87,9 @@ def names(
                 one = Named(each, _name(entries[each].names))
             if one is not None:
                 found[each] = one
+    if missing - found.keys():
+        pods = cri.names(cri_sockets)
+        found |= {each: pods[each] for each in missing - found.keys() if each in pods}
     return found
 
 

@@ -91,6 +91,22 @@ def test_an_answer_that_takes_too_long_is_given_up(node: Kubelet, authority: Aut
         ask(access(node, authority, timeout_s=5.0), now=lambda: float(next(times)))
 
 
+@pytest.mark.parametrize(
+    ("url", "reached"),
+    [
+        ("https://fd00:10::1:10250", ("fd00:10::1", 10250, "/pods")),
+        ("https://::1:10250/", ("::1", 10250, "/pods")),
+        ("https://[fd00:10::1]:10250", ("fd00:10::1", 10250, "/pods")),
+        ("[fd00::2]", ("fd00::2", 10250, "/pods")),
+        ("https://10.0.0.1:10250/at", ("10.0.0.1", 10250, "/at/pods")),
+        ("gpu-node-01", ("gpu-node-01", 10250, "/pods")),
+    ],
+)
+def test_addresses_of_both_families_are_understood(url: str, reached: tuple[str, int, str]) -> None:
+    connection, path, _ = kubelet._prepared(Access(url))
+    assert (connection.host, connection.port, path) == reached
+
+
 def test_nobody_there_is_one_line(tmp_path: Path) -> None:
     with running() as gone:
         pass
@@ -125,6 +141,20 @@ def test_a_deployment_is_named_instead_of_its_replica_set() -> None:
     (found,) = pods_of(msgspec.json.encode({"items": [made]}))
     assert dict(found.labels)["owner"] == "Deployment/serve"
     assert found.job is None
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("https://fd00::7:10250", "https://[fd00::7]:10250"),
+        ("https://2001:db8:0:0:0:0:0:1:10250/x", "https://[2001:db8:0:0:0:0:0:1]:10250/x"),
+        ("https://[fd00::7]:10250", "https://[fd00::7]:10250"),
+        ("https://10.0.0.7:10250", "https://10.0.0.7:10250"),
+        ("http://node-a:10255", "http://node-a:10255"),
+    ],
+)
+def test_an_address_of_ipv6_gets_its_brackets(said: str, meant: str) -> None:
+    assert kubelet.bracketed(said) == meant
 
 
 @given(st.binary(max_size=200))

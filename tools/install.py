@@ -1,0 +1,81 @@
+"""`make install`, `make uninstall`: `python -m tools.install (install WHEEL | uninstall) PREFIX DESTDIR`.
+
+The program, its packages in lib/ingero, a systemd unit, tmpfiles, completions and man pages, all below
+PREFIX. DESTDIR is put before every path that is written, never into what is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from click.shell_completion import get_completion_class
+
+from ingero.serve.cli.main import ingero
+from tools import man
+from tools.onefile import packages
+
+COMPLETIONS = {
+    "bash": "share/bash-completion/completions/ingero",
+    "zsh": "share/zsh/site-functions/_ingero",
+    "fish": "share/fish/vendor_completions.d/ingero.fish",
+}
+UNIT = Path("deploy/systemd/ingero.service")
+# -E -P -s: no module of the current folder, the environment or the user's is taken for ours.
+PROGRAM = """\
+#!{python} -EPs
+import sys
+sys.path.append("{prefix}/lib/ingero")
+from ingero.serve.cli.main import main
+sys.exit(main())
+"""
+
+
+def files(prefix: Path) -> dict[str, str]:
+    """What is written besides the packages, by its path below the prefix."""
+    python = Path(sys.executable).resolve()
+    unit = UNIT.read_text().replace("/usr/local/bin/ingero", str(prefix / "bin/ingero"))
+    return {
+        "bin/ingero": PROGRAM.format(python=python, prefix=prefix),
+        "lib/systemd/system/ingero.service": unit,
+        "lib/tmpfiles.d/ingero.conf": "d /run/ingero 0755 root root -\n",
+        **{place: _completion(shell) for shell, place in COMPLETIONS.items()},
+        **{f"share/man/man1/{name}": text for name, text in man.pages().items()},
+    }
+
+
+def _completion(shell: str) -> str:
+    found = get_completion_class(shell)
+    assert found is not None
+    return found(ingero, {}, "ingero", "_INGERO_COMPLETE").source()
+
+
+def install(wheel: Path, prefix: Path, below: Path) -> None:
+    shutil.rmtree(below / "lib/ingero", ignore_errors=True)
+    packages(below / "lib/ingero", wheel)
+    for place, text in files(prefix).items():
+        path = below / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755 if place.startswith("bin/") else 0o644)
+
+
+def uninstall(prefix: Path, below: Path) -> None:
+    shutil.rmtree(below / "lib/ingero", ignore_errors=True)
+    for place in files(prefix):
+        (below / place).unlink(missing_ok=True)
+
+
+def main(what: str, *words: str) -> None:
+    *wheel, prefix, destdir = words
+    root = Path(prefix)
+    below = Path(destdir + prefix)
+    if what == "install":
+        install(Path(*wheel), root, below)
+    else:
+        uninstall(root, below)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
