@@ -7,7 +7,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from builders import OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
@@ -55,14 +55,20 @@ def record(
 
 @contextlib.contextmanager
 def dashboard(
-    db: Path, home: Path, *flags: str, ahead_ns: int = 0, rate: float = 0.0, token: str | None = TOKEN
+    db: Path,
+    home: Path,
+    *flags: str,
+    ahead_ns: int = 0,
+    rate: float = 0.0,
+    token: str | None = TOKEN,
+    inside: Sequence[str] = (),
 ) -> Iterator[str]:
-    """`HOST:PORT` of a real one; its clock may be ahead, or run fast."""
+    """`HOST:PORT` of a real one; its clock may be ahead, or run fast. `inside`: what is to run it."""
     home.mkdir(mode=0o700, exist_ok=True)
     before = AHEAD.format(ns=ahead_ns, rate=rate) if ahead_ns or rate else ""
     environ = {"INGERO_TOKEN": token} if token else {}
     words = ["dashboard", "-d", str(db), *flags]
-    with servers.started(servers.Running, words, home, environ, before) as running:
+    with servers.started(servers.Running, words, home, environ, before, inside=inside) as running:
         address = flags[flags.index("--addr") + 1].rpartition(":")[0] if "--addr" in flags else "127.0.0.1"
         yield f"{address}:{running.port}"
 

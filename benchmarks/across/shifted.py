@@ -12,14 +12,18 @@ import sys
 import time
 
 
-def main() -> int:
-    ahead_ns, drift_ppm = int(sys.argv[1]), float(sys.argv[2])
+def shift(ahead_ns: int, drift_ppm: float) -> None:
+    """From here on, in this process."""
     real, begun_ns = time.time_ns, time.monotonic_ns()
 
     def shifted() -> int:
         return real() + ahead_ns + int((time.monotonic_ns() - begun_ns) * drift_ppm / 1e6)
 
     time.time_ns = shifted
+
+
+def main() -> int:
+    shift(int(sys.argv[1]), float(sys.argv[2]))
     from ingero.serve.cli.main import main as ingero
 
     return ingero(sys.argv[3:]) or 0

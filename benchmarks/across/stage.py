@@ -1,7 +1,8 @@
-"""Several nodes on one machine: an agent for each with its own name, clock and part of the job.
+"""Several nodes on one machine: an agent for each with its own name, address, clock and part of the job.
 
-All agents share one kernel, so each traces only the command it starts. What happened is told by the ranks
-themselves, by the one clock they share.
+Each node is a network namespace, in which its agent runs and afterwards the server that is asked. All agents
+share one kernel, so each traces only the command it starts. What happened is told by the ranks themselves, by
+the one clock they share.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,12 +21,18 @@ from statistics import median
 from typing import Any
 
 from ingero.scenarios import cuda
+from tests.assistants.certificates import Authority
+from tests.namespaces import Machine, Network, network, run_inside
+from tests.servers import TOKEN, Running, started
 
 NODES, HERE = 4, 2
 STEPS = 150
 LIMIT_S = 120
+PORT = 8443
+DESK = "desk"  # where somebody asks
 SHIPPER = Path(__file__).with_name("shipper.py")
 JOB = Path(__file__).with_name("job.py")
+ROOT = Path(__file__).parents[2]
 # Where its time goes on the late rank's own node.
 BUCKETS = {"cores": "runqueue", "computes": "host_cpu", "sleeps": "sleep", "disk": "disk_wait"}
 
@@ -78,10 +87,15 @@ class Stage:
     agents: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def run(self) -> dict[str, Any]:
-        """The diagnosis of all nodes together."""
+        """The diagnosis of all nodes together, asked over the network."""
+        with network(*(name_of(number) for number in range(NODES)), DESK) as made:
+            self._play(made)
+            return self._asked(made)
+
+    def _play(self, nodes: Network) -> None:
         hog = None
         try:
-            self.agents = [self._agent(number) for number in range(NODES)]
+            self.agents = [self._agent(number, nodes.machines[number]) for number in range(NODES)]
             hog = self._hog()
             codes = [agent.wait(LIMIT_S) for agent in self.agents]
         finally:
@@ -90,6 +104,39 @@ class Stage:
                 process.wait()
         if any(codes):
             raise RuntimeError(f"agents ended with {codes}: {self._said()}")
+
+    def _asked(self, nodes: Network) -> dict[str, Any]:
+        authority = Authority(self.folder)
+        addresses = ",".join(f"{each.address}:{PORT}" for each in nodes.machines[:NODES])
+        with ExitStack() as servers:
+            for number in range(NODES):
+                servers.enter_context(self._server(number, nodes.machines[number], authority))
+            environ = self._environment(self.folder) | {
+                "INGERO_TOKEN": TOKEN,
+                "INGERO_FLEET_CA_CERT": str(authority.file),
+            }
+            words = [sys.executable, "-m", "ingero", "explain", "--nodes", addresses, "--strict", "--json"]
+            said = run_inside(nodes.machines[NODES], words, **environ)
+        if said.returncode:
+            raise RuntimeError(f"explain --nodes ended with {said.returncode}: {said.stderr}")
+        found: dict[str, Any] = json.loads(said.stdout)
+        return found
+
+    @contextmanager
+    def _server(self, number: int, machine: Machine, authority: Authority) -> Iterator[Running]:
+        """What answers for a node, by its clock."""
+        signed = str(authority.sign(machine.name, (machine.address,)))
+        words = ["dashboard", "-d", str(self._db(number)), "--addr", f":{PORT}"]
+        words += ["--cert", signed, "--key", signed]
+        ahead_ns, drift = int(self.play.ahead_ms[number] * 1e6), self.play.drift_ppm[number]
+        before = f"from benchmarks.across.shifted import shift; shift({ahead_ns}, {drift})"
+        environ = {"INGERO_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+        home = self.folder / f"home-{number}"
+        with started(Running, words, home, environ, before, inside=machine.inside) as running:
+            yield running
+
+    def of_merged(self) -> dict[str, Any]:
+        """The same of their recordings, merged."""
         self._ingero("merge", *(str(self._db(number)) for number in range(NODES)), "-o", str(self.merged))
         found: dict[str, Any] = json.loads(self._ingero("explain", "-d", str(self.merged), "--json"))
         return found
@@ -106,16 +153,17 @@ class Stage:
             (self.folder / f"{name_of(number)}.log").read_text()[-300:] for number in range(NODES)
         )
 
-    def _agent(self, number: int) -> subprocess.Popen[bytes]:
+    def _agent(self, number: int, machine: Machine) -> subprocess.Popen[bytes]:
         play, home = self.play, self.folder / f"home-{number}"
-        home.mkdir()
+        home.mkdir(mode=0o700)
         ahead_ns, here = int(play.ahead_ms[number] * 1e6), range(number * HERE, (number + 1) * HERE)
         job = [sys.executable, str(JOB), str(self.folder), "--here", ",".join(map(str, here))]
         job += ["--ranks", str(NODES * HERE), "--steps", str(STEPS)]
         job += ["--fault", play.fault, "--rank", str(play.rank if play.fault else -1)]
         job += ["--from-step", str(play.from_step), "--ms", str(play.ms), "--core", str(max(cores()))]
         command = [
-            sys.executable, "-m", "benchmarks.across.shifted", str(ahead_ns), str(play.drift_ppm[number]),
+            *machine.inside, sys.executable,
+            "-m", "benchmarks.across.shifted", str(ahead_ns), str(play.drift_ppm[number]),
             "trace", "--no-tui", "--node", name_of(number), "-d", str(self._db(number)), "--", *job,
         ]  # fmt: skip
         log = (self.folder / f"{name_of(number)}.log").open("wb")
@@ -132,7 +180,7 @@ class Stage:
             "INGERO_STUB_DEVICE": str(self.folder / "device"),
             "INGERO_STUB_DEVICES": str(NODES * HERE),
             "LD_LIBRARY_PATH": str(cuda.stub_dir()),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": str(ROOT),
         }
 
     @staticmethod

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from ingero.fleet.collector.history import history
+from ingero.fleet.collector.status import Filters, filtered
 from ingero.fleet.collector.store import Address, Store
 from ingero.fleet.collector.tables import COLUMNS
 from ingero.fleet.collector.watch import Watch
 
+LOOKS = 7
 WHO = """
     concat('cluster-', toString(n % 4)) AS cluster, concat('gpu-node-', leftPad(toString(n), 5, '0')) AS node,
     now64(9) - toIntervalSecond(10 * (8640 - r)) AS at, '00000000000000aa' AS run, r AS number"""
@@ -41,21 +46,33 @@ def main(folder: str, nodes: int) -> None:
     store = Store(Address(Path(folder)))
     began = time.perf_counter()
     fill(store, nodes)
+    took = time.perf_counter() - began
     made = store.ask(
         "SELECT sum(bytes_on_disk) AS n, sum(rows) AS r FROM system.parts"
         " WHERE active AND database = 'ingero'"
     )[0]
-    print(f"made {made['r']:,} rows in {time.perf_counter() - began:.0f} s")
-    print(f"on disk {made['n'] / 2**30:.2f} GiB, {made['n'] / made['r']:.1f} bytes a row")
     watch, times = Watch(store), []
-    for _ in range(7):
+    for _ in range(LOOKS):
         watch.look()
         times.append(watch.took_s)
-    told = f"median {sorted(times)[3]:.2f} s, longest {max(times):.2f} s ({len(watch.nodes):,} nodes)"
-    print(f"a look at the whole fleet: {told}")
+    assert len(watch.nodes) == nodes
+    began = time.perf_counter()
+    answer = msgspec.json.encode(filtered(watch.nodes, Filters(), watch.at_ns))
+    shown = time.perf_counter() - began
     began = time.perf_counter()
     found = history(store, "cluster-1", "gpu-node-00001", 24.0)
-    print(f"a node's day: {time.perf_counter() - began:.2f} s, {len(found.points)} points")
+    whole = f"{made['r'] / 1e6:.0f} million rows, {made['n'] / 2**30:.2f} GiB, made in {took:.0f} s"
+    print(
+        json.dumps(
+            {
+                "a day of NODES nodes": whole,
+                "a look at all of them, over that day": f"{sorted(times)[LOOKS // 2]:.2f} s in the median,"
+                f" {max(times):.2f} s at most",
+                "the answer the Fleet page asks for": f"{shown:.2f} s, {len(answer) / 2**20:.1f} MiB",
+                "one node's day of them": f"{time.perf_counter() - began:.2f} s, {len(found.points)} points",
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

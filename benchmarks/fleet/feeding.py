@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import random
 import time
 from dataclasses import dataclass, field
@@ -53,22 +54,37 @@ class Fed:
     cut: int = 0
     later: int = 0
     bytes: int = 0
+    longest_behind_s: float = 0.0  # a batch was sent so long after it was due
     latencies_s: list[float] = field(default_factory=list)
 
 
 async def feed(
-    port: int, work: list[tuple[int, int, bytes]], at_once: int, cut_share: float, fed: Fed
+    port: int,
+    work: list[tuple[int, int, bytes]],
+    at_once: int,
+    cut_share: float,
+    fed: Fed,
+    per_s: float | None = None,
 ) -> None:
-    """Send every batch until it is taken; a share of the answers is not waited for."""
+    """Send every batch until it is taken; a share of the answers is not waited for.
+
+    `per_s`: so many batches become due in a second; None: as fast as they are taken.
+    """
+    started = time.perf_counter()
     waiting: asyncio.Queue[tuple[int, int, bytes]] = asyncio.Queue()
     for each in work:
         waiting.put_nowait(each)
+    due = itertools.count()
     chance = random.Random(5)
 
     async def one() -> None:
         streams = None
         while not waiting.empty():
             node, number, body = waiting.get_nowait()
+            if per_s:
+                ahead_s = started + next(due) / per_s - time.perf_counter()
+                fed.longest_behind_s = max(fed.longest_behind_s, -ahead_s)
+                await asyncio.sleep(max(0.0, ahead_s))
             while (node, number) not in fed.taken:
                 try:
                     if streams is None:

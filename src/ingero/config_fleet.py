@@ -49,7 +49,7 @@ class Collector(Section, frozen=True):
     """Who is told how this machine does, all the time."""
 
     address: Annotated[
-        str | None, key("Tell this collector how the node does, as `--fleet` does.", "INGERO_FLEET")
+        str | None, key("Report this node's health to this collector, as `--fleet` does.", "INGERO_FLEET")
     ] = None
     cluster: Annotated[
         str | None, key("Name of the cluster in what is told.", "INGERO_COLLECTOR_CLUSTER")

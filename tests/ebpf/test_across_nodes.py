@@ -1,4 +1,4 @@
-"""A job of eight ranks on four nodes with four clocks: real agents find the rank that all wait for.
+"""A job of eight ranks on four nodes with four clocks and addresses: real agents find the rank all wait for.
 
 `make bench-across` plays twenty of these and more kinds of faults.
 """
@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.across.run import told_ms
 from benchmarks.across.stage import Stage, drawn
+from tests import namespaces
+from tests.conftest import require
 
 SEED = 6
 WITHIN_MS = 3.0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def possible() -> None:
+    require("ebpf", namespaces.missing())
 
 
 def test_the_late_rank_its_node_and_its_own_cause_are_told_once(tmp_path: Path) -> None:
@@ -28,8 +37,11 @@ def test_the_late_rank_its_node_and_its_own_cause_are_told_once(tmp_path: Path) 
     assert abs(told - stage.late_ms()) <= WITHIN_MS
     assert only["causes"][0]["bucket"] == "sleep"
     assert only["source"]["function"] == "Rank._prepare"
+    merged = [each["id"] for each in stage.of_merged()["findings"]]
+    assert merged == [each["id"] for each in answer["findings"]]
 
 
+@pytest.mark.long
 def test_ranks_in_step_are_quiet_however_far_their_clocks_are_apart(tmp_path: Path) -> None:
     answer = Stage(tmp_path, drawn(SEED, "")).run()
     assert [each["title"] for each in answer["findings"] if each["kind"] == "nccl-straggler"] == []

@@ -47,7 +47,12 @@ class Collector(Running):
     def _ask(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], client: Path | None
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=self.tls(client))
+        host = "::1" if "[::1]" in self.link else "127.0.0.1"
+        connection: http.client.HTTPConnection = (
+            http.client.HTTPSConnection(host, self.port, timeout=20, context=self.tls(client))
+            if self.secure
+            else http.client.HTTPConnection(host, self.port, timeout=20)
+        )
         try:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
@@ -66,8 +71,10 @@ class Collector(Running):
 
 
 @contextmanager
-def collector(home: Path, *more: str, listen: str = "0.0.0.0:0", **environ: str) -> Iterator[Collector]:
-    """With a token for people, and its store in its home."""
+def collector(
+    home: Path, *more: str, listen: str = "0.0.0.0:0", inside: Sequence[str] = (), **environ: str
+) -> Iterator[Collector]:
+    """With a token for people, and its store in its home; `inside`: what is to run it."""
     arguments: Sequence[str] = (
         "fleet",
         "serve",
@@ -77,7 +84,8 @@ def collector(home: Path, *more: str, listen: str = "0.0.0.0:0", **environ: str)
         f"chdb://{home / 'db'}",
         *more,
     )
-    with started(Collector, arguments, home, {"INGERO_TOKEN": TOKEN} | dict(environ)) as made:
+    variables = {"INGERO_TOKEN": TOKEN} | dict(environ)
+    with started(Collector, arguments, home, variables, inside=inside) as made:
         yield made
 
 
@@ -93,8 +101,8 @@ def body(health: Health) -> bytes:
     return otlp.metrics(health)
 
 
-def nodes(running: Collector) -> list[dict[str, Any]]:
-    status, text = running.get("/api/v1/fleet")
+def nodes(running: Collector, token: str = TOKEN) -> list[dict[str, Any]]:
+    status, text = running.get("/api/v1/fleet", token)
     assert status == 200
     found: list[dict[str, Any]] = json.loads(text)["nodes"]
     return found

@@ -47,6 +47,12 @@ class NodeFailed(Exception):  # noqa: N818 - no error of ours: it becomes a part
         self.failure = failure
 
 
+# How a refused certificate looks when the alert comes late, or is overtaken by the reset.
+HUNG_UP = Failure(Problem.REFUSED, "it hung up without a word", "It may want --client-cert, or another one.")
+# Raised inside a TLS conversation that goes on; they stay in the chain of what ended it.
+UNFINISHED = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 def too_slow(seconds: float) -> Failure:
     return Failure(Problem.SLOW, f"no whole answer within {seconds:g} s", "--node-timeout allows more.")
 
@@ -65,20 +71,20 @@ def told_by(error: BaseException) -> Failure:
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
             return _certificate(each)
-        if isinstance(each, ssl.SSLError):
+        if isinstance(each, ssl.SSLError) and not isinstance(each, UNFINISHED):
             return _tls(each)
         if isinstance(each, socket.gaierror):
             return Failure(Problem.DOWN, "no such name", "Is it spelt as the resolver knows it?")
     for each in chain:
         if isinstance(each, ConnectionRefusedError):
             return Failure(Problem.DOWN, "nobody listens there", "Is `ingero dashboard` running on it?")
-        if isinstance(each, OSError) and each.strerror:
+        if isinstance(each, ConnectionResetError | BrokenPipeError):
+            return HUNG_UP
+        if isinstance(each, OSError) and each.strerror and not isinstance(each, UNFINISHED):
             return Failure(Problem.DOWN, clean(each.strerror.lower(), MOST_TEXT), "")
     kind = type(error).__name__
-    if "disconnected without sending" in str(error):  # how a refused certificate looks when the alert is late
-        return Failure(
-            Problem.REFUSED, "it hung up without a word", "It may want --client-cert, or another one."
-        )
+    if "disconnected without sending" in str(error):
+        return HUNG_UP
     if kind in ("RemoteProtocolError", "LocalProtocolError", "DecodingError"):
         return Failure(Problem.GARBAGE, f"what it says is not HTTP: {clean(str(error), 100)}", "")
     text = clean(str(error) or str(chain[-1]) or kind, MOST_TEXT)

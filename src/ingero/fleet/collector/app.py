@@ -45,8 +45,9 @@ def make_app(
     watch: Watch,
     credentials: Credentials,
     pages: Mapping[str, Any],
+    node_page: str = "",
 ) -> Starlette:
-    """ASGI; `pages` are endpoints of files by path."""
+    """ASGI; `pages` are endpoints of files by path, `node_page` is the address of a node's own."""
     counts: Counter[str] = Counter()
 
     @asynccontextmanager
@@ -68,7 +69,7 @@ def make_app(
             except IngeroError as error:
                 return _failed(503, error.message, error.hint)
         found = await asyncio.to_thread(
-            lambda: msgspec.json.encode(filtered(watch.nodes, asked, watch.at_ns))
+            lambda: msgspec.json.encode(filtered(watch.nodes, asked, watch.at_ns, node_page))
         )
         return Response(found, media_type="application/json")
 

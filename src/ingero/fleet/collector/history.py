@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
-
-import msgspec
 
 from ingero.fleet.collector.questions import Asked
+from ingero.model.fleet import NodeHistory, NodePoint
 
 POINTS = 360
-
-
-class NodePoint(msgspec.Struct, frozen=True):
-    at_ns: int
-    pace_share: float | None
-    gpu_busy_share: float | None
-    lost_events: int | None
-
-
-class NodeHistory(msgspec.Struct, frozen=True):
-    cluster: str
-    node: str
-    points: list[NodePoint]
-    findings: list[dict[str, Any]]
 
 
 def history(store: Asked, cluster: str, node: str, hours: float) -> NodeHistory:

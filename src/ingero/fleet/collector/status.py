@@ -49,7 +49,7 @@ def everybody(store: questions.Asked, now_ns: int, straggling: Iterable[Straggle
     return sorted(found, key=_badness)
 
 
-def filtered(nodes: list[NodeStatus], filters: Filters, at_ns: int) -> FleetStatus:
+def filtered(nodes: list[NodeStatus], filters: Filters, at_ns: int, node_page: str = "") -> FleetStatus:
     """Those asked for; `states` counts all that match."""
     chosen = [each for each in nodes if filters.match(each)]
     counts = Counter(each.state for each in chosen)
@@ -62,6 +62,7 @@ def filtered(nodes: list[NodeStatus], filters: Filters, at_ns: int) -> FleetStat
         left_out=max(0, len(chosen) - filters.limit),
         filters=given,
         clusters=sorted({each.cluster for each in nodes}),
+        node_page=node_page,
     )
 
 

@@ -51,7 +51,7 @@ KEEP_ALIVE_S = 60  # nodes come every ten seconds: one handshake will do
     "--node-secret",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What nodes' tokens are made from.  [made]",
+    help="Secret the nodes' tokens are made from.  [generated]",
 )
 @click.option(
     "--gateway",
@@ -59,6 +59,12 @@ KEEP_ALIVE_S = 60  # nodes come every ten seconds: one handshake will do
     multiple=True,
     metavar="NAME",
     help="A certificate of this name may speak for every node.",
+)
+@click.option(
+    "--node-page",
+    metavar="URL",
+    default="",
+    help="Where nodes' own dashboards are, as in https://{node}:8080/; the page links to them.",
 )
 @click.option("--show-token", is_flag=True, help="Print the link with its token also into a log.")
 @server_options
@@ -69,6 +75,7 @@ def fleet_serve(
     keep_days: int,
     node_secret: Path | None,
     gateways: tuple[str, ...],
+    node_page: str,
     show_token: bool,
     config: Config,
     **flags: Any,
@@ -93,7 +100,7 @@ def fleet_serve(
     # Nodes may show certificates; people need not, and are asked for a token instead.
     found = opened(address, "--listen", (), _without_client_ca(config), flags | {"client_ca": None})
     credentials, notes = _credentials(found, client_ca, node_secret, gateways)
-    app = _app(store_url, keep_days, credentials)
+    app = _app(store_url, keep_days, credentials, _page_of_nodes(node_page))
     guarded, link = _guarded(app, found, credentials)
     if found.token is not None and (show_token or (found.token_made and os.isatty(2))):
         link += f"#token={found.token}"  # logs are read by others, and a token that was given is known
@@ -140,7 +147,19 @@ def _credentials(
     return Credentials(secret, client_ca is not None, gateways), notes
 
 
-def _app(store_url: str | None, keep_days: int, credentials: Credentials) -> Starlette:
+def _page_of_nodes(address: str) -> str:
+    """Nodes do not say where they are: whoever could would send people anywhere."""
+    from urllib.parse import urlsplit
+
+    if address and (urlsplit(address).scheme not in ("http", "https") or "{node}" not in address):
+        raise UsageError(
+            f"--node-page: not the address of nodes' pages: {address!r}",
+            hint="Write it with {node}, as in https://{node}:8080/.",
+        )
+    return address
+
+
+def _app(store_url: str | None, keep_days: int, credentials: Credentials, node_page: str) -> Starlette:
     from ingero.fleet.collector.app import make_app
     from ingero.fleet.collector.commit import Committer
     from ingero.fleet.collector.store import Address, Store, parse
@@ -156,7 +175,7 @@ def _app(store_url: str | None, keep_days: int, credentials: Credentials) -> Sta
         **dict.fromkeys(("/", "/fleet"), page(static, "fleet.html")),
         "/login": page(static, "login.html"),
     }
-    return make_app(store, Committer(store), Watch(store), credentials, pages)
+    return make_app(store, Committer(store), Watch(store), credentials, pages, node_page)
 
 
 def _guarded(app: Application, found: Opened, credentials: Credentials) -> tuple[Application, str]:

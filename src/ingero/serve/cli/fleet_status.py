@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ingero.errors import StoreError, UsageError
+from ingero.errors import UsageError
 from ingero.serve.cli.options import as_json, configured
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ Examples:
   ingero fleet status --finding cpu-contention --json
   ingero fleet status --cluster a100 --state straggling
 """
+COLUMNS = ("State", "Node", "Cluster", "Jobs", "GPU busy", "GPU memory", "Pace", "Why")
+NUMBERS = ("Jobs", "GPU busy", "GPU memory", "Pace")
 STYLES = {
     "silent": "bold red", "critical": "bold red", "straggling": "bold yellow", "high": "yellow",
     "medium": "yellow", "low": "cyan", "fine": "green",
@@ -59,64 +61,18 @@ def fleet_status(
 
     States, worst first: silent, critical, straggling, high, medium, low, fine.
     """
+    from ingero.serve.cli.fleet_asking import CollectorAsked
     from ingero.serve.cli.output import to_json
 
     where = where or config.collector.address
     if not where:
         raise UsageError("which collector?", hint="Name it: --collector https://collector:8443")
-    found = _asked(where, token_file, ca, filters, config)
+    found = CollectorAsked(where, config, token_file, ca).status(filters)
     if as_json:
         click.echo(to_json(found))
     else:
         _print(found)
     return 3 if exit_code and found.states.get("fine", 0) < found.total else 0
-
-
-def _asked(
-    where: str, token_file: Path | None, ca: Path | None, filters: dict[str, Any], config: Config
-) -> FleetStatus:
-    import http.client
-    import os
-    from dataclasses import replace
-    from urllib.parse import urlencode
-
-    import msgspec
-
-    from ingero.model.fleet import FleetStatus
-    from ingero.serve.cli.fleet_options import collector
-    from ingero.serve.metrics.otlp_destination import refuse_leak
-    from ingero.serve.web.tokens import from_environment, from_file
-
-    tokens = from_environment(os.environ, ("INGERO_TOKEN",)) or (from_file(token_file) if token_file else [])
-    to = collector(where, "--collector", config)
-    to = replace(to, headers={"authorization": f"Bearer {tokens[0]}"} if tokens else {}, ca=ca or to.ca)
-    refuse_leak(to)
-    tls = to.tls()
-    connection = (
-        http.client.HTTPSConnection(to.host, to.port, timeout=30, context=tls)
-        if tls
-        else http.client.HTTPConnection(to.host, to.port, timeout=30)
-    )
-    asked = {name: value for name, value in filters.items() if value is not None}
-    try:
-        connection.request("GET", f"{to.path}/api/v1/fleet?{urlencode(asked)}", headers=dict(to.headers))
-        answer = connection.getresponse()
-        body = answer.read(64 << 20)
-    except (OSError, http.client.HTTPException) as error:
-        raise StoreError(
-            f"the collector {to.url} does not answer: {getattr(error, 'strerror', None) or error}",
-            hint="Is it running, and is that its address? Its certificate: --ca FILE.",
-        ) from error
-    finally:
-        connection.close()
-    if answer.status != 200:
-        text = body[:300].decode("utf-8", "replace").strip()
-        hint = "Its token: INGERO_TOKEN or --token-file." if answer.status == 401 else "See docs/fleet.md."
-        raise StoreError(f"the collector {to.url} refused: HTTP {answer.status} {text}", hint=hint)
-    try:
-        return msgspec.json.decode(body, type=FleetStatus)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise StoreError(f"{to.url} is no collector: {error}", hint="Check the address.") from error
 
 
 def _print(found: FleetStatus) -> None:
@@ -132,10 +88,8 @@ def _print(found: FleetStatus) -> None:
     if not found.nodes:
         return
     table = Table(box=None, pad_edge=False)
-    for name in ("State", "Node", "Cluster", "Jobs", "GPU", "Memory", "Pace", "Why"):
-        table.add_column(
-            name, justify="right" if name in ("Jobs", "GPU", "Memory", "Pace") else "left", overflow="fold"
-        )
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for each in found.nodes:
         table.add_row(
             Text(each.state, STYLES[each.state]), Text(units.clean(each.node)),

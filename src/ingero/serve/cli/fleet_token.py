@@ -22,7 +22,10 @@ Examples:
 @click.command("token", epilog=EPILOG)
 @click.argument("node")
 @click.option(
-    "--node-secret", type=click.Path(path_type=Path), metavar="FILE", help="The collector's secret.  [made]"
+    "--node-secret",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The collector's secret.  [generated]",
 )
 @configured
 def fleet_token(node: str, node_secret: Path | None, config: Config) -> int:  # noqa: ARG001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ingero.model.report import CodeLine
-from ingero.serve.answers.buckets import bucket_words
+from ingero.model.words import bucket_words
 from ingero.serve.mcp.quoting import data, word
 from ingero.units import format_bytes, format_count, format_ns, format_share
 

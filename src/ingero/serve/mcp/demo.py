@@ -8,7 +8,7 @@ from pathlib import Path
 from ingero.errors import StoreError
 from ingero.model.finding import Finding
 from ingero.model.live import QuietSurface
-from ingero.model.report import Report
+from ingero.model.report import Bound, Report
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 
@@ -20,6 +20,12 @@ class _Later:
     """No diagnosis meanwhile: the recording is asked when it is complete."""
 
     findings: tuple[Finding, ...] = ()
+    past: tuple[Finding, ...] = ()
+    bound: tuple[Bound, ...] = ()
+    looked_ns: int | None = None
+
+    def __init__(self) -> None:
+        self.steps: dict[int, str] = {}
 
     def consider(self, now_ns: int) -> None: ...
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from ingero.model.finding import Cause, Finding, Proof, StackFrame, Unexplained, Who
 from ingero.model.report import Bound, Loss, NotWatched, OperationLine, ProcessReport, Report, ThreadLine
-from ingero.serve.answers.buckets import bucket_words, percents
+from ingero.model.words import bucket_words
+from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.operations import OperationStats
 from ingero.serve.mcp.code_lines import code_lines, place
 from ingero.serve.mcp.quoting import data, name, word
@@ -88,7 +89,10 @@ def finding_chain(finding: Finding, full: bool, several: bool = False) -> Part:
         "victim_time": time_shares(finding.time),
         "stack": frames(finding.stack),
         "gain": f"{format_ns(finding.gain.ns)}, {format_share(finding.gain.share)}" if finding.gain else None,
-        "fix": [known({"text": data(fix.text), "command": data(fix.command) or ""}) for fix in finding.fix],
+        "fix": [
+            known({"text": data(fix.text), "command": data(fix.command), "code": data(fix.code)})
+            for fix in finding.fix
+        ],
     }
     return {**finding_line(finding, several), **known(more)}
 

@@ -43,6 +43,8 @@ TOOLS = {
     "run_sql": "Ask the recording in SQL",
     "run_demo": "Show a made-up problem",
     "query_fleet": "Ask many nodes",
+    "get_fleet_status": "How does the whole fleet do?",
+    "get_node_history": "How did one node do?",
 }
 THREADS = 4
 SHOWN_COLUMNS = 12  # of a view that has far more of them

@@ -20,11 +20,11 @@ from ingero.serve.answers.query import Range, ask_kernels_if_quick, ask_sql, ask
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
-from ingero.serve.mcp import demo, parts, rendering
+from ingero.serve.mcp import collected, demo, parts, rendering
 from ingero.serve.mcp.bounds import Answer, Detail
 from ingero.serve.mcp.fleet import ask_nodes
 from ingero.serve.mcp.quoting import data, name, word
-from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.source import Collector, Source
 
 KERNELS = 10  # most of them in statistics
 SQL_SECONDS = 10.0
@@ -40,6 +40,7 @@ Since = Annotated[
 ]
 Pid = Annotated[int | None, Field(ge=1, le=2**31, description="Only this process.")]
 Op = Annotated[str | None, Field(max_length=128, description="Only this operation, such as cudaMemcpyAsync.")]
+Chosen = Annotated[str | None, Field(max_length=256, description="Only nodes with this.")]
 HowMuch = Annotated[Detail, Field(description="brief keeps the answer below 8 KB, full below 60 KB.")]
 Scenario = Literal[
     "incident", "cold-start", "memcpy-bottleneck", "periodic-spike", "cpu-contention", "gpu-steal"
@@ -322,6 +323,45 @@ class Tools:
             raise UsageError("sql needs a query", hint="As in SELECT node, count(*) FROM events GROUP BY 1.")
         return ask_nodes(fleet, action, since, pid, query, limit, detail == "full")
 
+    def get_fleet_status(
+        self,
+        cluster: Chosen = None,
+        node: Chosen = None,
+        job: Chosen = None,
+        namespace: Chosen = None,
+        finding: Chosen = None,
+        state: Literal["silent", "critical", "straggling", "high", "medium", "low", "fine"] | None = None,
+        limit: Annotated[int, most(500)] = 20,
+        detail: HowMuch = "brief",
+    ) -> Answer:
+        """How all nodes of the fleet do, worst first, from the collector they tell: state, who straggles
+        behind its peers and why, findings, pace, GPUs. For one of them get_node_history."""
+        words = {
+            "cluster": cluster, "node": node, "job": job, "namespace": namespace, "finding": finding,
+            "state": state, "limit": limit,
+        }  # fmt: skip
+        return collected.status_part(self._collector().status(words), detail == "full")
+
+    def get_node_history(
+        self,
+        node: Annotated[str, Field(max_length=256, description="Its name, as in get_fleet_status.")],
+        cluster: Annotated[str, Field(max_length=128, description="Its cluster.")] = "",
+        hours: Annotated[float, Field(gt=0, le=24, description="How far back.")] = 1.0,
+        detail: HowMuch = "brief",
+    ) -> Answer:
+        """One node's last hours, from the collector: pace against its own usual, GPUs busy, events lost, and
+        findings with when they began and ended."""
+        return collected.history_part(self._collector().history(cluster, node, hours), detail == "full")
+
+    def _collector(self) -> Collector:
+        found = self._source.collector()
+        if found is None:
+            raise UsageError(
+                "no collector is configured, so nobody knows the fleet",
+                hint="collector.address in ingero.yaml names it; query_fleet asks nodes directly.",
+            )
+        return found
+
 
 def _verdict(report: Report) -> str:
     if report.findings:
@@ -361,5 +401,7 @@ def _footer(report: Report) -> Answer:
         "not_watched": rendering.not_watched(report.not_watched),
         "tracing_cost": units.format_share(overhead.share) if overhead.share is not None else "not known",
         "own_cost": own_cost_words(overhead) or "not known",
-        "watched_less": [f"{each.what}: {each.before} -> {each.after}" for each in overhead.actions[-5:]],
+        "reduced_to_stay_within_budget": [
+            f"{each.what}: {each.before} -> {each.after}" for each in overhead.actions[-5:]
+        ],
     }
