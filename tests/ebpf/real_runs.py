@@ -24,9 +24,9 @@ import pytest
 
 from ingero.discover.libraries import kind_of, read_maps
 from ingero.scenarios import cuda
+from tests.command import INGERO
 from tests.ebpf.tracing import PATIENCE, Workload
 
-INGERO = (sys.executable, "-m", "ingero")
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all")
 
 
@@ -204,7 +204,9 @@ class Run:
 
     def command(self) -> int:
         """The process of the command that it runs."""
-        (pid,) = (pid for pid in children(self.pid) if not any(uprobe_links(pid)))
+        ours = Path(f"/proc/{self.pid}/cmdline").read_bytes()  # its readers are copies of it
+        others = [pid for pid in children(self.pid) if Path(f"/proc/{pid}/cmdline").read_bytes() != ours]
+        (pid,) = (pid for pid in others if not any(uprobe_links(pid)))
         return pid
 
     def kernel_objects(self) -> list[tuple[int, int]]:

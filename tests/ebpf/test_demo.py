@@ -29,7 +29,7 @@ def played(place: Place, name: str) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.parametrize("name", ["memcpy-bottleneck", "gpu-steal"])
+@pytest.mark.parametrize("name", ["memcpy-bottleneck", pytest.param("gpu-steal", marks=pytest.mark.long)])
 def test_a_live_scenario_ends_with_its_diagnosis(place: Place, name: str) -> None:
     assert played(place, name)["losses"] == []
 

@@ -19,9 +19,10 @@ from ingero.scenarios import cuda
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import WORKLOADS
 
-RUNS = 5
+RUNS = 2
+MANY = 20  # `make test-long`
 PYTHON = str(Path(sys.executable).resolve())  # of no virtual environment
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(400)
 
 
 def need_quick_probes() -> None:
@@ -63,26 +64,34 @@ def missing(place: Place) -> list[str]:
     return [each["why"] for each in explain(place)["not_watched"] if "first calls" in each["what"]]
 
 
-def nothing_is_missed(place: Place, *command: str, jobs: int = 1, **env: str) -> None:
-    for run in range(RUNS):
-        made = trace(place, *command, **env)
-        counts = made.get("cudaMalloc"), made.get("cudaStreamSynchronize")
-        assert counts == (jobs, 100 * jobs), (run, made, missing(place))
-        assert missing(place) == []
+@pytest.fixture(params=[RUNS, pytest.param(MANY, marks=pytest.mark.long)])
+def nothing_is_missed(request: pytest.FixtureRequest, place: Place) -> Callable[..., None]:
+    """However often a command is traced."""
+
+    def check(*command: str, jobs: int = 1, **env: str) -> None:
+        for run in range(request.param):
+            made = trace(place, *command, **env)
+            counts = made.get("cudaMalloc"), made.get("cudaStreamSynchronize")
+            assert counts == (jobs, 100 * jobs), (run, made, missing(place))
+            assert missing(place) == []
+
+    return check
 
 
 def test_a_program_that_finds_its_libraries_by_the_environment(
-    place: Place, program: str, apart: Path
+    nothing_is_missed: Callable[..., None], program: str, apart: Path
 ) -> None:
-    nothing_is_missed(place, program, LD_LIBRARY_PATH=str(apart))
+    nothing_is_missed(program, LD_LIBRARY_PATH=str(apart))
 
 
-def test_a_program_whose_command_sets_the_environment(place: Place, program: str, apart: Path) -> None:
-    nothing_is_missed(place, "env", f"LD_LIBRARY_PATH={apart}", program)
+def test_a_program_whose_command_sets_the_environment(
+    nothing_is_missed: Callable[..., None], program: str, apart: Path
+) -> None:
+    nothing_is_missed("env", f"LD_LIBRARY_PATH={apart}", program)
 
 
 def test_programs_of_a_script_that_sets_the_environment(
-    place: Place, program: str, apart: Path, tmp_path: Path
+    nothing_is_missed: Callable[..., None], program: str, apart: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "job" / "run.sh"
     script.parent.mkdir()
@@ -90,19 +99,21 @@ def test_programs_of_a_script_that_sets_the_environment(
         f'HERE={apart.parent}\nexport LD_LIBRARY_PATH="$HERE/lib:$LD_LIBRARY_PATH"\n'
         f"{program}\n{program} &\nwait\n"
     )
-    nothing_is_missed(place, "sh", str(script), jobs=2)
+    nothing_is_missed("sh", str(script), jobs=2)
 
 
 def test_a_library_opened_by_a_path_that_stands_in_the_script(
-    place: Place, apart: Path, tmp_path: Path
+    nothing_is_missed: Callable[..., None], apart: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "job" / "train.py"
     script.parent.mkdir()
     script.write_text(f"import hundred_calls\nhundred_calls.call('{apart}/libcudart.so.12')\n")
-    nothing_is_missed(place, PYTHON, str(script), PYTHONPATH=str(WORKLOADS))
+    nothing_is_missed(PYTHON, str(script), PYTHONPATH=str(WORKLOADS))
 
 
-def test_a_library_in_a_folder_below_the_script(place: Place, apart: Path, tmp_path: Path) -> None:
+def test_a_library_in_a_folder_below_the_script(
+    nothing_is_missed: Callable[..., None], apart: Path, tmp_path: Path
+) -> None:
     need_quick_probes()
     script = tmp_path / "job" / "train.py"
     (script.parent / "vendor").mkdir(parents=True)
@@ -112,11 +123,13 @@ def test_a_library_in_a_folder_below_the_script(place: Place, apart: Path, tmp_p
         "here = pathlib.Path(__file__).parent\n"
         "hundred_calls.call(str(here / 'vendor' / 'cuda' / 'libcudart.so.12'))\n"
     )
-    nothing_is_missed(place, PYTHON, str(script), PYTHONPATH=str(WORKLOADS))
+    nothing_is_missed(PYTHON, str(script), PYTHONPATH=str(WORKLOADS))
 
 
 @pytest.mark.parametrize("folder", ["nvidia/cuda_runtime/lib", "some_package.libs", "some/where/deep"])
-def test_a_library_of_a_wheel(place: Place, apart: Path, tmp_path: Path, folder: str) -> None:
+def test_a_library_of_a_wheel(
+    nothing_is_missed: Callable[..., None], apart: Path, tmp_path: Path, folder: str
+) -> None:
     if "nvidia" not in folder:
         need_quick_probes()
     site = tmp_path / "venv" / f"lib/python3.{sys.version_info.minor}/site-packages"
@@ -134,16 +147,18 @@ def test_a_library_of_a_wheel(place: Place, apart: Path, tmp_path: Path, folder:
         "import hundred_calls, sysconfig\n"
         f"hundred_calls.call(sysconfig.get_path('purelib') + '/{folder}/libcudart.so.12')"
     )
-    nothing_is_missed(place, str(tmp_path / "venv" / "bin" / "python"), "-c", calls)
+    nothing_is_missed(str(tmp_path / "venv" / "bin" / "python"), "-c", calls)
 
 
 @pytest.mark.parametrize("how", ["here", "fork", "spawn"])
-def test_a_library_opened_by_path_in_the_process_or_its_child(place: Place, apart: Path, how: str) -> None:
-    nothing_is_missed(place, PYTHON, str(WORKLOADS / "hundred_calls.py"), f"{apart}/libcudart.so.12", how)
+def test_a_library_opened_by_path_in_the_process_or_its_child(
+    nothing_is_missed: Callable[..., None], apart: Path, how: str
+) -> None:
+    nothing_is_missed(PYTHON, str(WORKLOADS / "hundred_calls.py"), f"{apart}/libcudart.so.12", how)
 
 
 def test_a_program_with_the_runtime_inside_that_a_shell_starts(
-    place: Place, compiled: Callable[..., str], apart: Path
+    nothing_is_missed: Callable[..., None], compiled: Callable[..., str], apart: Path
 ) -> None:
     program = compiled(
         "hundred_calls.c",
@@ -154,7 +169,7 @@ def test_a_program_with_the_runtime_inside_that_a_shell_starts(
         "-lpthread",
         name="inside",
     )
-    nothing_is_missed(place, "sh", "-c", f"LD_LIBRARY_PATH={apart} {program}; exit 0")
+    nothing_is_missed("sh", "-c", f"LD_LIBRARY_PATH={apart} {program}; exit 0")
 
 
 def test_time_a_library_that_nobody_could_know_of_was_not_watched_is_told(place: Place, apart: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,12 @@ def pystack(pid: int) -> Stack:
     return [(name, int(line)) for line, name in reversed(found)]
 
 
-@pytest.mark.parametrize("python", pythons())
+def one_and_long_the_others() -> list[Any]:
+    """test_frames.py has all of them, against what the programs themselves say."""
+    return [pytest.param(each, marks=pytest.mark.long) if at else each for at, each in enumerate(pythons())]
+
+
+@pytest.mark.parametrize("python", one_and_long_the_others())
 def test_other_tools_see_the_same_functions_and_lines(tracer: Tracer, python: str) -> None:
     with workload(python, str(WORKLOADS / "held.py"), str(cuda.stub_dir()), env=LONG) as job:
         tracer.until_target(job.pid)

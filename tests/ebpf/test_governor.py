@@ -21,6 +21,7 @@ from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import Tracer, tracing, workload
 
 SECONDS = 5
+BRIEFLY = 2  # without a budget nothing has to be learnt
 BUDGET = 0.02
 LINKED = ("-LSTUB", "-l:libcudart.so.12", "-Wl,-rpath,STUB", "-Wl,-rpath-link,STUB")
 # Eight microseconds to a launch, and a device that is never behind.
@@ -58,7 +59,9 @@ class Run:
 
 
 @contextmanager
-def traced(program: str, budget: float | None, *words: str | int, kernel_us: float = 0.05) -> Iterator[Run]:
+def traced(
+    program: str, budget: float | None, *words: str | int, kernel_us: float = 0.05, seconds: int = SECONDS
+) -> Iterator[Run]:
     """The job from its start to its end, a window a second."""
     calls = {**CALLS, "INGERO_STUB_KERNEL_US": str(kernel_us)}
     with (
@@ -67,7 +70,7 @@ def traced(program: str, budget: float | None, *words: str | int, kernel_us: flo
     ):
         tracer.until_target(job.pid)
         job.start()
-        for _ in range(SECONDS):
+        for _ in range(seconds):
             time.sleep(1)
             tracer.tick()
         [said] = job.wait_done()
@@ -75,8 +78,10 @@ def traced(program: str, budget: float | None, *words: str | int, kernel_us: flo
         yield Run(tracer, said, job.pid)
 
 
-def steps(program: str, budget: float | None, launches: int = 400, pause_us: int = 0) -> Any:
-    return traced(program, budget, SECONDS, launches, pause_us)
+def steps(
+    program: str, budget: float | None, launches: int = 400, pause_us: int = 0, seconds: int = SECONDS
+) -> Any:
+    return traced(program, budget, seconds, launches, pause_us, seconds=seconds)
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +89,26 @@ def program(compiled: Callable[..., str]) -> str:
     return compiled("hot_steps.c", *LINKED)
 
 
-@pytest.mark.shapes
-def test_without_a_budget_every_count_is_exact(program: str) -> None:
+@pytest.fixture(scope="module")
+def unbounded(program: str) -> Run:
+    """Launches without end, all of them watched: one run for all who ask what that gives."""
     with steps(program, None) as run:
-        counted = run.tracer.counts(run.pid)
-        assert counted["cuLaunchKernel"] == run.said["launches"]
-        assert not run.tracer.gather("operations", run.pid)["estimated"].any()
-        assert not any(window.actions for window in run.tracer.windows)
+        return run
+
+
+@pytest.fixture(scope="module")
+def governed(program: str) -> Run:
+    """The same within the budget."""
+    with steps(program, BUDGET) as run:
+        return run
+
+
+@pytest.mark.shapes
+def test_without_a_budget_every_count_is_exact(unbounded: Run) -> None:
+    counted = unbounded.tracer.counts(unbounded.pid)
+    assert counted["cuLaunchKernel"] == unbounded.said["launches"]
+    assert not unbounded.tracer.gather("operations", unbounded.pid)["estimated"].any()
+    assert not any(window.actions for window in unbounded.tracer.windows)
 
 
 @cannot_cycle
@@ -114,12 +132,11 @@ def test_an_everyday_job_is_counted_closely_and_what_is_rare_exactly(program: st
 
 
 @cannot_cycle
-def test_launches_without_end_are_counted_within_their_error(program: str) -> None:
-    with steps(program, BUDGET) as run:
-        assert run.launches()["estimated"].any()
-        assert run.is_within_its_error("cuLaunchKernel", run.said["launches"])
-        assert run.tracer.counts(run.pid)["cudaStreamSynchronize"] == run.said["syncs"]
-        assert run.tracer.losses() == {}
+def test_launches_without_end_are_counted_within_their_error(governed: Run) -> None:
+    assert governed.launches()["estimated"].any()
+    assert governed.is_within_its_error("cuLaunchKernel", governed.said["launches"])
+    assert governed.tracer.counts(governed.pid)["cudaStreamSynchronize"] == governed.said["syncs"]
+    assert governed.tracer.losses() == {}
 
 
 @cannot_cycle
@@ -134,7 +151,7 @@ def test_waits_and_allocations_without_end_obey_the_budget_and_time_is_divided_a
     compiled: Callable[..., str], what: str, made: str, names: tuple[str, ...]
 ) -> None:
     program = compiled("hot_waits.c", *LINKED)
-    with traced(program, None, what, SECONDS, 40, kernel_us=20) as run:
+    with traced(program, None, what, BRIEFLY, 40, kernel_us=20, seconds=BRIEFLY) as run:
         whole = run.time_shares()
         assert run.tracer.counts(run.pid)[names[0]] == run.said[made]
     with traced(program, BUDGET, what, SECONDS, 40, kernel_us=20) as run:
@@ -160,26 +177,23 @@ def test_the_first_on_periods_are_as_good_as_the_later_ones(program: str) -> Non
 
 @pytest.mark.shapes
 @pytest.mark.skipif(not SESSION, reason="a budget of 2 % is below what other shapes can hold at this rate")
-def test_the_budget_is_met_once_the_load_is_known(program: str) -> None:
-    with steps(program, BUDGET) as run:
-        shares = [window.overhead_share for window in run.tracer.windows[1:-1]]
-        assert np.mean(shares) <= BUDGET
-        actions = [action for window in run.tracer.windows for action in window.actions]
-        assert any("cuLaunchKernel" in action.what and action.watched_share < 1 for action in actions)
-        assert all(action.why and action.before != action.after for action in actions)
-        watched = [window.watched_share for window in run.tracer.windows[2:-1]]
-        assert 0 < np.mean(watched) < 1
+def test_the_budget_is_met_once_the_load_is_known(governed: Run) -> None:
+    windows = governed.tracer.windows
+    assert np.mean([window.overhead_share for window in windows[1:-1]]) <= BUDGET
+    actions = [action for window in windows for action in window.actions]
+    assert any("cuLaunchKernel" in action.what and action.watched_share < 1 for action in actions)
+    assert all(action.why and action.before != action.after for action in actions)
+    assert 0 < np.mean([window.watched_share for window in windows[2:-1]]) < 1
 
 
 @cannot_cycle
-def test_lengths_and_time_are_as_without_a_budget(program: str) -> None:
+def test_lengths_and_time_are_as_without_a_budget(unbounded: Run, governed: Run) -> None:
     found = []
-    for budget in (None, BUDGET):
-        with steps(program, budget) as run:
-            slots = run.launches()["slots"].sum(axis=0)
-            threads = run.tracer.gather("threads", run.pid)
-            ns = threads[threads["feeder"]]["ns"].sum(axis=0)
-            found.append((percentiles(slots, (0.5, 0.9)), ns[0] / (ns[0] + ns[1])))
+    for run in (unbounded, governed):
+        slots = run.launches()["slots"].sum(axis=0)
+        threads = run.tracer.gather("threads", run.pid)
+        ns = threads[threads["feeder"]]["ns"].sum(axis=0)
+        found.append((percentiles(slots, (0.5, 0.9)), ns[0] / (ns[0] + ns[1])))
     (whole, inside), (sampled, estimated) = found
     for exact, close in zip(whole, sampled, strict=True):
         assert close == pytest.approx(exact, rel=0.25)  # one slot is an eighth
@@ -193,16 +207,15 @@ def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(
 ) -> None:
     """Steps of some milliseconds and a pause of six after each; and pauses no on-period is as long as."""
     found = []
-    for budget in (None, BUDGET):
-        with steps(program, budget, launches, pause_us) as run:
+    for budget, seconds in ((None, BRIEFLY), (BUDGET, SECONDS)):
+        with steps(program, budget, launches, pause_us, seconds) as run:
             threads = run.tracer.gather("threads", run.pid)
             fed = threads[threads["feeder"]]
             found.append(fed["gap"].sum() / fed["ns"].sum())
             assert bool(budget) == any(window.watched_share < 1 for window in run.tracer.windows)
             calls = run.tracer.gather("calls", run.pid)
-            assert (calls["op"] == SYNC).sum() == run.said[
-                "syncs"
-            ]  # one for each step: long ones can be told
+            # one for each step: long ones can be told
+            assert (calls["op"] == SYNC).sum() == run.said["syncs"]
     whole, watched_less = found
     assert whole > 0.3
     assert watched_less == pytest.approx(whole, abs=0.1)
@@ -210,17 +223,19 @@ def test_when_the_gpu_had_nothing_to_do_is_known_as_without_a_budget(
 
 def test_a_quiet_job_is_left_alone(program: str) -> None:
     """A thousand launches a second cost a fifth of a percent."""
-    with steps(program, BUDGET, launches=20, pause_us=20_000) as run:
+    with steps(program, BUDGET, launches=20, pause_us=20_000, seconds=3) as run:
         assert run.tracer.counts(run.pid)["cuLaunchKernel"] == run.said["launches"]
         assert not run.tracer.gather("operations", run.pid)["estimated"].any()
 
 
 @pytest.mark.shapes
-@pytest.mark.parametrize("budget", ["2%", "off"])
-def test_watching_less_is_told_and_is_no_finding(program: str, place: Place, budget: str) -> None:
+@pytest.mark.parametrize(("budget", "seconds"), [("2%", SECONDS), ("off", BRIEFLY)])
+def test_watching_less_is_told_and_is_no_finding(
+    program: str, place: Place, budget: str, seconds: int
+) -> None:
     """As a user sees it: `trace`, then `explain`. With 300 launches to a step nothing is wrong."""
     words = ("--no-tui", "--max-overhead", budget, "--db", str(place.db))
-    done = place.ingero("trace", *words, "--", program, str(SECONDS), "300", env=CALLS)
+    done = place.ingero("trace", *words, "--", program, str(seconds), "300", env=CALLS)
     assert done.returncode == 0, done.stderr
     report = json.loads(place.ingero("explain", "--json", "--db", str(place.db)).stdout)
     assert {each["kind"] for each in report["findings"]} <= OTHERS_DOING

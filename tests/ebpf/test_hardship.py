@@ -416,6 +416,17 @@ def shown(ours: int, enough: Callable[[str], bool] = lambda text: False) -> str:
     return text
 
 
+def test_ctrl_c_while_the_trace_starts_means_that_the_command_never_runs(place: Place) -> None:
+    command = ("trace", "--db", str(place.db), "--", "sh", "-c", "echo it ran; exec sleep 60")
+    with on_terminal(place, *command, columns=80) as (process, ours):
+        text = shown(ours, lambda text: "measuring what a probe costs" in text)
+        os.write(ours, b"\x03")
+        text += shown(ours)
+        assert process.wait(30) == 130
+    assert "it ran" not in text
+    assert "Diagnosis" not in text
+
+
 def after_s(seconds: float) -> Callable[[str], bool]:
     until_s = time.monotonic() + seconds
     return lambda text: time.monotonic() >= until_s
@@ -434,10 +445,10 @@ def visible(text: str) -> list[str]:
 
 
 def test_a_narrow_terminal_gets_narrow_tables_and_no_color_none(place: Place, made: Path) -> None:
-    assert "\x1b[3" not in printed(place, "query", "-d", str(made), columns=40, NO_COLOR="1")
+    assert "\x1b[3" not in printed(place, "query", "--no-pager", "-d", str(made), columns=40, NO_COLOR="1")
     printed(place, *SHORT, columns=40)
     printed(place, "demo", "--no-gpu", "--no-tui", "--speed", "500", "-d", str(place.db), columns=40)
-    tables = printed(place, "query", "-d", str(place.db), columns=40, NO_COLOR="1")
+    tables = printed(place, "query", "--no-pager", "-d", str(place.db), columns=40, NO_COLOR="1")
     assert max(len(line) for line in visible(tables) if "│" in line) <= 40
 
 
@@ -449,7 +460,7 @@ def test_the_live_view_of_a_narrow_terminal_ends_by_q_and_by_the_terminal_going_
         job.start()
         words = ("trace", "--pid", str(job.pid), "--db", str(place.db))
         with on_terminal(place, *words, columns=40) as (process, ours):
-            text = shown(ours, lambda text: "Filter" in text)
+            text = shown(ours, lambda text: "Quit" in text)
             text += shown(ours, after_s(1.5))
             if how == "q":
                 os.write(ours, b"q")

@@ -18,7 +18,7 @@ from ingero.agent.targets import Targets
 from ingero.annotate import CALLER, OWN
 from ingero.capture.annotations import Message, parse
 from ingero.discover import processes
-from ingero.model.window import Annotation, Process, Window
+from ingero.model.window import Annotation, Container, Process, Window
 
 # Labels a second. Steps come a few times a second, requests a few hundred times.
 PER_PROCESS, PER_USER, IN_ALL = 2_000, 8_000, 16_000
@@ -147,7 +147,7 @@ class Annotations:
         window.annotations, launchers = self.take(
             traced, (each.process.parent_pid for each in traced.values())
         )
-        window.bystanders += launchers_of(launchers)
+        window.bystanders += launchers_of(launchers, targets.read)
         for reason, count in self.take_losses().items():
             window.losses[reason] = window.losses.get(reason, 0) + count
 
@@ -200,7 +200,9 @@ def _belongs_to(pid: int, uid: int) -> bool:
     return processes.user_ids(pid) == {uid}
 
 
-def launchers_of(pids: Iterable[int]) -> list[Process]:
+def launchers_of(
+    pids: Iterable[int], read: Callable[[int], tuple[Process, Container] | None]
+) -> list[Process]:
     """To be stored beside the targets: their labels hold for the ranks they started."""
-    found = (processes.read_process(pid) for pid in pids)
-    return [replace(process, target=False) for process in found if process is not None]
+    found = (read(pid) for pid in pids)
+    return [replace(each[0], target=False) for each in found if each is not None]

@@ -10,21 +10,18 @@ traced call is known by other means.
 
 from __future__ import annotations
 
-import os
-import struct
 from bisect import bisect_right
-from collections.abc import Iterator
 
 import numpy as np
 
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.agent.targets import Targets
 from ingero.attach import probes
 from ingero.attach.session import File, Session
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import InFlightFlag, Records
 
-MAX_FRAMES = 64
-MAX_STACK_BYTES = 64 << 20
 MAX_THREADS = 256  # of all processes together: this is for hung jobs, not a profiler
 SYNC_OPS = frozenset(each.number for each in probes.operations() if each.kind == "sync")
 
@@ -35,7 +32,8 @@ Key = tuple[int, int]  # of a thread: its number, and since when it is accounted
 class BeforeAttach:
     """Threads taken in while they ran, and the call each may be in."""
 
-    def __init__(self, session: Session, targets: Targets) -> None:
+    def __init__(self, session: Session, targets: Targets, readers: Asking) -> None:
+        self._readers = readers
         self._session = session
         self._targets = targets
         self._candidates: dict[Key, int] = {}  # when each was in its call already, at the latest
@@ -109,11 +107,17 @@ class BeforeAttach:
         ranges = self._ranges(pid)
         starts = [start for start, _, _ in ranges]
         op = None
-        for address in _addresses(pid, int(row["user_ip"]), int(row["user_sp"]), int(row["user_bp"])):
+        for address in self._addresses(pid, int(row["user_ip"]), int(row["user_sp"]), int(row["user_bp"])):
             at = bisect_right(starts, address) - 1
             if at >= 0 and address < ranges[at][1]:
                 op = ranges[at][2]
         return op
+
+    def _addresses(self, pid: int, ip: int, sp: int, bp: int) -> list[int]:
+        try:
+            return [ip, *self._readers.ask(Reading.return_addresses, pid, sp, bp)]
+        except UnreadError:
+            return [ip]
 
     def _ranges(self, pid: int) -> list[Range]:
         """Where the traced functions lie in this process."""
@@ -153,28 +157,3 @@ def account(threads: Records, found: Records, window_ns: int) -> None:
 
 def _keys(totals: Records) -> list[Key]:
     return list(zip(totals["h"]["tid"].tolist(), totals["h"]["start_ns"].tolist(), strict=True))
-
-
-def _addresses(pid: int, ip: int, sp: int, bp: int) -> Iterator[int]:
-    """Return addresses, innermost first, as far as frame pointers lead."""
-    yield ip
-    try:
-        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        low = sp
-        for _ in range(MAX_FRAMES):
-            # The stack grows down: callers lie above, and not absurdly far.
-            if not low <= bp < sp + MAX_STACK_BYTES or bp % 8:
-                return
-            frame = os.pread(memory, 16, bp)
-            if len(frame) < 16:
-                return
-            low = bp + 16
-            bp, address = struct.unpack("<QQ", frame)
-            yield address
-    except (OSError, OverflowError):
-        return
-    finally:
-        os.close(memory)

@@ -15,6 +15,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.discover import processes
 from ingero.model.layout import WakerKind
 from ingero.model.window import Container, Process, Window
@@ -28,7 +30,8 @@ MAX_REMEMBERED = 65536
 class Bystanders:
     """Remembers whom it has met: (pid, start) and the name at that time."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Asking) -> None:
+        self._readers = readers
         self._met: dict[tuple[int, int], str] = {}
         self._containers: set[int] = set()
         self._mounts = processes.cgroup_mounts()
@@ -42,13 +45,19 @@ class Bystanders:
                 break
             if pid in targets or pid == os.getpid() or not self._is_new(pid):
                 continue
-            known = processes.read_process_and_container(pid, self._mounts)
+            known = self._read(pid)
             if known is not None:
                 found.append(replace(known[0], target=False))
                 strangers[known[1].cgroup_id] = known[1]
         new = [each for number, each in strangers.items() if number not in self._containers]
         self._containers.update(strangers)
         return found, new
+
+    def _read(self, pid: int) -> tuple[Process, Container] | None:
+        try:
+            return self._readers.ask(Reading.process, pid)
+        except UnreadError:
+            return processes.read_process_and_container(pid, self._mounts, with_memory=False)
 
     def _is_new(self, pid: int) -> bool:
         stat = processes.read_stat(pid)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ingero.agent.library_room import LibraryRoom
-from ingero.attach.session import File, Session
+from ingero.agent.readers import Asking
+from ingero.attach.session import File, Planner, Session
 from ingero.attach.shapes import Shape
 from ingero.discover.libraries import Library
 from ingero.errors import AttachError
@@ -22,13 +23,20 @@ UNSEEN = "garbage collections are not counted, they only show in samples: "
 class Collectors:
     """Interpreter files with a probe on their collector; loaded when the first is needed."""
 
-    def __init__(self, make_shape: Callable[[], Shape], without: frozenset[str]) -> None:
+    def __init__(
+        self,
+        make_shape: Callable[[], Shape],
+        without: frozenset[str],
+        readers: Asking,
+        planner: Planner | None = None,
+    ) -> None:
+        self._planner = planner
         self._make_shape = make_shape
         self._off = "python" in without
         self._session: Session | None = None
         self._refused = ""
         self._used_ns: dict[File, int] = {}
-        self._room = LibraryRoom()
+        self._room = LibraryRoom(readers)
 
     def prepare(self) -> None:
         """Load it before a job starts: that takes 40 ms, in which nobody would hear what the job loads."""
@@ -57,7 +65,7 @@ class Collectors:
         if self._session is None:
             if not self._refused:
                 try:
-                    self._session = Session(self._make_shape())
+                    self._session = Session(self._make_shape(), planner=self._planner)
                     return self._session
                 except OSError as error:
                     self._refused = (error.strerror or str(error)).splitlines()[0]

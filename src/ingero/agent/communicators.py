@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ingero.discover.communicators import CommLayout, UnknownLayoutError, read_layout
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
+from ingero.discover.communicators import CommLayout
 from ingero.discover.libraries import Library
-from ingero.errors import FileFormatError
 from ingero.model import layout
 from ingero.model.layout import CallFlag, CommState
 from ingero.model.operations import Operation
@@ -25,7 +26,8 @@ WHAT = "nccl"
 class Communicators:
     """One for a trace."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[Operation], readers: Asking) -> None:
+        self._readers = readers
         self._files: dict[tuple[int, int], CommLayout | str | None] = {}
         self._why: dict[int, str] = {}
         self._told: set[tuple[int, str]] = set()
@@ -58,9 +60,12 @@ class Communicators:
             if len(self._files) >= MAX_FILES:
                 self._files.clear()
             try:
-                self._files[library.file] = _read(library)
-            except FileFormatError:  # seen while it was being loaded: it will be seen again
+                found = self._readers.ask(Reading.communicator, library.path_for_kernel)
+            except UnreadError as error:
+                return str(error)
+            if found is None:  # seen while it was being loaded: it will be seen again
                 return None
+            self._files[library.file] = found
         return self._files[library.file]
 
     def unread(self, calls: Records) -> list[NotWatched]:
@@ -80,10 +85,3 @@ class Communicators:
         gone = set(pids)
         self._why = {pid: why for pid, why in self._why.items() if pid not in gone}
         self._told = {each for each in self._told if each[0] not in gone}
-
-
-def _read(library: Library) -> CommLayout | str | None:
-    try:
-        return read_layout(library.path_for_kernel)
-    except UnknownLayoutError as error:
-        return str(error)

@@ -8,6 +8,7 @@ no more than a small part of a core. Trouble here is told and does not stop the 
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ingero.detectors import diagnose, in_order
 from ingero.detectors.lasting import since_first, weigh
 from ingero.model.facts import SLICE_NS
 from ingero.model.finding import STATES, Finding
+from ingero.model.live import LiveView
 from ingero.model.report import Bound
 from ingero.store.findings import FindingRow
 from ingero.store.writer import Writer
@@ -29,6 +31,7 @@ MOST_SHARE = 0.1  # of a core, for looking: 160 jobs within the reach take 2.4 s
 REACH_NS = 150 * 1_000_000_000  # live findings look back this far; the last one over all
 LAST_NS = 5 * 1_000_000_000  # for the last look; a container that is stopped is killed after 30 s
 QUICK_NS = 500_000_000  # a look that took less is no reason to look at less
+MOST_PAST = 20  # that have ended and are still shown
 MOST_KEPT = 1000  # findings remembered from earlier looks; jobs that come and go have new ones for ever
 
 
@@ -37,7 +40,10 @@ class LiveDiagnosis:
 
     def __init__(self, writer: Writer, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
         self.findings: tuple[Finding, ...] = ()
+        self.past: tuple[Finding, ...] = ()
         self.bound: tuple[Bound, ...] = ()
+        self.steps: dict[int, str] = {}  # the operation that marks a step, by process
+        self.looked_ns: int | None = None
         self.trouble = ""
         self._writer = writer
         self._cpu_ns = cpu_ns
@@ -64,7 +70,8 @@ class LiveDiagnosis:
     def _look(self, reach_ns: int | None) -> None:
         try:
             facts = self._writer.facts(reach_ns)
-            told = diagnose(Timeline(facts))
+            timeline = Timeline(facts)
+            told = diagnose(timeline)
         except (sqlite3.Error, ValueError, ArithmeticError, LookupError, TypeError) as error:
             self.trouble = f"the diagnosis failed: {type(error).__name__}: {error}"
             return
@@ -73,11 +80,28 @@ class LiveDiagnosis:
         lately = sorted(weighed.kept, key=lambda each: each.last_ns)[-MOST_KEPT:]  # all of them are stored
         standing = in_order([*found, *lately])
         self._states = {each.key: each for each in standing if each.kind in STATES}
+        self._remember_past(found, facts.from_ns)
+        marks = {job.pid: job.pace.op for job in timeline.jobs if job.pace}
+        self.steps = {pid: facts.ops[op].name for pid, op in marks.items() if op is not None}
+        self.looked_ns = facts.to_ns
         self.bound = tuple(told.bound)
         self.findings = tuple(standing)
         recording = self._writer.recording_id
         self._writer.save_findings(row_of(each, recording) for each in found)
         self._writer.drop_findings(f"{recording}:{each.key}" for each in weighed.withdrawn)
+
+    def shown_in(self, view: LiveView) -> LiveView:
+        """The view with what was found."""
+        return dataclasses.replace(
+            view, findings=self.findings, past=self.past, looked_ns=self.looked_ns, bound=self.bound
+        )
+
+    def _remember_past(self, found: list[Finding], from_ns: int) -> None:
+        """Findings about time that passed out of reach: they have ended, and were not taken back."""
+        known = {each.key for each in found}
+        gone = [each for each in (*self.past, *self.findings) if each.key not in known]
+        kept = {each.key: each for each in gone if each.kind not in STATES and each.last_ns < from_ns}
+        self.past = tuple(sorted(kept.values(), key=lambda each: each.last_ns)[-MOST_PAST:])
 
     def _with_line(self, finding: Finding) -> Finding:
         """Detail goes first when the database grows too large: a line once told stays true."""

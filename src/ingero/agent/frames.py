@@ -6,9 +6,12 @@ after the ring of calls, so that a call's stack is always there when it is asked
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import numpy as np
 
 from ingero.agent.interpreters import Interpreters
+from ingero.agent.symbols import Symbols
 from ingero.attach.kernel import KernelSide
 from ingero.capture.code_objects import Origin
 from ingero.capture.line_table import line_at
@@ -16,7 +19,6 @@ from ingero.capture.maps import MapReader
 from ingero.capture.ring import RingReader
 from ingero.capture.samples import SampleBook
 from ingero.capture.stacks import StackBook
-from ingero.discover.native_symbols import NativeSymbols
 from ingero.model import layout
 from ingero.model.layout import RecordType
 from ingero.model.window import SAMPLE, Records, Window
@@ -32,7 +34,7 @@ class Frames:
         self,
         kernel: KernelSide,
         ring: RingReader,
-        symbols: NativeSymbols,
+        symbols: Symbols,
         pythons: Interpreters,
     ) -> None:
         self._ring = ring
@@ -76,6 +78,10 @@ class Frames:
         window.walks, window.walk_ns = self._walked()
         for reason, count in self._book.counts.items():
             self._tell(window, reason, count)
+
+    def forget(self, pids: Set[int]) -> None:
+        """Processes that have ended; their last window is filled."""
+        self._book.forget(pids)
 
     def _named(self, found: Records) -> Records:
         samples = np.zeros(len(found), SAMPLE)

@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.attach.kernel import KernelSide
 from ingero.discover.gil import Gil, lock_of
 from ingero.discover.libraries import Library
-from ingero.discover.python_code import LongCode, read_code
-from ingero.discover.python_layout import PythonFrames, frames_of
-from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.thread_numbers import counts_its_own, own_numbers
+from ingero.discover.python_code import LongCode
+from ingero.discover.python_layout import PythonFrames
+from ingero.discover.python_runtime import Runtime
+from ingero.discover.thread_numbers import own_numbers
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
 from ingero.model.window import NotWatched, Records
@@ -28,6 +31,7 @@ from ingero.model.window import NotWatched, Records
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
 STARTING_NS = 640_000_000  # until the pauses are as long, what does not fit may be an interpreter that starts
+MAX_PROGRAMS = 16384  # every process of the machine executes something; only targets are told to end
 MAX_LOOKS = 4  # per call: a look takes milliseconds, and the rings fill meanwhile
 FRAME_FIELDS = ("frame_back", "frame_code", "frame_at", "frame_mark", "frame_tlbc")
 CODE_FIELDS = (
@@ -56,12 +60,16 @@ class Interpreters:
     """Which process runs Python, and how it is read."""
 
     def __init__(
-        self, kernel: KernelSide, parent_of: Callable[[int], int | None], with_frames: bool = True
+        self,
+        kernel: KernelSide,
+        parent_of: Callable[[int], int | None],
+        with_frames: bool,
+        readers: Asking,
     ) -> None:
+        self._readers = readers
         self._kernel = kernel
         self._parent_of = parent_of
         self._with_frames = with_frames
-        self._finder = RuntimeFinder()
         self._looks: dict[int, Look] = {}
         self._programs: dict[int, int] = {}  # of processes that executed: which of the numbers handed out
         self._executed = 0
@@ -83,7 +91,10 @@ class Interpreters:
         frames = self._frames_of(pid)
         if frames is None or frames.layout is None:
             return None
-        return read_code(pid, frames.layout, code, sign)
+        try:
+            return self._readers.ask(Reading.long_code, pid, frames.layout, code, sign)
+        except (UnreadError, ProcessLookupError):
+            return None
 
     def _frames_of(self, pid: int) -> PythonFrames | None:
         look = self._looks.get(pid) or self._looks.get(self._parent_of(pid) or 0)
@@ -124,6 +135,8 @@ class Interpreters:
                 self._look(pid, now_ns)
             except (ProcessLookupError, FileNotFoundError):  # ended: what was seen of it is all there is
                 self._looks.setdefault(pid, Look()).again_ns = 0
+            except UnreadError:  # said by whoever asks; perhaps it can be read later
+                self._looks[pid] = Look(again_ns=now_ns + LAST_AGAIN_NS, pause_ns=LAST_AGAIN_NS)
 
     def _is_due(self, pid: int, now_ns: int) -> bool:
         look = self._looks.get(pid)
@@ -132,8 +145,8 @@ class Interpreters:
     def _look(self, pid: int, now_ns: int) -> None:
         before = self._looks.get(pid)
         pause_ns = min(2 * before.pause_ns, LAST_AGAIN_NS) if before else FIRST_AGAIN_NS
-        runtime = self._finder.runtime_of(pid)
-        frames = frames_of(pid, runtime) if runtime and self._with_frames else None
+        seen = self._readers.ask(Reading.python, pid, self._with_frames)
+        runtime, frames = seen.runtime, seen.frames
         gil = _lock(runtime, frames) if runtime else None
         starting = frames is not None and frames.misfit and pause_ns < STARTING_NS
         settled = runtime is not None and not (frames and frames.later) and not starting
@@ -147,7 +160,7 @@ class Interpreters:
             self._kernel.write_python(pid, np.zeros((), layout.PYTHON_LAYOUT))
         if frames is not None and settled and frames.why:
             self.tell(NotWatched(pid, "frames", f"Python frames cannot be read: {frames.why}"))
-        self._looks[pid] = Look(gil, frames, again_ns, pause_ns, runtime is not None and counts_its_own(pid))
+        self._looks[pid] = Look(gil, frames, again_ns, pause_ns, seen.counts_its_own)
 
     def _tell_lock(self, pid: int, gil: Gil) -> None:
         if gil.library:
@@ -170,7 +183,10 @@ class Interpreters:
         for pid in pids:
             self._looks.pop(pid, None)
             self._executed += 1
-            self._programs[pid] = self._executed
+            self._programs.pop(pid, None)
+            self._programs[pid] = self._executed  # the one that executed last stands last
+        for old in list(islice(self._programs, max(0, len(self._programs) - MAX_PROGRAMS))):
+            del self._programs[old]
 
     # --- news ------------------------------------------------------------------------
 

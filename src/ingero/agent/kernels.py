@@ -7,14 +7,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ingero.agent.name_rounds import NameRounds
+from ingero.agent.symbols import Symbols
 from ingero.agent.targets import Targets
 from ingero.attach import shapes
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import Session
 from ingero.attach.shapes import Shape
 from ingero.capture.kernel_names import KernelBook
-from ingero.discover.kernel_handles import HandleNames
-from ingero.discover.native_symbols import NativeSymbols
 from ingero.model.kernels import KernelName
 from ingero.model.operations import Operation
 from ingero.model.stack import NativeFrame
@@ -32,11 +31,12 @@ class Kernels:
         session: Session,
         targets: Targets,
         operations: Iterable[Operation],
-        symbols: NativeSymbols,
+        symbols: Symbols,
     ) -> None:
         self._symbols = symbols
-        self._kept = HandleNames()
-        self._book = KernelBook(operations, self._functions_at, self._places_at, demangle, self._kept.names)
+        self._book = KernelBook(
+            operations, self._functions_at, self._places_at, demangle, symbols.handle_names
+        )
         self._rounds = NameRounds(kernel, session, targets, lambda: shapes.entry_only(shape, kernel, "names"))
 
     def name(self, window: Window, names: Records) -> None:
@@ -54,10 +54,8 @@ class Kernels:
             pid = int(exec_["h"]["pid"])
             self._book.forget({pid}, before_ns=int(exec_["h"]["start_ns"]))
             self._symbols.forget({pid})
-            self._kept.forget({pid})
         self._book.forget(gone)
         self._symbols.forget(gone)
-        self._kept.forget(gone)
         self._rounds.forget(gone)
 
     def close(self) -> None:

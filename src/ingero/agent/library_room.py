@@ -6,9 +6,10 @@ what cannot be read, is counted as a loss and said.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container
 
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.attach.session import File
 
 PER_OWNER, OF_ROOT, IN_ALL = 64, 384, 512
@@ -20,7 +21,8 @@ MOST_WARNINGS = 40
 class LibraryRoom:
     """Who has how many files probed."""
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Asking) -> None:
+        self._readers = readers
         self._owners: dict[File, int] = {}
         self._refused: set[File] = set()
         self._new = 0
@@ -31,8 +33,10 @@ class LibraryRoom:
             return ""
         self._owners = {known: owner for known, owner in self._owners.items() if known in attached}
         try:
-            owner = os.stat(path).st_uid  # noqa: PTH116
-        except OSError:  # gone already: whoever attaches says so
+            owner = self._readers.ask(Reading.owner, path)
+        except UnreadError as error:
+            return str(error)
+        if owner is None:  # gone already: whoever attaches says so
             return ""
         held = sum(each == owner for each in self._owners.values())
         most = PER_OWNER if owner else OF_ROOT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +35,21 @@ class OwnCost:
         cores: int,
         switches: Callable[[], int | None] = machine_switches,
         agent_pid: int | None = None,
+        readers: Callable[[], Collection[int]] = frozenset,
     ) -> None:
+        self._readers = readers
         self._ns_per_switch, self._cores, self._switches = ns_per_switch, cores, switches
         self._agent_pid = agent_pid or os.getpid()
         self._before = switches()
         # Nanoseconds of the last window, and of all: taken, of feeding threads, of others, of all cores.
         self._last, self._all = np.zeros(4), np.zeros(4)
+
+    def claim(self, window: Window) -> None:
+        """What processes of ours did is ours, and nobody's evidence."""
+        ours = list(self._readers())
+        for rows, name in ((window.culprits, "pid"), (window.wakers, "waker_pid")):
+            rows[name][np.isin(rows[name], ours)] = self._agent_pid
+        window.io = window.io[~np.isin(window.io["pid"], ours)]
 
     def fill(self, window: Window) -> None:
         """Name ourselves among the culprits, and say what the switches of others cost."""

@@ -37,10 +37,14 @@ def name_owners(retransmits: Records, targets: Targets) -> Records:
         if inode in foreign and not peer:
             continue
         target = targets.live.get(held.get(inode, 0))
-        _name(row, target.process if target else processes.read_process(foreign.get(inode, 0)))
+        _name(row, target.process if target else _stranger(foreign.get(inode, 0)))
         row["peer_pid"] = peer
         kept.append(row)
     return np.array(kept, retransmits.dtype) if kept else retransmits[:0]
+
+
+def _stranger(pid: int) -> Process | None:
+    return processes.read_process(pid, with_memory=False)
 
 
 def _name(row: np.void, owner: Process | None) -> None:

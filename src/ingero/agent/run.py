@@ -11,11 +11,11 @@ import platform
 import select
 import shlex
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from ingero.agent import shown
 from ingero.agent.annotation_socket import AnnotationSocket
 from ingero.agent.annotations import Annotations
 from ingero.agent.before import BeforeAttach
@@ -32,9 +32,13 @@ from ingero.agent.kernels import Kernels
 from ingero.agent.needs import raise_descriptor_limit, require_privileges
 from ingero.agent.own_cost import OwnCost
 from ingero.agent.owners import name_owners
+from ingero.agent.planning import planner
+from ingero.agent.readers import Readers
 from ingero.agent.recorder import Recorder
 from ingero.agent.scope import Scope
 from ingero.agent.servers import Servers
+from ingero.agent.starting import INTERRUPTED, Starting, StoppedError
+from ingero.agent.symbols import Symbols
 from ingero.agent.targets import Targets
 from ingero.agent.telling import Telling
 from ingero.agent.tenants import Tenants
@@ -45,11 +49,11 @@ from ingero.attach.session import Session
 from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
-from ingero.discover.native_symbols import NativeSymbols
+from ingero.discover.libraries import LibraryFinder
 from ingero.errors import IngeroError
 from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
-from ingero.model.live import DatabaseStatus, Library, LiveView, Overhead, ProbeSource, Surface, Target
+from ingero.model.live import LiveView, Overhead, Surface
 from ingero.model.options import TraceOptions
 from ingero.model.window import NotWatched, Window
 from ingero.native import _shim
@@ -70,13 +74,17 @@ def run(options: TraceOptions, surface: Surface) -> int:
     require_privileges()
     lock = InstanceLock()
     try:
+        surface.starting("loading the probes")
         agent = Agent(options, surface)
         try:
             raise_descriptor_limit()
             return agent.run()
+        except StoppedError:
+            return INTERRUPTED if options.command else 0
         finally:
             agent.close()
     finally:
+        surface.starting("")
         lock.release()
 
 
@@ -86,13 +94,15 @@ class Agent:
     def __init__(self, options: TraceOptions, surface: Surface) -> None:
         self._options = options
         self._surface = surface
+        self._starting = Starting(surface)
         self._clock = Clock.now()
         self._node = options.node or platform.node() or "localhost"
         self._operations = probes.operations()
+        self._readers = Readers()  # first: it is forked, and should have nothing of a trace
         self._layers = {operation.number: operation.layer for operation in self._operations}
         self._names = {operation.number: operation.name for operation in self._operations}
         self._scope = Scope(options)
-        self._scope_check()
+        self._scope.named()  # a wrong --pid is told before anything is attached
         self._command = (
             Command(options.command, options.command_stdout_to_stderr, options.command_as_root)
             if options.command
@@ -110,28 +120,22 @@ class Agent:
                 stacks=options.stack,
             )
         )
-        self._bystanders = Bystanders()
+        self._bystanders = Bystanders(self._readers)
         self._servers = Servers()
         self._annotations = Annotations(lambda pid: pid in self._targets.live)
         self._annotation_socket: AnnotationSocket | None = None
         self._gpus = Gpus("gpu" not in options.without)
         self._tenants = Tenants(options.kubelet)
-        self._totals = LiveTotals(self._operations, self._node)
+        self._totals = LiveTotals(self._operations, self._node, recent=surface.takes_the_screen)
         self._telling = Telling(surface, RecordStream(self._operations, self._clock, self._node))
-        self._meter = self._make_meter()
+        limits = surface.metric_limits
+        self._meter = Meter(self._operations, self._clock, self._node, limits) if limits else None
         self._started_ns = time.monotonic_ns()
         self._next_names_ns = 0
         self._overhead = Overhead(budget_share=options.max_overhead_share)
         self._cost_so_far = np.zeros(4)  # hits, elapsed ns, our own CPU ns, share of the worst thread x ns
         self._governor: Governor | None = None
         self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
-
-    def _scope_check(self) -> None:
-        self._scope.named()  # a wrong --pid is told before anything is attached
-
-    def _make_meter(self) -> Meter | None:
-        limits = self._surface.metric_limits
-        return Meter(self._operations, self._clock, self._node, limits) if limits else None
 
     def _open_writer(self) -> Recorder | None:
         if not self._options.record:
@@ -146,13 +150,15 @@ class Agent:
     # --- start ---------------------------------------------------------------------
 
     def run(self) -> int:
-        self.start()
+        with self._starting.told():
+            self.start()
         if self._meter:
             self._surface.metrics(self._meter.snapshot)
         self._surface.begin(self._observed())
         if self._command:
             self._command.release()
         code = self._loop()
+        self._readers.last_beat()
         self.finish()
         if self._writer:
             self._writer.close()  # before the end is shown: only now it is known what was stored
@@ -168,6 +174,7 @@ class Agent:
 
     def start(self) -> None:
         """Load, attach and find the targets."""
+        self._starting.step("measuring what a probe costs here")
         self._hit_cost, verdict = cost.measure()
         self._filtered = Filtered(self._kernel, verdict.spare(self._hit_cost.shape))
         self._gpus.start()
@@ -175,22 +182,29 @@ class Agent:
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
         switch_ns = switch_cost.switch_ns()
+        self._starting.step("attaching to the kernel")
         self._kernel.attach_host()
         added_ns = switch_cost.added_ns(switch_ns, switch_cost.switch_ns())
-        self._own_cost = OwnCost(added_ns, os.cpu_count() or 1)
+        self._own_cost = OwnCost(added_ns, os.cpu_count() or 1, readers=lambda: self._readers.pids)
         self._kernel.attach_clock()
         if self._writer:
             self._writer.note(self._absent(), self._hit_cost.ns, self._options.max_overhead_share)
-        self._session = Session(shape, self._options.without, costly=self._options.costly)
+        plans = planner(self._readers)
+        self._session = Session(shape, self._options.without, costly=self._options.costly, planner=plans)
         self._collectors = Collectors(
-            lambda: shapes.same_for(shape, self._kernel, "collect"), self._options.without
+            lambda: shapes.same_for(shape, self._kernel, "collect"),
+            self._options.without,
+            self._readers,
+            plans,
         )
-        self._communicators = Communicators(self._operations)
-        self._targets = Targets(self._kernel, self._session, self._scope, self._communicators)
+        self._communicators = Communicators(self._operations, self._readers)
+        self._targets = Targets(self._kernel, self._session, self._scope, self._communicators, self._readers)
         if self._writer:
             self._listen_to_jobs()
-        self._interpreters = Interpreters(self._kernel, self._targets.parent_of, self._options.stack)
-        self._symbols = NativeSymbols()
+        self._interpreters = Interpreters(
+            self._kernel, self._targets.parent_of, self._options.stack, self._readers
+        )
+        self._symbols = Symbols(self._readers)
         self._kernels = Kernels(
             self._kernel, shape, self._session, self._targets, self._operations, self._symbols
         )
@@ -199,18 +213,21 @@ class Agent:
         self._news = select.poll()  # a library being mapped wakes us at once
         for fd in self._watch.fds():
             self._news.register(fd, select.POLLIN)
-        before = BeforeAttach(self._session, self._targets)
-        self._reader = WindowReader(self._kernel, before)
+        before = BeforeAttach(self._session, self._targets, self._readers)
+        self._reader = WindowReader(self._kernel, before, self._readers.cpu_ns)
+        self._readers.idle = self._reader.drain
         # Who asks for a record of every call gets one.
         budget = None if self._options.record_all else self._options.max_overhead_share
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
         self._frames = Frames(self._kernel, self._reader.frames, self._symbols, self._interpreters)
         if self._command:
-            self._targets.attach_ahead(self._command.libraries(self._targets.finder, shape.name != "perf"))
+            self._starting.step("attaching to the libraries of the command")
+            self._targets.attach_ahead(self._command.libraries(LibraryFinder(), shape.name != "perf"))
             self._collectors.prepare()
             self._command.start()
             self._targets.announce(self._command.pid)
-        before.begin(self._targets.find_all())
+        self._starting.step("looking for CUDA processes")
+        before.begin(self._targets.find_all(self._starting.attaching))
 
     def _listen_to_jobs(self) -> None:
         try:
@@ -233,11 +250,13 @@ class Agent:
     def _loop(self) -> int | None:
         """Until it ends: 0, the command's exit code, or None when the command still runs."""
         self._started_ns = time.monotonic_ns()
-        deadline = self._deadline()
+        duration_ns = self._options.duration_ns
+        deadline = None if duration_ns is None else self._started_ns + duration_ns
         next_window = time.monotonic_ns() + WINDOW_NS
         while True:
             self._news.poll(POLL_MS)
             self.hear()
+            self._readers.beat()
             self.govern()
             now = time.monotonic_ns()
             if now >= next_window:
@@ -245,10 +264,6 @@ class Agent:
                 next_window += max(1, -(-(now - next_window) // WINDOW_NS)) * WINDOW_NS
             if self._ended(now, deadline):
                 return self._command.exit_code() if self._command else 0
-
-    def _deadline(self) -> int | None:
-        duration = self._options.duration_ns
-        return None if duration is None else time.monotonic_ns() + duration
 
     def _ended(self, now: int, deadline: int | None) -> bool:
         if self._command and self._command.exit_code() is not None:
@@ -322,6 +337,7 @@ class Agent:
         if self._writer:
             self._writer.write(window)
         if gone:
+            self._frames.forget(gone)
             self._reader.operations.forget(gone)
             self._targets.late.forget(gone)
         self._add(window)
@@ -335,6 +351,7 @@ class Agent:
 
     def _enrich(self, window: Window) -> None:
         """What only the user side knows: cards, owners of sockets, processes and their names."""
+        self._own_cost.claim(window)
         number_cards(window.calls, self._targets.cards())
         assert self._kernels is not None
         self._kernels.name(window, self._reader.frames.take(RecordType.REC_NAME))
@@ -357,7 +374,8 @@ class Agent:
         self._filtered.fill(window, self._targets.live, self._targets.warnings)
         self._own_cost.fill(window)
         refused, self._kernel.processes_refused = self._kernel.processes_refused, 0
-        for reason, count in {"process_full": refused, **self._targets.room.losses()}.items():
+        unread = self._readers.losses(self._targets.warnings)
+        for reason, count in {"process_full": refused, **self._targets.room.losses(), **unread}.items():
             if count:
                 window.losses[reason] = window.losses.get(reason, 0) + count
 
@@ -429,61 +447,32 @@ class Agent:
         )
 
     def _view(self) -> LiveView:
+        assert self._session is not None
         now = time.monotonic_ns()
-        view = self._totals.view(self._clock.wall_ns(now), now - self._started_ns)
+        told = self._writer.diagnosis if self._writer else None
+        steps = told.steps if told else None
+        view = self._totals.view(self._clock.wall_ns(now), now - self._started_ns, steps)
+        view = told.shown_in(view) if told else view
         return replace(
             view,
-            targets=tuple(self._target_lines()),
-            libraries=tuple(self._library_lines()),
-            probes=tuple(self._probe_lines()),
+            targets=tuple(shown.targets(self._targets)),
+            libraries=tuple(shown.libraries(self._session, self._targets)),
+            probes=tuple(shown.probes(self._session, self._collectors, self._kernel)),
             losses={
                 **view.losses,
                 **(self._writer.dropped if self._writer else {}),
                 **self._telling.losses(),
             },
             overhead=self._overhead,
-            database=self._database_status(),
-            findings=self._writer.diagnosis.findings if self._writer else (),
-            bound=self._writer.diagnosis.bound if self._writer else (),
-            warnings=self._warnings(),
+            database=shown.database(self._writer),
+            warnings=shown.warnings(self._targets, told),
         )
-
-    def _warnings(self) -> tuple[str, ...]:
-        trouble = self._writer.diagnosis.trouble if self._writer else ""
-        return (*self._targets.warnings.values(), *([trouble] if trouble else []))
-
-    def _target_lines(self) -> Iterator[Target]:
-        for pid, target in sorted(self._targets.live.items()):
-            yield Target(pid, target.process.comm, target.process.cmdline)
-
-    def _library_lines(self) -> Iterator[Library]:
-        assert self._session is not None
-        for file, attached in self._session.files.items():
-            users = sum(file in target.files for target in self._targets.live.values())
-            yield Library(attached.path, attached.kind, users)
-
-    def _probe_lines(self) -> Iterator[ProbeSource]:
-        assert self._session is not None
-        counts = self._session.counts()
-        left_out = [why for each in self._session.files.values() for why in (*each.costly, *each.refused)]
-        for source in ("runtime", "driver", "graph", "nccl"):
-            yield ProbeSource(source, counts[source])
-        if collectors := self._collectors.count():
-            yield ProbeSource("python", collectors)
-        if left_out:
-            yield ProbeSource("left out", 0, len(left_out), left_out[0])
-        for source, state in self._kernel.sources.items():
-            yield ProbeSource(source, state.attached, len(state.refused), "; ".join(state.refused))
-
-    def _database_status(self) -> DatabaseStatus:
-        if self._writer is None:
-            return DatabaseStatus()
-        return DatabaseStatus(str(self._writer.path), self._writer.size_bytes(), self._writer.status)
 
     def close(self) -> None:
         """Take everything off; nothing stays in the kernel. Once is enough, more often is fine."""
         if self._annotation_socket:
             self._annotation_socket.close()
+        self._readers.close()
         self._gpus.close()
         self._tenants.close()
         if self._command:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy as np
 from ingero.agent.communicators import Communicators
 from ingero.agent.late import Late, Row
 from ingero.agent.library_room import LibraryRoom, warn
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.agent.scope import Scope
 from ingero.agent.started import StartedPrograms
 from ingero.attach.kernel import KernelSide
@@ -24,7 +27,7 @@ from ingero.attach.session import File, Session
 from ingero.discover import processes
 from ingero.discover.devices import Devices, visible_devices
 from ingero.discover.gpus import find_gpus
-from ingero.discover.libraries import Library, LibraryFinder, kind_of
+from ingero.discover.libraries import Library, kind_of
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError
 from ingero.model import layout
@@ -60,20 +63,25 @@ class Targets:
     """The traced processes, and what changed since the last window."""
 
     def __init__(
-        self, kernel: KernelSide, session: Session, scope: Scope, communicators: Communicators
+        self,
+        kernel: KernelSide,
+        session: Session,
+        scope: Scope,
+        communicators: Communicators,
+        readers: Asking,
     ) -> None:
         self._kernel = kernel
+        self._readers = readers
         self._communicators = communicators
         self._session = session
         self._scope = scope
-        self.finder = LibraryFinder()
-        self.room = LibraryRoom()
+        self.room = LibraryRoom(self._readers)
         self._mounts = processes.cgroup_mounts()
         self._host_drivers: list[Library] | None = None
         self._with_driver: set[str] = set()  # folders where a driver lies that is probed ahead
         self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
-        self.late = Late(session, self.live, self.finder.kind_at)
+        self.late = Late(session, self.live, self._kind_at)
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}
@@ -85,14 +93,19 @@ class Targets:
 
     # --- finding -------------------------------------------------------------
 
-    def find_all(self) -> Records:
-        """Look at every process there is; the threads that now are accounted for."""
+    def find_all(self, told: Callable[[int], None]) -> Records:
+        """Look at every process there is; the threads that now are accounted for. `told`: how many so far."""
         if self._scope.fixed:
-            for pid in self._scope.named():
+            named = self._scope.named()
+            told(len(named))
+            for pid in named:
                 self.announce(pid)
         else:
             for pid in processes.list_pids():
+                before = len(self.live)
                 self.examine(pid)
+                if len(self.live) != before:
+                    told(len(self.live))
         return self._kernel.read_threads()
 
     def look_again(self) -> None:
@@ -120,11 +133,14 @@ class Targets:
         target = self.live.get(pid)
         if target is None and self._scope.fixed:
             return
-        libraries = self.finder.libraries_of(pid)
+        try:
+            libraries = self._readers.ask(Reading.libraries_of, pid)
+        except UnreadError:
+            return
         if not libraries and target is None:
             return
         if target is None:
-            found = processes.read_process_and_container(pid, self._mounts)
+            found = self.read(pid)
             if found is None or not self._scope.admits(*found):
                 return
             target = self._adopt(pid)
@@ -133,15 +149,41 @@ class Targets:
                     self._adopt(child)
         if target is not None and not self._attach(target, libraries):
             # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
-            again = self.finder.libraries_of(pid)
-            if again != libraries:
-                self._attach(target, again)
+            with suppress(UnreadError):
+                again = self._readers.ask(Reading.libraries_of, pid)
+                if again != libraries:
+                    self._attach(target, again)
+
+    def read(self, pid: int) -> tuple[Process, Container] | None:
+        """Without its command line and environment where those cannot be read."""
+        try:
+            return self._readers.ask(Reading.process, pid)
+        except UnreadError:
+            return processes.read_process_and_container(pid, self._mounts, with_memory=False)
+
+    def _environment(self, pid: int) -> dict[str, str]:
+        try:
+            return self._readers.ask(Reading.environment, pid)
+        except UnreadError:
+            return {}
+
+    def _carries(self, pid: int) -> bool:
+        try:
+            return self._readers.ask(Reading.executable_carries, pid)
+        except UnreadError:
+            return False
+
+    def _kind_at(self, path: str, file: File) -> str | None:
+        try:
+            return self._readers.ask(Reading.kind_at, os.fsencode(path), file)
+        except UnreadError:
+            return "unknown"
 
     def _adopt(
         self, pid: int, files: dict[File, Library] | None = None, parent: Process | None = None
     ) -> Target | None:
         """`parent`: it was forked from this one, and is the same program until it executes another."""
-        found = processes.read_process_and_container(pid, self._mounts)
+        found = self.read(pid)
         if found is None:
             return None
         process, container = found
@@ -149,7 +191,7 @@ class Targets:
         process = self._whole(process, target.process if target else parent)
         if target is None:
             contained = not processes.shares_files(pid)
-            devices = visible_devices(processes.environment(pid), self._gpus, contained)
+            devices = visible_devices(self._environment(pid), self._gpus, contained)
             # Under a filter calls are taken from now on; otherwise the kernel side takes everybody's, or
             # follows the tree of those announced.
             by_filter = not (self._scope.fixed or self._scope.everything)
@@ -342,7 +384,7 @@ class Targets:
                     self.late.executed(pid)
                 if not self.announce(pid):
                     self._gone_already(pid, record)
-            elif not self._scope.fixed and self.finder.executable_carries(pid):
+            elif not self._scope.fixed and self._carries(pid):
                 self.examine(pid)  # what it maps besides is heard of by itself
 
     def _born(self, pid: int, record: np.void) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,7 +29,8 @@ UNKNOWN_RECORD = "record_unknown"
 class WindowReader:
     """Turns the kernel side's counters and records into windows."""
 
-    def __init__(self, kernel: KernelSide, before: BeforeAttach) -> None:
+    def __init__(self, kernel: KernelSide, before: BeforeAttach, readers_cpu_ns: Callable[[], int]) -> None:
+        self._readers_cpu_ns = readers_cpu_ns
         self._before = before
         self._kernel = kernel
         self.ring = RingReader(kernel.maps["ring"], kernel.settings.ring_bytes)
@@ -42,7 +44,7 @@ class WindowReader:
         self._losses = LossBook(kernel.maps["losses"], kernel.cpus)
         self._system = SystemSampler()
         self._start_ns = time.monotonic_ns()
-        self._cpu_ns = time.process_time_ns()
+        self._cpu_ns = time.process_time_ns() + readers_cpu_ns()
         self._unknown = 0
         self.totals = np.zeros(0, layout.THREAD_TOTALS)  # of every thread, when the last window ended
 
@@ -87,7 +89,7 @@ class WindowReader:
         )
         _join_waiters(window)
         self._start_ns = end_ns
-        cpu_ns = time.process_time_ns()
+        cpu_ns = time.process_time_ns() + self._readers_cpu_ns()
         window.agent_cpu_ns, self._cpu_ns = cpu_ns - self._cpu_ns, cpu_ns
         return window
 

@@ -137,6 +137,11 @@ def object_path(name: str) -> str:
     return str(path)
 
 
+STATUS = Path("/proc/self/status")
+TOO_OLD = "ingero needs Linux 5.15 or later with BTF; `ingero check` tells what is missing."
+BEHIND_FILTER = "The container's seccomp profile refuses bpf(): run it unconfined (docs/deploy.md, seccomp)."
+
+
 def explain_refusal(error: OSError, what: str) -> KernelError | PrivilegeError:
     """The kernel's refusal in words a user can act on."""
     if error.errno in (errno.EPERM, errno.EACCES) and os.geteuid() != 0:
@@ -148,8 +153,15 @@ def explain_refusal(error: OSError, what: str) -> KernelError | PrivilegeError:
     detail = lines[-3].strip() if len(lines) >= 3 else os.strerror(error.errno or 0)
     return KernelError(
         f"the kernel refused {what}: {os.strerror(error.errno or 0)} ({detail[:200]})",
-        hint="ingero needs Linux 5.15 or later with BTF; `ingero check` tells what is missing.",
+        hint=BEHIND_FILTER if error.errno == errno.EPERM and filtered() else TOO_OLD,
     )
+
+
+def filtered() -> bool:
+    """Whether system calls of ours go through a seccomp filter, as those of containers do."""
+    with suppress(OSError):
+        return "\nSeccomp:\t2\n" in STATUS.read_text()
+    return False
 
 
 class KernelSide:

@@ -31,7 +31,7 @@ class Row:
     name: str
     layer: str
     kind: str
-    sync: bool = False  # returns when the GPU got there
+    sync: bool = False  # blocks until the GPU finishes
     rare: bool = False  # every call deserves a record
     hot: bool = False
     quiet: bool = False  # sampled, and recorded when it fails; whoever makes no other call feeds no GPU
@@ -182,7 +182,7 @@ DRIVER: tuple[Row, ...] = (
     driver("cuMemcpyAsync", "copy", hot=True, bytes=2, stream=3),
     driver("cuMemcpyHtoD_v2", "copy", hot=True, bytes=2, direction="HtoD"),
     driver("cuMemcpyHtoDAsync_v2", "copy", hot=True, bytes=2, stream=3, direction="HtoD"),
-    # a blocking copy to the host returns when the GPU got there
+    # a blocking copy to the host returns when the GPU has finished
     driver("cuMemcpyDtoH_v2", "copy", hot=True, sync=True, bytes=2, direction="DtoH"),
     # into pageable memory it does so too, whatever its name
     driver(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingero.attach.links import Links
@@ -91,10 +91,31 @@ class Attached:
         return [self.links.pop(key) for key in list(self.links) if key[1] in families]
 
 
+@dataclass(slots=True)
+class Plan:
+    """What can be probed in a file: functions found, and for each probe its place and operation."""
+
+    functions: list[Function] = field(default_factory=list)
+    points: list[tuple[int, int]] = field(default_factory=list)
+    costly: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+# Where it may be (path, kind, sources left out, whether costly sites are wanted); FileFormatError
+Planner = Callable[[str, str, frozenset[str], bool], Plan]
+
+
 class Session:
     """All attached library files."""
 
-    def __init__(self, shape: Shape, without: frozenset[str] = frozenset(), costly: bool = False) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        without: frozenset[str] = frozenset(),
+        costly: bool = False,
+        planner: Planner | None = None,
+    ) -> None:
+        self._planner = planner or plan
         self._shape = shape
         self._without = without
         self._allow_costly = costly
@@ -255,50 +276,17 @@ class Session:
         return Point(point.offset, point.op, self._variants[family_of(row)] % VARIANTS)
 
     def _plan(self, path_for_kernel: str, path: str, kind: str) -> Attached:
-        """Look up the functions of the table in the file and choose where each probe sits."""
-        planned = Attached(path, kind, [], [])
+        """What to probe in a file."""
         try:
-            with elf.ElfFile(path_for_kernel) as file:
-                seen: set[int] = set()
-                for name, symbol in self._found(file, kind):
-                    number, row = BY_NAME[name]
-                    if symbol.offset in seen or row.layer in self._without:
-                        continue
-                    seen.add(symbol.offset)
-                    planned.functions.append(Function(symbol.offset, symbol.size, number))
-                    self._place(planned, file, symbol, number, row)
+            found = self._planner(path_for_kernel, kind, self._without, self._allow_costly)
         except FileFormatError as error:
             raise AttachError(f"cannot attach to {path}: {error.message}", hint=error.hint) from error
+        planned = Attached(path, kind, [], [], found.functions, costly=found.costly, refused=found.refused)
+        for offset, number in found.points:
+            row = ROWS[number - 1]
+            split_off = row.hot and row.layer == "runtime"
+            (planned.hot_points if split_off else planned.points).append((Point(offset, number), row))
         return planned
-
-    def _found(self, file: elf.ElfFile, kind: str) -> Iterable[tuple[str, elf.Symbol]]:
-        """Functions of the table that the file has, by the table's name for them."""
-        if kind not in COLLECTORS:
-            return elf.find_in(file.functions, self._names(kind)).items()
-        for name in COLLECTORS[kind]:
-            forms = elf.find_in(file.functions, [name + form for form in FORMS])
-            if forms:
-                return [(name, symbol) for symbol in forms.values()]
-        return []
-
-    @staticmethod
-    def _names(kind: str) -> Iterable[str]:
-        if kind == "driver":
-            return [name for name in BY_NAME if name.startswith("cu") and not name.startswith("cuda")]
-        return [name for name in BY_NAME if name.startswith(PREFIXES[kind])]
-
-    def _place(self, planned: Attached, file: elf.ElfFile, symbol: elf.Symbol, number: int, row: Row) -> None:
-        site = probe_site(file.read(symbol.offset, min(32, max(symbol.size, 16))), file.machine)
-        if site.refused:
-            planned.refused.append(f"{symbol.name}: {site.reason}")
-            return
-        # A single step costs 12-21 us: nothing for an allocation, ruin for a launch.
-        if not site.cheap and row.hot and not self._allow_costly:
-            planned.costly.append(f"{symbol.name}: {site.reason}")
-            return
-        point = Point(symbol.offset + site.offset, number)
-        split_off = row.hot and row.layer == "runtime"
-        (planned.hot_points if split_off else planned.points).append((point, row))
 
     def counts(self) -> Counter[str]:
         total: Counter[str] = Counter()
@@ -312,3 +300,45 @@ class Session:
         self.retire(now_ns=1 << 63)
         self._detach(*(links for each in self.files.values() for links in each.links.values()))
         self.files.clear()
+
+
+def plan(path_for_kernel: str, kind: str, without: frozenset[str], costly: bool) -> Plan:
+    """Look up the functions of the table in the file and choose where each probe sits."""
+    planned, seen = Plan(), set[int]()
+    with elf.ElfFile(path_for_kernel) as file:
+        for name, symbol in _found(file, kind):
+            number, row = BY_NAME[name]
+            if symbol.offset in seen or row.layer in without:
+                continue
+            seen.add(symbol.offset)
+            planned.functions.append(Function(symbol.offset, symbol.size, number))
+            _place(planned, file, symbol, number, costly)
+    return planned
+
+
+def _found(file: elf.ElfFile, kind: str) -> Iterable[tuple[str, elf.Symbol]]:
+    """Functions of the table that the file has, by the table's name for them."""
+    if kind not in COLLECTORS:
+        return elf.find_in(file.functions, _names(kind)).items()
+    for name in COLLECTORS[kind]:
+        forms = elf.find_in(file.functions, [name + form for form in FORMS])
+        if forms:
+            return [(name, symbol) for symbol in forms.values()]
+    return []
+
+
+def _names(kind: str) -> Iterable[str]:
+    if kind == "driver":
+        return [name for name in BY_NAME if name.startswith("cu") and not name.startswith("cuda")]
+    return [name for name in BY_NAME if name.startswith(PREFIXES[kind])]
+
+
+def _place(planned: Plan, file: elf.ElfFile, symbol: elf.Symbol, number: int, costly: bool) -> None:
+    site = probe_site(file.read(symbol.offset, min(32, max(symbol.size, 16))), file.machine)
+    if site.refused:
+        planned.refused.append(f"{symbol.name}: {site.reason}")
+    # A single step costs 12-21 us: nothing for an allocation, ruin for a launch.
+    elif not site.cheap and ROWS[number - 1].hot and not costly:
+        planned.costly.append(f"{symbol.name}: {site.reason}")
+    else:
+        planned.points.append((symbol.offset + site.offset, number))

@@ -1,13 +1,13 @@
 """The code objects of traced Python processes, as the kernel copied them when it met each.
 
 Texts are what the process had in its memory: of any length, in any of the three widths
-that Python stores text in, and not to be trusted. Kept up to a limit, oldest first out;
-the kernel sends an object again after a while.
+that Python stores text in, and not to be trusted. Kept until their process ends and up to a limit,
+oldest first out; the kernel sends an object again after a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -138,6 +138,13 @@ class CodeObjects:
         """Objects to be read, and when their process began; each is told once."""
         missing, self._missing = self._missing, {}
         yield from missing.items()
+
+    def forget(self, pids: Set[int]) -> None:
+        """Processes that have ended."""
+        for key in [key for key in self._held if key.pid in pids]:
+            self._drop(key)
+        for key in [key for key in self._missing if key.pid in pids]:
+            del self._missing[key]
 
     def __len__(self) -> int:
         return len(self._held)

@@ -134,7 +134,12 @@ def _rows(keys: Records, change: Records, extremes: Records, window: int) -> Rec
 
 
 def _extremes(rows: Records, extremes: Records, first: NDArray[np.intp], window: int) -> None:
-    """The kernel's extremes where they fit the slots that grew, else the slots' own bounds."""
+    """The kernel's extremes where they fit the slots that grew, else the slots' own bounds.
+
+    Where they fit for one share and not for another, the other's may lie beyond by less than a slot: the
+    mean is between the two all the same.
+    """
+    mean = rows["sum_ns"] // np.maximum(rows["count"], 1)
     grew = rows["slots"] > 0
     lowest = grew.argmax(axis=1)
     highest = grew.shape[1] - 1 - grew[:, ::-1].argmax(axis=1)
@@ -144,8 +149,8 @@ def _extremes(rows: Records, extremes: Records, first: NDArray[np.intp], window:
     top = np.where(recent, extremes["max_ns"], 0)
     fits = (top >= low[highest][of][:, None]) & (top < high[highest][of][:, None])
     best = np.maximum.reduceat(np.where(fits, top, 0).max(axis=1), first)
-    rows["max_ns"] = np.where(best > 0, best, np.minimum(high[highest], rows["sum_ns"]))
+    rows["max_ns"] = np.maximum(mean, np.where(best > 0, best, np.minimum(high[highest], rows["sum_ns"])))
     bottom = np.where(recent, extremes["min_ns"], NEVER)
     fits = (bottom >= low[lowest][of][:, None]) & (bottom < high[lowest][of][:, None])
     least = np.minimum.reduceat(np.where(fits, bottom, NEVER).min(axis=1), first)
-    rows["min_ns"] = np.where(least < NEVER, least, low[lowest])
+    rows["min_ns"] = np.minimum(mean, np.where(least < NEVER, least, low[lowest]))

@@ -10,9 +10,9 @@ carry ids, and a window has few different ones.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ PYTHON_INNER = 96  # as in wire.h: behind these the outermost frames turn round 
 PYTHON_FRAMES = int(layout.STACK["python"].shape[0])
 NATIVE_FRAMES = int(layout.STACK["native"].shape[0])
 MAX_WAITING = 16384  # stacks not yet asked for: some 3 KB each
-MAX_KNOWN = 1 << 18
+MAX_KNOWN = 1 << 16
 UNKNOWN = Frame("python", "[unknown]")
 
 Value = TypeVar("Value")
@@ -51,6 +51,15 @@ class _Waiting:
     record: np.void
     native: list[NativeFrame]
 
+    @property
+    def pid(self) -> int:
+        return int(self.record["h"]["pid"])
+
+
+class _Known(NamedTuple):
+    hash: int
+    pid: int
+
 
 class StackBook:
     """Every stack met; asked once a window."""
@@ -61,7 +70,7 @@ class StackBook:
         self._frames_at = frames_at
         self._line_at = line_at
         self._waiting: dict[int, _Waiting] = {}
-        self._hashes: dict[int, int] = {}
+        self._known: dict[int, _Known] = {}  # by the kernel's id
         self._incomplete: set[int] = set()  # of those waiting: made with [unknown] in them
         self._shown: dict[int, None] = {}  # hashes already handed out
         self._new: list[ResolvedStack] = []
@@ -72,13 +81,13 @@ class StackBook:
         if news:
             self.retry()
         ids = stacks["id"].tolist()
-        fresh = [row for row, number in enumerate(ids) if number and number not in self._hashes]
+        fresh = [row for row, number in enumerate(ids) if number and number not in self._known]
         self._name_native(stacks[fresh])
 
     def retry(self) -> None:
         """Code objects have come: stacks that lacked some are made again when asked for."""
         for number in self._incomplete:
-            self._hashes.pop(number, None)
+            self._known.pop(number, None)
         self._incomplete.clear()
 
     def _name_native(self, stacks: Records) -> None:
@@ -114,9 +123,9 @@ class StackBook:
         return hashes[where] if len(hashes) else hashes
 
     def _hash_of(self, number: int) -> int:
-        known = self._hashes.get(number)
+        known = self._known.get(number)
         if known is not None or not number:
-            return known or 0
+            return known.hash if known else 0
         waiting = self._waiting.get(number)
         if waiting is None:
             self.counts["stacks_lost"] += 1
@@ -126,11 +135,21 @@ class StackBook:
             self._incomplete.add(number)
         else:
             del self._waiting[number]
-        _bounded(self._hashes, number, stack.hash)
+        _bounded(self._known, number, _Known(stack.hash, waiting.pid))
         if stack.hash not in self._shown:
             _bounded(self._shown, stack.hash, None)
             self._new.append(stack)
         return stack.hash
+
+    def forget(self, pids: Set[int]) -> None:
+        """Processes that have ended, when everything that cites their stacks has been asked for."""
+        held = {number for number, each in self._waiting.items() if each.pid in pids}
+        held.update(number for number, each in self._known.items() if each.pid in pids)
+        for number in held:
+            self._waiting.pop(number, None)
+            self._known.pop(number, None)
+        self._incomplete.difference_update(held)
+        self.code.forget(pids)
 
     def take_new(self) -> list[ResolvedStack]:
         """Stacks made since the last call, to be stored."""

@@ -50,9 +50,19 @@ class Pool:
         cpu_ns = sum(each.cpu_ns for each in self.glimpses)
         return self._inside() / cpu_ns if cpu_ns >= LEAST_CPU_NS else None
 
+    def per_ns_now(self) -> float | None:
+        """The same of the last window alone."""
+        last = self.glimpses[-1]
+        return last.inside / last.cpu_ns if last.cpu_ns >= LEAST_CPU_NS else None
+
     def per_call(self, anchor: int) -> float | None:
         """For each call of another function."""
         steps = sum((each.steps.get(anchor, Steps()) for each in self.glimpses), Steps())
+        return steps.calls / steps.always if steps.always else None
+
+    def per_call_now(self, anchor: int) -> float | None:
+        """The same of the last window alone."""
+        steps = self.glimpses[-1].steps.get(anchor, Steps())
         return steps.calls / steps.always if steps.always else None
 
     def forget_steps(self, anchor: int | None) -> None:
@@ -182,7 +192,14 @@ def _by_steps(pool: Pool, base: Base, pace: Pace, part: float, calls: int) -> tu
     # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
     total = per_call * int(base.calls[pace.anchor])
     divided = 2 * total * (part * (1 - part) / max(pool.calls(), 1)) ** 0.5
-    return max(total * part - calls, 0.0), part * (total * pace.chance + EDGES * per_call) + divided
+    chance = _with_drift(pace.chance, per_call, pool.per_call_now(pace.anchor))
+    return max(total * part - calls, 0.0), part * (total * chance + EDGES * per_call) + divided
+
+
+def _with_drift(chance: float, usual: float, now: float | None) -> float:
+    """How far off, relative: where a window shows another rate than those before it, that may be true."""
+    drift = abs(now - usual) / usual if now is not None and usual else 0.0
+    return chance + drift if drift > chance else chance
 
 
 def _by_time(pool: Pool, base: Base | None, pace: Pace, calls: int, share: float) -> tuple[float, float]:
@@ -198,6 +215,7 @@ def _by_time(pool: Pool, base: Base | None, pace: Pace, calls: int, share: float
     unseen = min(per_ns * base.cpu_between_ns / (1 - slowed), most)
     unseen = max(unseen - calls * (1 - base.inside), 0.0)  # counted though not in the time that is known of
     chance = (pace.chance**2 + 4 / max(pool.calls(), 1)) ** 0.5
+    chance = _with_drift(chance, per_ns, pool.per_ns_now())
     return unseen, unseen * (chance + slowed / (1 - slowed / TAKEN))
 
 

@@ -22,7 +22,18 @@ RECENT = 6  # periods that agree: about a second and a half
 OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
 STEADY = 2 * KEPT  # periods after which it may be another again
 TOO_SHORT_NS = 2_000_000  # on a core: says nothing of a rate
+# Periods: what looks may miss counts as so many. A few that agree by chance are no proof of a steady job.
+PRIOR = 2
 Called = dict[tuple[int, int], int]  # by process and function
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """At a process that had just called that function."""
+
+    count: int
+    calls: NDArray[np.int64]  # by meter
+    since: NDArray[np.int64]  # of those, since the look before: where amid them it was called is not known
 
 
 @dataclass(slots=True)
@@ -33,20 +44,29 @@ class Aligned:
     """
 
     count: int = 0
-    first: tuple[int, NDArray[np.int64]] | None = None
-    last: tuple[int, NDArray[np.int64]] | None = None
+    seen: NDArray[np.int64] | None = None  # at the last look
+    first: Look | None = None
+    last: Look | None = None
 
     def note(self, count: int, calls: NDArray[np.int64]) -> None:
         """`calls`: by meter, since the on-period began."""
+        since = calls if self.seen is None else calls - self.seen
+        self.seen = calls
         if count == self.count:
             return
-        self.count = count
-        self.first, self.last = self.first or (count, calls), (count, calls)
+        self.count, self.last = count, Look(count, calls, since)
+        self.first = self.first or self.last
 
     def steps(self, meter: int) -> Steps:
         if self.first is None or self.last is None:
             return Steps()
-        return Steps(int(self.last[1][meter] - self.first[1][meter]), self.last[0] - self.first[0])
+        made, always = (
+            int(self.last.calls[meter] - self.first.calls[meter]),
+            self.last.count - self.first.count,
+        )
+        each = made / max(always, 1)
+        missed = [min(float(look.since[meter]), each) for look in (self.first, self.last)]
+        return Steps(made, always, sum(calls**2 for calls in missed) / 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +140,8 @@ class Periods:
         if sum(each.always for each in steps) < ENOUGH or len(steps) < FEW:
             return None
         calls, always = np.array([(each.calls, each.always) for each in steps], np.float64).T
-        return Pace(_spread(calls, always), len(steps), anchor=anchor)
+        missed = float(np.mean([each.missed for each in steps]))
+        return Pace(_spread(calls, always, missed), len(steps) + PRIOR, anchor=anchor)
 
 
 def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:
@@ -135,9 +156,14 @@ def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:
     return min(rates) > OTHERWISE * usual or max(rates) * OTHERWISE < usual
 
 
-def _spread(values: NDArray[np.float64], base: NDArray[np.float64]) -> float:
-    """How much the ratio of two varies, relative, by how much of the base each period had."""
+def _spread(values: NDArray[np.float64], base: NDArray[np.float64], missed: float | None = None) -> float:
+    """How much the ratio of two varies, relative, by how much of the base each period had.
+
+    `missed`: what each value may be off by, by the way it was looked at, squared.
+    """
     if len(values) < 2 or not values.sum() or not base.sum():
         return UNKNOWN
     off = values - base * (values.sum() / base.sum())
-    return float(np.sqrt((off**2).sum() / (len(values) - 1)) / values.mean())
+    prior = PRIOR if missed is not None else 0
+    variance = ((off**2).sum() + prior * (missed or 0.0)) / (len(values) - 1 + prior)
+    return float(np.sqrt(variance) / values.mean())

@@ -14,6 +14,7 @@ METERS = int(Meters.METERS)
 # Of what hits are calibrated to take, what they do: a loop that spins until its turn loses nothing by them,
 # one of nothing but calls half, a program with much between its calls all. All of that range is doubted.
 TAKEN = 0.5
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)  # by degrees of freedom
 
 
 def own_ns(cpu_ns: int, detail_ns: int) -> int:
@@ -54,6 +55,11 @@ class Seen:
         self.detail_ns += other.detail_ns
 
 
+def student(freedom: int) -> float:
+    """How many times a spread estimated so a value may be off (95 %): few periods say little of it."""
+    return STUDENT[max(freedom, 1) - 1] if freedom <= len(STUDENT) else 1.96 + 2.6 / freedom
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """How steadily a process calls a function, from the last on-periods."""
@@ -66,8 +72,7 @@ class Pace:
     @property
     def chance(self) -> float:
         """How far a mean of these periods may be off the mean of those between (95 %), relative."""
-        t = 1.96 + 2.4 / max(self.periods - 1, 0.5)  # few periods say little of the spread
-        return t * self.spread * float((2 / max(self.periods, 1)) ** 0.5)
+        return student(self.periods - 1) * self.spread * float((2 / max(self.periods, 1)) ** 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,10 @@ class Steps:
 
     calls: int = 0
     always: int = 0  # calls of that other function
+    missed: float = 0.0  # how many calls that may be off by, squared: looks come a while after those moments
 
     def __add__(self, other: Steps) -> Steps:
-        return Steps(self.calls + other.calls, self.always + other.always)
+        return Steps(self.calls + other.calls, self.always + other.always, self.missed + other.missed)
 
 
 StepsBy = dict[tuple[int, int, int], Steps]  # by process, function and meter of the other one

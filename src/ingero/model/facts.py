@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ingero.model.gpu_facts import GpuFacts
 from ingero.model.sites import Sites
+from ingero.model.span_sums import SUMMED, Span, SpanRows, SpanSums
 from ingero.model.window import BUCKETS, Records
 
 SLICE_NS = 2_000_000_000
@@ -238,6 +239,10 @@ def no_stalls(_tid: int, _least_ns: int) -> Marks:
     return np.zeros((0, 2), np.int64)
 
 
+def nothing_said(_pid: int) -> Marks:
+    return np.zeros((0, 2), np.int64)
+
+
 def no_seconds(_pid: int) -> Records:
     return np.zeros(0, SECONDS)
 
@@ -258,44 +263,10 @@ def _none(dtype: np.dtype[np.void]) -> Records:
     return np.zeros(0, dtype)
 
 
-Span = tuple[int, int]
-SpanRows = dict[str, Records]
-# What is summed over stretches of time, and what tells its rows apart.
-SUMMED = {
-    "threads": ("pid", "tid"),
-    "operations": ("pid", "op", "caller"),
-    "culprits": ("victim_pid", "victim_tid", "pid", "throttled"),
-    "wakers": ("pid", "tid", "waker_pid", "waker_tid", "kind", "bucket"),
-}
-LARGEST = ("comm", "feeder", "max_ns")  # not sums
-
-
 def _numbered(parts: Sequence[Records]) -> Records:
     for number, part in enumerate(parts):
         part["slice"] = number
     return np.concatenate(parts)
-
-
-def _within(rows: Records, spans: Sequence[Span], facts: Facts) -> Records:
-    starts = facts.origin_ns + rows["slice"] * facts.slice_ns
-    chosen = np.zeros(len(rows), bool)
-    for from_ns, to_ns in spans:
-        chosen |= (starts >= from_ns) & (starts < to_ns)
-    return rows[chosen]
-
-
-def _summed(rows: Records, keys: tuple[str, ...]) -> Records:
-    """One row for each key."""
-    if not len(rows):
-        return rows.copy()
-    marks = np.stack([rows[key] for key in keys], axis=1)
-    _, first, which = np.unique(marks, axis=0, return_index=True, return_inverse=True)
-    made = rows[first].copy()
-    for name in rows.dtype.names or ():
-        if name not in (*keys, "slice"):
-            made[name] = 0
-            (np.maximum if name in LARGEST else np.add).at(made[name], which.reshape(-1), rows[name])
-    return made
 
 
 @dataclass(slots=True)
@@ -341,16 +312,20 @@ class Facts:
     stalls: Callable[[int, int], Marks] = no_stalls
     sites: Sites = field(default_factory=Sites)  # where calls, waits and samples come from
     seconds: Callable[[int], Records] = no_seconds  # SECONDS of a process
+    said: Callable[[int], Marks] = nothing_said  # when a process said which step, by its labels
     windows: Callable[[int, int], dict[int, int]] = no_windows  # of a thread: how long, by start
     freed_nothing: Callable[[int], dict[int, int]] = no_frees  # of a process: frees of NULL, by slice
     # The busy share of the busiest of some cards over stretches of time; None: not known
     busy: Callable[[Collection[int], Sequence[tuple[int, int]]], float | None] = nobody_asked
     spans: Callable[[Sequence[Span]], SpanRows] | None = None  # sums over any stretches of time
+    _sums: SpanSums | None = None
 
     def over(self, stretches: Sequence[Sequence[Span]]) -> Facts:
         """The same, with the sums of each stretch as one slice."""
-        read = self.spans or self._by_slices
-        parts = [read(spans) for spans in stretches]
+        if self._sums is None:
+            tables = {name: getattr(self, name) for name in SUMMED}
+            self._sums = SpanSums(tables, self.origin_ns, self.slice_ns, self.spans)
+        parts = [self._sums.over(spans) for spans in stretches]
         rows = {name: _numbered([part[name] for part in parts]) for name in SUMMED}
         return replace(
             self,
@@ -358,13 +333,8 @@ class Facts:
             operations=rows["operations"],
             culprits=rows["culprits"],
             wakers=rows["wakers"],
+            _sums=None,
         )
-
-    def _by_slices(self, spans: Sequence[Span]) -> SpanRows:
-        """Where only slices are known: those that begin within."""
-        return {
-            name: _summed(_within(getattr(self, name), spans, self), keys) for name, keys in SUMMED.items()
-        }
 
     def at_ns(self, number: int) -> int:
         """When a slice began."""

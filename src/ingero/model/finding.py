@@ -103,8 +103,13 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 class Fix(msgspec.Struct, frozen=True):
+    """`command` is for a shell, as it stands; `code` for the job's program."""
+
     text: str
     command: str | None = None
+    code: str | None = None
+    pids: list[int] = []  # whom the command is about
+    if_ended: str | None = None  # the command when they are gone: how to find them
 
 
 class LabelRange(msgspec.Struct, frozen=True):

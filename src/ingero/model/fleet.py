@@ -228,6 +228,25 @@ class FleetStatus(msgspec.Struct, frozen=True):
     left_out: int = 0
     filters: dict[str, Any] = {}
     clusters: list[str] = []
+    node_page: str = ""  # where a node's own dashboard is, with {node} in it
+
+
+class NodePoint(msgspec.Struct, frozen=True):
+    """A stretch of a node's past."""
+
+    at_ns: int
+    pace_share: float | None
+    gpu_busy_share: float | None
+    lost_events: int | None
+
+
+class NodeHistory(msgspec.Struct, frozen=True):
+    """One node over the last hours."""
+
+    cluster: str
+    node: str
+    points: list[NodePoint]
+    findings: list[dict[str, Any]]
 
 
 STATES = ("silent", "critical", "straggling", "high", "medium", "low", "fine")  # worst first

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ingero.model.finding import Finding, SourceLine
+from ingero.model.finding import STATES, Finding, SourceLine
 from ingero.model.metrics import Limits, Snapshot
 from ingero.model.report import Bound
 
 LAYERS = ("runtime", "driver", "graph", "nccl")
+OVER_NS = 6_000_000_000  # three slices of the diagnosis without it: then it has ended
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,26 @@ class ProcessRow:
 
 
 @dataclass(frozen=True)
+class Second:
+    """One second of a job or of a thread; None where nobody knows."""
+
+    at_ns: int  # when it began
+    length_ns: int
+    time_ns: Mapping[str, int]
+    steps_per_s: float | None = None
+    gpu_busy_share: float | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """The last minutes of a job, or of a thread that feeds it; oldest second first."""
+
+    pid: int
+    tid: int | None  # None: all feeding threads of the process
+    seconds: tuple[Second, ...] = ()
+
+
+@dataclass(frozen=True)
 class InFlight:
     """A call entered and not returned from for a second or longer."""
 
@@ -195,11 +216,24 @@ class LiveView:
     overhead: Overhead = Overhead()
     database: DatabaseStatus = DatabaseStatus()
     findings: tuple[Finding, ...] = ()  # worst first
+    past: tuple[Finding, ...] = ()  # findings about time that lies before what the diagnosis looks at
+    looked_ns: int | None = None  # until when the diagnosis has looked
     bound: tuple[Bound, ...] = ()  # what limits each job
+    history: tuple[History, ...] = ()  # only where the screen shows it
+    lately: LiveView | None = None  # the same over the last seconds; only where the screen shows it
     warnings: tuple[str, ...] = ()
 
     def layer(self, name: str) -> tuple[OperationRow, ...]:
         return tuple(row for row in self.operations if row.layer == name)
+
+    def seconds(self, pid: int, tid: int | None = None) -> tuple[Second, ...]:
+        return next((each.seconds for each in self.history if (each.pid, each.tid) == (pid, tid)), ())
+
+    def is_over(self, finding: Finding) -> bool:
+        """It is about time, and was not seen any more for a while; a state does not end."""
+        if finding.kind in STATES or self.looked_ns is None:
+            return False
+        return self.looked_ns - finding.last_ns > OVER_NS
 
 
 UNREAD = "output_backlog"  # a loss: the recording has these records, the reader of `--json` has not
@@ -219,6 +253,10 @@ class Surface(Protocol):
 
     def run(self, work: Callable[[], int]) -> int:
         """Run `work`, which calls the methods below, and return its exit code."""
+        ...
+
+    def starting(self, doing: str) -> None:
+        """What is being done before `begin`; empty: nothing any more."""
         ...
 
     def metrics(self, read: Callable[[], Snapshot]) -> None:
@@ -250,6 +288,8 @@ class QuietSurface:
 
     def run(self, work: Callable[[], int]) -> int:
         return work()
+
+    def starting(self, doing: str) -> None: ...
 
     def metrics(self, read: Callable[[], Snapshot]) -> None: ...
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from ingero.model.finding import Finding
 from ingero.model.histogram import Counts
+from ingero.model.words import BUCKETS
 
 PREFIX = "ingero."
 OTHER = "other"
@@ -47,7 +48,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "layer": ("ingero.layer", "`runtime`, `driver`, `graph`, `nccl` or `python`."),
     "op": ("ingero.operation", "Function called; `other` is all without series of their own."),
     "direction": ("ingero.direction", "`HtoD`, `DtoH`, `DtoD`, `HtoH`; `unknown` where nothing tells."),
-    "bucket": ("ingero.bucket", "Where time went; docs/accounting.md."),
+    "bucket": ("ingero.bucket", "Where time went; docs/glossary.md."),
     "kind": ("ingero.finding.kind", "Kind of finding; docs/detectors."),
     "severity": ("ingero.finding.severity", "`CRITICAL`, `HIGH`, `MEDIUM` or `LOW`."),
     "gpu": ("hw.id", "Number of the GPU, as the driver counts."),
@@ -111,6 +112,10 @@ def _row(
 
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _OP = (*PROCESS, "layer", "op")
+_TIME = (
+    "Where the time of threads that feed a GPU went: "
+    f"{', '.join(f'{name} is {each.words}' for name, each in BUCKETS.items())}."
+)
 _FILE = "the file may since have been merged, trimmed or copied"
 _SENDING = "sending is the running agent's, and not recorded"
 
@@ -126,7 +131,7 @@ ALL: tuple[Metric, ...] = (
          "counters in the kernel", (*PROCESS, "op")),
     _row("collective.size", _C, "By", "Bytes given to collectives.", "counters in the kernel",
          (*PROCESS, "op")),
-    _row("thread.time", _C, "s", "Where the time of threads that feed a GPU went.", "scheduler and calls",
+    _row("thread.time", _C, "s", _TIME, "scheduler and calls",
          (*PROCESS, "bucket")),
     _row("gpu.idle.time", _C, "s", "Time of feeding threads in which the GPU had nothing to do.",
          "scheduler and calls", PROCESS),
@@ -138,7 +143,7 @@ ALL: tuple[Metric, ...] = (
     _row("process.info", _G, "{process}", "1 for each process with series of its own.", "process table",
          (*PROCESS, "rank", "world_size", "runtime", "job")),
     # What is wrong.
-    _row("findings", _G, "{finding}", "Findings now; none of a kind has no series.", "live diagnosis",
+    _row("findings", _G, "{finding}", "Findings now; 0 where there is none of a kind.", "live diagnosis",
          ("kind", "severity")),
     _row("findings.found", _C, "{finding}", "Findings since the start, each counted once.", "live diagnosis",
          ("kind", "severity")),
@@ -170,7 +175,7 @@ ALL: tuple[Metric, ...] = (
     _row("probes", _G, "{probe}", "Probes attached.", "agent", ("source",),
          "probes come and go with their budget, and their number is not recorded"),
     _row("events", _C, "{event}", "Calls counted and kernel events recorded.", "agent"),
-    _row("lost.events", _C, "{event}", "Events lost; docs/accounting.md has the reasons.", "agent",
+    _row("lost.events", _C, "{event}", "Records dropped; docs/accounting.md has the reasons.", "agent",
          ("reason",)),
     _row("overhead", _G, "1", "Part of the traced threads' time that tracing costs.",
          "hits times the measured cost of one"),

@@ -612,6 +612,7 @@ static PyMethodDef methods[] = {
 	{"clock_event", clock_event, METH_VARARGS, "clock_event(program fd, cpu, hertz) -> fd"},
 	{"time_switches", time_switches, METH_VARARGS, "time_switches(trips) -> nanoseconds, two switches a trip"},
 	{"call_under_filter", call_under_filter, METH_NOARGS, "call_under_filter() -> signal that ended the child, or 0"},
+	{"read_memory", read_memory, METH_VARARGS, "read_memory(pid, address, size) -> bytes that are mapped"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
 	{NULL, NULL, 0, NULL},
 };

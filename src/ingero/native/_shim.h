@@ -10,6 +10,7 @@ int add_mapping_watch_type(PyObject *module);	/* _mappings.c: libraries as they 
 PyObject *keep_uprobes(PyObject *module, PyObject *args); /* _keeper.c: probes that end with us */
 PyObject *time_switches(PyObject *module, PyObject *args); /* _switches.c: what a context switch takes */
 PyObject *call_under_filter(PyObject *module, PyObject *unused); /* _filter.c: a filtered child with probes */
+PyObject *read_memory(PyObject *module, PyObject *args); /* _memory.c: of another process */
 PyObject *demangle(PyObject *module, PyObject *args); /* _demangle.c: readable C++ names */
 
 #endif

@@ -6,6 +6,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 from ingero.model import facts as model
 from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import CallFlag, Why
+from ingero.model.span_sums import SUMMED, Span, SpanRows
 from ingero.model.window import BUCKET_NAMES, InFlightFlag, Records
 from ingero.store.gpu_facts import read_gpus
 from ingero.store.pod_facts import read_pods
+from ingero.store.said import read_said
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.store.sites import SiteReader
 from ingero.units import cpus_of
@@ -38,7 +41,7 @@ class FactReader:
         self._connection = connection
         self._node = node_id
         self._origin = origin_ns
-        self._chosen: tuple[model.Span, ...] = ()
+        self._chosen: tuple[Span, ...] = ()
         self._asked: dict[object, Any] = {}  # answers that several ask for
 
     def read(self, from_ns: int, to_ns: int) -> Facts:
@@ -71,6 +74,7 @@ class FactReader:
         found.marks = self._marks
         found.stalls = self._stalls
         found.seconds = self._seconds
+        found.said = partial(read_said, self._connection, self._range)
         found.windows = self._windows
         found.spans = self._spans
         found.busy = self._busy
@@ -132,15 +136,11 @@ class FactReader:
             (self._node, *(at for span in spans for at in span)),
         )
 
-    def _spans(self, spans: Sequence[model.Span]) -> model.SpanRows:
+    def _spans(self, spans: Sequence[Span]) -> SpanRows:
         self._chosen = tuple(spans)
         try:
-            return {
-                "threads": self._threads(),
-                "operations": self._operations(),
-                "culprits": self._culprits(),
-                "wakers": self._wakers(),
-            }
+            read = (self._threads, self._operations, self._culprits, self._wakers)
+            return {name: rows() for name, rows in zip(SUMMED, read, strict=True)}
         finally:
             self._chosen = ()
 
@@ -169,7 +169,7 @@ class FactReader:
         )
         return {int(number): count for number, count in rows if isinstance(number, int)}
 
-    def _busy(self, gpu_ids: Collection[int], spans: Sequence[model.Span]) -> float | None:
+    def _busy(self, gpu_ids: Collection[int], spans: Sequence[Span]) -> float | None:
         """Of the busiest card; a sample tells of the second before it."""
         marks = ", ".join("?" for _ in gpu_ids)
         within = " OR ".join("at_ns >= ? AND at_ns < ?" for _ in spans)

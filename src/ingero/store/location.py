@@ -35,6 +35,26 @@ def default_path() -> Path:
         ) from error
 
 
+def demo_path() -> Path:
+    """Where a demo is recorded: beside the real recordings, never among them."""
+    return default_path().with_name("demo.db")
+
+
+def last_path() -> Path:
+    """What is read without --db: INGERO_DB, or whichever was written last, the recordings or a demo."""
+    usual, demo = default_path(), demo_path()
+    return usual if os.environ.get("INGERO_DB") or _changed(demo) <= _changed(usual) else demo
+
+
+def _changed(database: Path) -> float:
+    """When something was last written into it; 0 where there is none, or it is not ours to read."""
+    times = [0.0]
+    for file in (database, Path(f"{database}-wal")):
+        with contextlib.suppress(OSError, ValueError):
+            times.append(file.stat().st_mtime)
+    return max(times)
+
+
 def state_folder() -> Path:
     """~/.ingero of the person who called sudo: what we keep for this user."""
     return _home() / ".ingero"

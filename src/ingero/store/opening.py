@@ -52,7 +52,16 @@ def _open_either(path: Path) -> tuple[sqlite3.Connection, str]:
     except sqlite3.OperationalError as error:
         if path.with_name(path.name + "-wal").exists():
             raise trouble.opening_error(path, error) from error
-    try:  # a read-only directory: SQLite cannot make its index of the log there, and there is no log
+    return _without_a_log(path)  # a read-only directory: SQLite cannot make its index of the log there
+
+
+def open_as_it_lies(path: Path) -> sqlite3.Connection:
+    """To look at a file that was just closed: where it has no log, none is left beside it."""
+    return open_read_only(path) if path.with_name(path.name + "-wal").exists() else _without_a_log(path)[0]
+
+
+def _without_a_log(path: Path) -> tuple[sqlite3.Connection, str]:
+    try:
         return _connect(path, "mode=ro&immutable=1")
     except sqlite3.OperationalError as error:
         raise trouble.opening_error(path, error) from error

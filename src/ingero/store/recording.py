@@ -113,7 +113,8 @@ class Recording:
         self._watching = False
         self._last_ids: dict[tuple[int, int, int], int] = {}
         self._weights = Weights(self._last_ids)
-        self._boot, self.started_ns = boot_id(), clock.now_ns
+        self._boot = boot_id() if cores is None else ""  # given: of another machine, or made up
+        self.started_ns = clock.now_ns
         with self._transaction():
             self._begin(node, command)
         self._processes = Processes(

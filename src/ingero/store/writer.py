@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ingero import rights
 from ingero.clock import Clock
+from ingero.errors import StoreError
 from ingero.model.facts import Facts
 from ingero.model.operations import Operation
 from ingero.model.stack import ResolvedStack
@@ -22,6 +23,7 @@ from ingero.model.window import Window
 from ingero.store import location, trouble
 from ingero.store.findings import FindingChanges, FindingRow
 from ingero.store.meddling import Meddling
+from ingero.store.opening import open_as_it_lies
 from ingero.store.recording import Loss, Recording, connect
 from ingero.store.reserve import Reserve
 from ingero.store.retention import Retention
@@ -32,6 +34,7 @@ BUSY_MS = 100
 BACKLOG_WINDOWS = 30
 BACKLOG_BYTES = 64 << 20
 BACKLOG_LOSS = "store_backlog"
+DAMAGED = "another program damaged the database: what was recorded cannot be read again"
 CARRIED_STACKS = 20_000
 _ARRAYS = (
     "calls", "waits", "blocks", "tcp", "ooms", "xids", "execs",
@@ -64,6 +67,7 @@ class Writer:
         self._findings: dict[str, FindingRow] = {}
         self._withdrawn: set[str] = set()  # keys of findings told before
         self._steps_saved = 0
+        self._stored_rows = 0
         self._closed = False
         self._connection = connect(self.path)
         # SQLite opens files beside it when it needs them.
@@ -170,6 +174,7 @@ class Writer:
             found = FindingChanges(self._findings.values(), self._withdrawn)
             self._recording.store(window, self._losses, steps[self._steps_saved :], found)
             self._backlog.popleft()
+            self._stored_rows += _row_count(window)
             self._losses.clear()
             self._findings.clear()
             self._withdrawn.clear()
@@ -213,7 +218,23 @@ class Writer:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._connection.close()
             self._reserve.release()
+        self.status = self.status or self._verified()
         return self.status
+
+    def _verified(self) -> str:
+        """A log that somebody ruined is believed by the connection that wrote it, and by nobody else."""
+        try:
+            with contextlib.closing(open_as_it_lies(self.path)) as fresh:
+                asked = "SELECT ended_ns FROM recording WHERE id = ?"
+                found = fresh.execute(asked, (self._recording.id,)).fetchone()
+        except (sqlite3.Error, StoreError) as error:
+            if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                return ""  # somebody reads it: it can be read
+            found = None
+        if found and found[0] is not None:
+            return ""
+        self.dropped[BACKLOG_LOSS] += self._stored_rows
+        return DAMAGED
 
     def _end(self) -> str:
         found = FindingChanges(self._findings.values(), self._withdrawn)

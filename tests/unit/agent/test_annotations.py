@@ -12,6 +12,7 @@ import pytest
 from ingero.agent import annotations
 from ingero.agent.annotations import Annotations
 from ingero.annotate import CALLER, OWN, message
+from ingero.discover import processes
 
 ME = (os.getpid(), os.getuid())
 
@@ -167,7 +168,9 @@ def test_a_launchers_label_is_kept_and_the_launcher_told(heard: Annotations, chi
     found, launchers = heard.take({child: None}, [ME[0]])
     assert [(each.pid, each.value) for each in found] == [(ME[0], "1")]
     assert launchers == [ME[0]]
-    assert [each.target for each in annotations.launchers_of(launchers)] == [False]
+    assert [
+        each.target for each in annotations.launchers_of(launchers, processes.read_process_and_container)
+    ] == [False]
 
 
 def test_a_remembered_label_is_not_given_to_a_later_process_of_that_number(heard: Annotations) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 
 from ingero.agent.communicators import Communicators
 from ingero.agent.name_rounds import LAUNCHES
+from ingero.agent.reading import Reading
 from ingero.agent.targets import Targets
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import APART, BOTH_NS, Session
@@ -22,7 +23,7 @@ from ingero.errors import AttachError
 from ingero.model.window import OPERATION
 from ingero.scenarios import cuda
 
-from .fakes import Links
+from .fakes import Here, Links
 
 
 class Shape:
@@ -101,10 +102,21 @@ def test_only_functions_that_are_apart_go_off(runtime: str) -> None:
     assert len([links for links in shape.links if links.held]) == len(on)
 
 
+class Finds(Here):
+    """Reads as ever, but finds these libraries in every process."""
+
+    def __init__(self, libraries: Callable[[], list[Library]]) -> None:
+        super().__init__()
+        self._libraries = libraries
+
+    def ask(self, what: Any, *args: Any, **more: Any) -> Any:
+        return self._libraries() if what is Reading.libraries_of else super().ask(what, *args, **more)
+
+
 def targets_of(session: Session) -> Targets:
     kernel: Any = SimpleNamespace(write_proc=lambda *_: None, forget_proc=lambda *_: None)
     scope: Any = SimpleNamespace(fixed=True, everything=False, named=list, pids=set())
-    return Targets(kernel, session, scope, Communicators([]))
+    return Targets(kernel, session, scope, Communicators([], Here()), Here())
 
 
 @pytest.mark.parametrize(("folder", "hot"), [("", False), ("/elsewhere", True)])
@@ -124,7 +136,7 @@ def test_launches_that_do_not_reach_the_driver_probed_ahead_are_told_to_be_missi
     session = Session(Shape())  # type: ignore[arg-type]
     targets = targets_of(session)
     library = Library(runtime, runtime, 1, 2, "runtime")
-    targets.finder = SimpleNamespace(libraries_of=lambda _: [library])  # type: ignore[assignment]
+    targets._readers = Finds(lambda: [library])
     targets._with_driver = {runtime.rpartition("/")[0]}
     targets.announce(os.getpid())
     assert not session.files[1, 2].hot
@@ -146,9 +158,7 @@ def test_a_library_seen_while_it_is_loaded_is_looked_at_again(runtime: str, tmp_
     session = Session(shape)  # type: ignore[arg-type]
     targets = targets_of(session)
     paths = iter([str(early), runtime])
-    targets.finder = SimpleNamespace(  # type: ignore[assignment]
-        libraries_of=lambda _pid: [Library(next(paths), runtime, 1, 2, "runtime")]
-    )
+    targets._readers = Finds(lambda: [Library(next(paths), runtime, 1, 2, "runtime")])
     targets.announce(os.getpid())
     assert list(session.files) == [(1, 2)]
     assert targets.warnings == {}

@@ -15,6 +15,8 @@ from ingero.agent import bystanders
 from ingero.agent.bystanders import MATTERS_NS, Bystanders, who_mattered
 from ingero.discover.processes import read_stat
 
+from .fakes import Here
+
 WAIT = "import sys; print(flush=True); sys.stdin.read()"
 
 
@@ -31,7 +33,7 @@ def test_a_culprit_that_is_not_traced_is_looked_up_with_its_container(
     stranger: subprocess.Popen[str],
 ) -> None:
     taken = window(culprits=culprit(pid=stranger.pid, ns=MATTERS_NS))
-    [found], containers = Bystanders().meet(taken, {100})
+    [found], containers = Bystanders(Here()).meet(taken, {100})
     stat = read_stat(stranger.pid)
     assert stat is not None
     assert (found.pid, found.start_ns, found.target) == (stranger.pid, stat.start_ns, False)
@@ -42,7 +44,7 @@ def test_a_culprit_that_is_not_traced_is_looked_up_with_its_container(
 
 
 def test_a_waker_is_looked_up_too_and_everybody_only_once(stranger: subprocess.Popen[str]) -> None:
-    book = Bystanders()
+    book = Bystanders(Here())
     woken = window(wakers=waker(waker_pid=stranger.pid))
     assert [each.pid for each in book.meet(woken, {})[0]] == [stranger.pid]
     assert book.meet(woken, {}) == ([], [])
@@ -54,7 +56,7 @@ def test_a_bystander_that_became_another_program_is_looked_up_again() -> None:
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdout.readline()
-        book, taken = Bystanders(), window(culprits=culprit(pid=child.pid, ns=MATTERS_NS))
+        book, taken = Bystanders(Here()), window(culprits=culprit(pid=child.pid, ns=MATTERS_NS))
         [before], _ = book.meet(taken, {})
         child.stdin.write("go\n")
         child.stdin.flush()
@@ -76,14 +78,14 @@ def test_targets_the_agent_the_quota_and_the_gone_are_no_bystanders(stranger: su
         culprit(pid=0, ns=MATTERS_NS, throttled=True),
         culprit(pid=gone.pid, ns=MATTERS_NS),
     ]
-    assert Bystanders().meet(window(culprits=taken), {stranger.pid}) == ([], [])
+    assert Bystanders(Here()).meet(window(culprits=taken), {stranger.pid}) == ([], [])
 
 
 def test_a_process_that_ended_and_was_not_yet_taken_away_is_left_alone() -> None:
     zombie = subprocess.Popen(["true"])
     while (stat := read_stat(zombie.pid)) and stat.state != "Z":
         pass
-    assert Bystanders().meet(window(culprits=culprit(pid=zombie.pid, ns=MATTERS_NS)), {}) == ([], [])
+    assert Bystanders(Here()).meet(window(culprits=culprit(pid=zombie.pid, ns=MATTERS_NS)), {}) == ([], [])
     zombie.wait()
 
 
@@ -101,5 +103,5 @@ def test_a_crowd_is_met_over_several_windows_those_who_matter_most_first(
 ) -> None:
     monkeypatch.setattr(bystanders, "MAX_NEW", 1)
     taken = window(culprits=[culprit(pid=1, ns=MATTERS_NS), culprit(pid=stranger.pid, ns=2 * MATTERS_NS)])
-    book = Bystanders()
+    book = Bystanders(Here())
     assert [[each.pid for each in book.meet(taken, {})[0]] for _ in range(3)] == [[stranger.pid], [1], []]

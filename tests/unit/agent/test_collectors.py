@@ -15,6 +15,8 @@ from ingero.attach.shapes import Point
 from ingero.discover.libraries import Library
 from ingero.native.elf import find_symbols
 
+from .fakes import Here
+
 Build = Callable[..., Library]
 
 
@@ -77,7 +79,7 @@ def test_the_collector_is_found_under_the_name_it_has_in_each_version(
     build: Build, kind: str, names: tuple[str, ...], probed: tuple[str, ...]
 ) -> None:
     shape, library = Recorded(), build(*names, kind=kind)
-    assert Collectors(lambda: shape, frozenset()).attach(library) == ""
+    assert Collectors(lambda: shape, frozenset(), Here()).attach(library) == ""
     [(_, points)] = shape.attached
     # Past an endbr64 perhaps, but within the first instructions.
     assert {min(offsets(library, *probed), key=lambda at: abs(at - point)) for point in points} == offsets(
@@ -88,14 +90,14 @@ def test_the_collector_is_found_under_the_name_it_has_in_each_version(
 @pytest.mark.parametrize("names", [(), ("PyGC_Collect",), ("collect",)])
 def test_a_stripped_interpreter_is_said_to_be_one(build: Build, names: tuple[str, ...]) -> None:
     library = build("something", *names)
-    why = Collectors(Recorded, frozenset()).attach(library)
+    why = Collectors(Recorded, frozenset(), Here()).attach(library)
     assert "garbage collections are not counted" in why
     assert library.path in why
 
 
 def test_a_file_is_attached_once_and_released_when_nobody_uses_it_for_a_while(build: Build) -> None:
     shape, library = Recorded(), build("gc_collect_main")
-    book = Collectors(lambda: shape, frozenset())
+    book = Collectors(lambda: shape, frozenset(), Here())
     assert [book.attach(library), book.attach(library)] == ["", ""]
     assert (len(shape.attached), book.count()) == (1, 1)
     book.release_unused({library.file}, 1)
@@ -114,7 +116,7 @@ def test_a_kernel_that_refuses_is_asked_once(build: Build) -> None:
         asked.append(1)
         raise OSError(22, "Invalid argument\nlong log")
 
-    book = Collectors(refuse, frozenset())
+    book = Collectors(refuse, frozenset(), Here())
     why = [book.attach(build("gc_collect_main")) for _ in range(2)]
     assert why[0] == why[1]
     assert "Invalid argument" in why[0]
@@ -126,7 +128,7 @@ def test_nothing_is_loaded_when_it_is_left_out(build: Build) -> None:
     def never() -> Recorded:
         raise AssertionError
 
-    book = Collectors(never, frozenset({"python"}))
+    book = Collectors(never, frozenset({"python"}), Here())
     assert book.attach(build("gc_collect_main")) == ""
     book.release_unused((), 1)
     book.close()

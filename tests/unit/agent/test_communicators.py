@@ -12,13 +12,15 @@ from ingero.discover.libraries import Library
 from ingero.model.layout import CommState
 from ingero.scenarios import cuda
 
+from .fakes import Here
+
 
 def library(path: Path, inode: int = 1, kind: str = "nccl") -> Library:
     return Library(str(path), str(path), 1, inode, kind)  # type: ignore[arg-type]
 
 
 def test_a_library_that_says_where_things_lie_is_believed() -> None:
-    row = Communicators(OPERATIONS).describe(7, [library(cuda.stub_dir() / "libnccl.so.2")])
+    row = Communicators(OPERATIONS, Here()).describe(7, [library(cuda.stub_dir() / "libnccl.so.2")])
     assert row["state"] == CommState.COMMS_READABLE
     assert row["hash_at"] == row["rank_at"] - 8
     assert row["magic"] == communicators.MAGIC
@@ -27,12 +29,12 @@ def test_a_library_that_says_where_things_lie_is_believed() -> None:
 def test_of_a_process_without_nccl_nothing_is_told() -> None:
     stub = cuda.stub_dir()
     others = [library(stub / "libcudart.so.12", 2, "runtime"), library(stub / "libcuda.so.1", 3, "static")]
-    assert Communicators(OPERATIONS).describe(7, others)["state"] == CommState.COMMS_NOT_TOLD
+    assert Communicators(OPERATIONS, Here()).describe(7, others)["state"] == CommState.COMMS_NOT_TOLD
 
 
 def test_a_library_that_cannot_be_opened_yet_is_asked_again(tmp_path: Path) -> None:
     """It was seen while it was being loaded."""
-    known, path = Communicators(OPERATIONS), tmp_path / "libnccl.so.2"
+    known, path = Communicators(OPERATIONS, Here()), tmp_path / "libnccl.so.2"
     assert known.describe(7, [library(path)])["state"] == CommState.COMMS_NOT_TOLD
     path.symlink_to(cuda.stub_dir() / "libnccl.so.2")
     assert known.describe(7, [library(path)])["state"] == CommState.COMMS_READABLE
@@ -46,7 +48,7 @@ def hide(name: bytes, path: Path) -> Path:
 
 
 def test_communicators_nothing_is_known_of_are_told_once_for_each_process(tmp_path: Path) -> None:
-    known = Communicators(OPERATIONS)
+    known = Communicators(OPERATIONS, Here())
     row = known.describe(7, [library(hide(b"ncclCommCuDevice", tmp_path / "libnccl.so.2"))])
     assert row["state"] == CommState.COMMS_UNREADABLE
     calls = records(call("ncclAllReduce", pid=7), call("ncclAllReduce", pid=7), call("cudaFree", pid=8))
@@ -58,7 +60,7 @@ def test_communicators_nothing_is_known_of_are_told_once_for_each_process(tmp_pa
 
 
 def test_two_libraries_that_keep_things_differently_are_not_guessed_between(tmp_path: Path) -> None:
-    known = Communicators(OPERATIONS)
+    known = Communicators(OPERATIONS, Here())
     both = [
         library(cuda.stub_dir() / "libnccl.so.2"),
         library(hide(b"ncclCommCuDevice", tmp_path / "libnccl.so.2"), 2),

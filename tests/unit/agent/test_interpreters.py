@@ -19,6 +19,8 @@ from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.thread_numbers import counts_its_own, own_numbers
 from ingero.model.window import NotWatched
 
+from .fakes import Here
+
 SECOND = 1_000_000_000
 Answers = dict[int, Runtime | None]
 Look = Callable[..., list[int]]
@@ -35,7 +37,17 @@ class Told:
 
 
 def interpreters(told: Told | None = None, with_frames: bool = False) -> Interpreters:
-    return Interpreters(cast(KernelSide, told or Told()), lambda pid: None, with_frames)
+    return Interpreters(cast(KernelSide, told or Told()), lambda pid: None, with_frames, Here())
+
+
+def test_programs_of_others_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingero.agent.interpreters.MAX_PROGRAMS", 100)
+    book = interpreters()
+    for pid in range(1, 1000):
+        book.forget_program([pid])
+    book.forget_program([1])
+    assert len(book._programs) == 100
+    assert {1, 999} <= set(book._programs)  # those that executed last
 
 
 @pytest.fixture
@@ -54,7 +66,7 @@ def looked(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Look:
         return answers.get(pid)
 
     monkeypatch.setattr(RuntimeFinder, "runtime_of", ask)
-    monkeypatch.setattr("ingero.agent.interpreters.counts_its_own", lambda pid: False)
+    monkeypatch.setattr("ingero.agent.reading.counts_its_own", lambda pid: False)
 
     def look(book: Interpreters, at_s: float, *live: int) -> list[int]:
         asked.clear()

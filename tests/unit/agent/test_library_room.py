@@ -14,6 +14,8 @@ from ingero.agent.library_room import IN_ALL, LOSS, PER_OWNER, LibraryRoom, warn
 from ingero.agent.targets import Targets
 from ingero.errors import AttachError
 
+from .fakes import Here
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
@@ -41,7 +43,7 @@ class FakeSession:
 def targets() -> Targets:
     found = Targets.__new__(Targets)
     found._session = FakeSession()  # type: ignore[assignment]
-    found.room, found.warnings = LibraryRoom(), {}
+    found.room, found.warnings = LibraryRoom(Here()), {}
     return found
 
 
@@ -68,7 +70,7 @@ def test_a_users_files_are_bounded_counted_and_said_and_others_have_room(
 
 @needs_root
 def test_files_are_bounded_in_all_and_released_ones_make_room(tmp_path: Path) -> None:
-    room, attached = LibraryRoom(), {}
+    room, attached = LibraryRoom(Here()), {}
     for number in range(IN_ALL + 40):
         file, path = made(tmp_path, str(number), 1000 + number)
         if not room.full(file, path, attached):

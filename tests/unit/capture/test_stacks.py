@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ingero.capture import code_objects, stacks
-from ingero.capture.code_objects import Origin
+from ingero.capture.code_objects import CodeKey, Origin
 from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import PythonState
@@ -337,13 +337,38 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         if number % 2:
             kept.resolve(np.array([number], np.uint64))
     assert len(kept._waiting) <= 10
-    assert len(kept._hashes) <= 20
+    assert len(kept._known) <= 20
     assert len(kept._shown) <= 20
     objects = code_objects.CodeObjects(max_bytes=20_000)
     for number in range(200):
         objects.add(code(number, table=b"x" * 400))
     assert 0 < len(objects) <= 20
     assert objects._bytes == sum(each.bytes for each in objects._held.values())
+
+
+def test_of_processes_that_ended_nothing_is_kept() -> None:
+    kept = book()
+    for pid in range(100, 400):
+        number = pid * 10
+        kept.add(stack(number, [(0xA, 4)], pid=pid), code(0xA, pid=pid), NO_LONG_CODES)
+        kept.add(stack(number + 1, [(0xB, 4)], pid=pid), NO_CODES, NO_LONG_CODES)  # never asked for
+        kept.add(stack(number + 2, [(0xC, 4)], pid=pid), NO_CODES, NO_LONG_CODES)  # its code never comes
+        kept.code.want([CodeKey(pid, 0xD, 5)], 7)
+        kept.resolve(np.array([number, number + 2], np.uint64))
+        kept.forget({pid})
+    assert (len(kept._waiting), len(kept._known), len(kept._incomplete), len(kept.code)) == (0, 0, 0, 0)
+    assert kept.code._bytes == 0
+    assert list(kept.code.take_missing()) == []
+
+
+def test_of_a_process_that_runs_everything_is_kept_when_others_end() -> None:
+    kept = book()
+    kept.add(stack(1, [(0xA, 4)], pid=100), code(0xA, "stays", pid=100), NO_LONG_CODES)
+    kept.add(stack(2, [(0xA, 4)], pid=101), code(0xA, "ends", pid=101), NO_LONG_CODES)
+    kept.forget({101})
+    assert functions(only(kept))[-1] == "stays"
+    assert kept.resolve(np.array([2], np.uint64)).tolist() == [0]
+    assert kept.counts["stacks_lost"] == 1
 
 
 def random_records(dtype: np.dtype[np.void]) -> st.SearchStrategy[NDArray[np.void]]:

@@ -78,6 +78,24 @@ def test_calls_that_keep_step_with_others_are_estimated_by_those() -> None:
     assert row["count"] == 400
 
 
+def test_the_error_reaches_what_the_window_itself_shows() -> None:
+    """Steps of ten launches for five seconds, then of twenty: those before do not make it ten and a bit."""
+    estimator = Estimator()
+    rows = records(launches((5000,) * 90))
+    for _ in range(5):
+        estimator.complete(rows, watched(0.01, IN_STEP, Steps(90, 9), waits=400))
+    row = estimator.complete(rows, watched(0.01, IN_STEP, Steps(180, 9), waits=400))[0]
+    assert abs(int(row["count"]) - 20 * 400) <= row["count_error"]
+
+
+def test_the_error_reaches_what_the_window_itself_shows_by_time() -> None:
+    estimator = Estimator()
+    for _ in range(5):
+        estimator.complete(records(launches((5000,) * 100)), watched(0.1))
+    row = estimator.complete(records(launches((5000,) * 200)), watched(0.1))[0]
+    assert abs(int(row["count"]) - 2000) <= row["count_error"]
+
+
 def test_callers_of_a_function_divide_what_was_not_seen() -> None:
     """A thousand launches by the runtime were seen and one by somebody else: not ten thousand of each."""
     rows = records(launches((5000,) * 1000), launches((5000,)))

@@ -49,7 +49,21 @@ def test_calls_are_counted_from_one_step_to_another() -> None:
         calls = np.zeros(METERS, np.int64)
         calls[1], calls[2] = launches, waits
         aligned.note(waits, calls)
-    assert aligned.steps(1) == Steps(482 - 161, 2)
+    found = aligned.steps(1)
+    assert (found.calls, found.always) == (482 - 161, 2)
+    # The waits came anywhere among the launches since the look before: 41 of them, and 160.
+    assert found.missed == pytest.approx((41**2 + 160**2) / 12, rel=0.01)
+
+
+def test_a_few_periods_that_agree_are_no_proof_of_a_steady_job() -> None:
+    """Looks of three milliseconds at steps of nearly three: each time a wait, some launches too many."""
+    periods = Periods()
+    for _ in range(4):
+        steps = {(PID, LAUNCH, ANCHOR): Steps(5 * 422, 5, missed=422**2 / 6)}
+        periods.add(Period({(PID, LAUNCH): 2300}, {PID: 15 * MS}, {PID: 3.0 * MS}, steps))
+    pace = periods.paces()[PID, LAUNCH]
+    assert pace.anchor == ANCHOR
+    assert pace.chance > 422 / 400 - 1  # steps of 400 are possible
 
 
 def test_a_period_without_two_steps_says_nothing() -> None:

@@ -269,3 +269,13 @@ def test_the_cores_of_a_process_survive_and_a_recording_of_before_has_none(store
         assert migrations.upgrade(before, Path("before.db")) == ["0005-cpus"]
         assert read(before).processes[100].cpus == ()
         before.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "unknown"), [("/docker/3f2a9c41d7be", False), ("/kubepods.slice/pod1/3f2a9c41d7be", True)]
+)
+def test_restarts_of_pods_are_unknown_only_where_there_are_pods(
+    stored: Stored, path: str, unknown: bool
+) -> None:
+    with facts_of(stored, window(containers=[Container(7, path, "3f2a9c41d7be", None)])) as facts:
+        assert ("pods" in facts.absent) == unknown

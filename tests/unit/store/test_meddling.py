@@ -119,6 +119,25 @@ def test_files_that_are_ruined_end_in_rows_or_a_clear_error(
         assert reader.rows("SELECT COUNT(*) FROM event")
 
 
+@pytest.mark.parametrize(
+    "meddle",
+    [overwritten("-wal"), lambda path: os.truncate(f"{path}-wal", 0)],
+    ids=["log ruined", "log cut"],
+)
+def test_a_recording_that_cannot_be_read_again_is_said_and_counted(
+    meddle: Callable[[Path], None], path: Path
+) -> None:
+    writer = recorded(path, meddle)
+    assert "cannot be read again" in writer.close()
+    assert writer.dropped["store_backlog"] > 0
+
+
+def test_a_recording_nobody_touched_ends_without_a_word(path: Path) -> None:
+    writer = recorded(path, lambda path: None)
+    assert writer.close() == ""
+    assert writer.dropped["store_backlog"] == 0
+
+
 def test_an_index_cut_short_is_mended_and_nothing_is_lost(path: Path) -> None:
     """In a process of its own: what it would get is a SIGBUS."""
     program = f"""

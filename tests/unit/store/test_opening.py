@@ -232,6 +232,26 @@ def test_the_default_place_follows_the_environment_then_the_caller_of_sudo(
         assert location.default_path() == Path("/usr/sbin/.ingero/ingero.db")
 
 
+def test_what_was_recorded_last_is_read_a_demo_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INGERO_DB", raising=False)
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".ingero"
+    folder.mkdir()
+    usual, demo = folder / "ingero.db", folder / "demo.db"
+    assert location.last_path() == usual  # none there: the usual one is missed
+    demo.touch()
+    os.utime(demo, (1000, 1000))
+    assert location.last_path() == demo
+    usual.touch()
+    os.utime(usual, (2000, 2000))
+    assert location.last_path() == usual
+    (folder / "demo.db-wal").touch()  # a demo that is going on
+    assert location.last_path() == demo
+    monkeypatch.setenv("INGERO_DB", str(usual))
+    assert location.last_path() == usual
+
+
 def _as_nobody(question: Callable[[], object]) -> str:
     """What the question answers for somebody who, unlike root, may not write everywhere."""
     reading, writing = os.pipe()

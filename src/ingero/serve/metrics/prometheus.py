@@ -1,4 +1,4 @@
-"""Metrics for Prometheus to fetch: the server, while a trace runs."""
+"""Metrics for Prometheus to fetch: the server, while a trace runs. It is a process of its own."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ from collections.abc import Callable
 
 from ingero.model.live import LiveView
 from ingero.model.metrics import Point, Snapshot
+from ingero.serve.metrics.apart import Apart
 from ingero.serve.metrics.scraping import scraped_app
 from ingero.serve.web.guard import Guard
 from ingero.serve.web.opening import Opened
-from ingero.serve.web.server import ServerThread
+from ingero.serve.web.server import serve
+
+ENDED = "metrics are no longer served: the server's processes were ended"
 
 
 class PrometheusExporter:
     """Serves until the trace ends."""
 
     def __init__(self, opened: Opened) -> None:
-        self._opened = opened
-        self._server: ServerThread | None = None
+        def serving(read: Callable[[], Snapshot], ready: Callable[[], None]) -> None:
+            app = Guard(scraped_app(read), opened.rules)
+            serve(app, opened.sockets, opened.tls, ready, lifespan="off")
+
+        self._server = Apart(serving)
+        for each in opened.sockets:  # they are the server's now
+            each.close()
 
     def start(self, read: Callable[[], Snapshot]) -> None:
-        app = Guard(scraped_app(read), self._opened.rules)
-        self._server = ServerThread(app, self._opened.sockets, self._opened.tls)
-        self._server.start()
+        self._server.start(read)
 
     def look(self, view: LiveView) -> None: ...
 
@@ -30,11 +36,7 @@ class PrometheusExporter:
         return {}
 
     def warnings(self) -> tuple[str, ...]:
-        return ()
+        return (ENDED,) if self._server.ended() else ()
 
     def stop(self, view: LiveView | None) -> None:  # noqa: ARG002
-        if self._server is not None:
-            self._server.stop()
-        else:
-            for each in self._opened.sockets:
-                each.close()
+        self._server.stop()

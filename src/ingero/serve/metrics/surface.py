@@ -44,7 +44,7 @@ class Exported:
         self.wants_records = surface.wants_records
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits: Limits | None = limits
-        self.records, self.behind = surface.records, surface.behind
+        self.records, self.behind, self.starting = surface.records, surface.behind, surface.starting
         self._surface, self._exporters = surface, exporters
         self._read: Callable[[], Snapshot] | None = None
         self._last: LiveView | None = None

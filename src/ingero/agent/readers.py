@@ -1,0 +1,249 @@
+"""Asking the reader process, never for longer than it may take.
+
+While it works the rings are emptied, so nothing is lost by waiting. A reader that is held up (by a page or
+a file that never comes) is replaced; whoever held it up is not asked about again for a while, longer each
+time, and everything that was not read is counted and said.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+import msgspec
+
+from ingero.agent.reader_process import (
+    ANOTHER,
+    BEAT,
+    LAST_BEAT,
+    LENGTH,
+    MAX_MESSAGE_BYTES,
+    QUESTIONS,
+    Answered,
+    encode,
+    framed,
+    start_nursery,
+)
+from ingero.agent.reading import Reading
+from ingero.errors import FileFormatError
+from ingero.units import clean
+
+SLICE_MS = 10
+HELD_UP_S = 1.0  # waited for something that is no core: the longest seen of a cold disk is a tenth of that
+BUSY_S = 10.0  # a large library's symbols take a second
+# Of all that readers are held up, one second in so many: hundreds of frozen processes cost no more.
+SHARE, LEAST_S = 10, 0.05
+AVOID_S, LONGEST_AVOID_S = 30.0, 600.0
+MAX_AVOIDED = 4096
+LOSS = "unread"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class UnreadError(Exception):
+    """No answer: it took too long, or the reader could not."""
+
+
+class Asking(Protocol):
+    def ask(self, what: Callable[Concatenate[Reading, P], T], *args: P.args, **_: P.kwargs) -> T: ...
+
+
+class Readers:
+    """The one reader of a trace, and its successors."""
+
+    def __init__(self) -> None:
+        self._nursery, self._orders = start_nursery()
+        self._reader: socket.socket | None = None
+        self._pid = 0
+        self.idle: Callable[[], None] = lambda: None  # done while a reader works
+        self._allowance_s, self._since = HELD_UP_S, time.monotonic()
+        self._avoided: dict[Any, tuple[float, float]] = {}  # until when, and for how long
+        self._unread = 0
+        self._why = ""
+        self.replaced = 0
+        self.pids: set[int] = set()  # the last few readers
+        self._ended_cpu_ns = 0
+        self._next_beat = 0.0
+
+    def ask(self, what: Callable[Concatenate[Reading, P], T], *args: P.args, **_: P.kwargs) -> T:
+        """The first argument says what it is about: a process, or a file."""
+        name = what.__name__
+        about = args[0] if isinstance(args[0], int | str | bytes) else name
+        if self._avoid(about):
+            raise self._not_read(about)
+        try:
+            message = self._exchange(framed(encode([name, args])))
+        except UnreadError:
+            self._remember(about)
+            raise self._not_read(about) from None
+        try:
+            return cast(T, self._understood(name, about, message))
+        except (msgspec.MsgspecError, ValueError):  # whoever read something hostile may say anything
+            self._give_up()
+            self._remember(about)
+            raise self._not_read(about, "the answer makes no sense") from None
+
+    def _understood(self, name: str, about: Any, message: bytes) -> Any:
+        answered = msgspec.msgpack.decode(message, type=Answered)
+        if answered.failed == "gone":
+            raise ProcessLookupError(about)
+        if answered.failed == "format":
+            text, hint = msgspec.msgpack.decode(answered.answer, type=tuple[str, str])
+            raise FileFormatError(text, hint=hint)
+        if answered.failed:
+            raise self._not_read(about, answered.failed)
+        answer = QUESTIONS[name][1].decode(answered.answer)
+        self._avoided.pop(about, None)
+        return answer
+
+    # --- what was not read -------------------------------------------------------------
+
+    def _not_read(self, about: object, why: str = "reading it does not end") -> UnreadError:
+        self._unread += 1
+        named = f"process {about}" if isinstance(about, int) else clean(str(about), 80)
+        self._why = f"{named} could not be read: {clean(why, 200)}"
+        return UnreadError(self._why)
+
+    def _avoid(self, about: object) -> bool:
+        return time.monotonic() < self._avoided.get(about, (0.0, 0.0))[0]
+
+    def _remember(self, about: object) -> None:
+        pause = min(2 * self._avoided.get(about, (0.0, AVOID_S / 2))[1], LONGEST_AVOID_S)
+        if len(self._avoided) >= MAX_AVOIDED:
+            del self._avoided[next(iter(self._avoided))]
+        self._avoided[about] = time.monotonic() + pause, pause
+
+    def losses(self, warnings: dict[str, str]) -> dict[str, int]:
+        """Questions without an answer since the last time."""
+        unread, self._unread = self._unread, 0
+        if self._why:
+            warnings[LOSS] = self._why
+        return {LOSS: unread} if unread else {}
+
+    # --- the conversation ----------------------------------------------------------------
+
+    def _exchange(self, message: bytes) -> bytes:
+        reader = self._reader or self._new()
+        watch = _Watch(self._pid, self._patience_s())
+        try:
+            return self._talk(reader, message, watch)
+        except (OSError, UnreadError) as error:
+            self._give_up()
+            raise UnreadError from error
+        finally:
+            self._allowance_s -= watch.held_up_s
+
+    def _talk(self, reader: socket.socket, message: bytes, watch: _Watch) -> bytes:
+        ready, rest, answer, wanted = select.poll(), memoryview(message), bytearray(), LENGTH.size
+        while len(answer) < wanted:
+            ready.register(reader, select.POLLOUT if rest else select.POLLIN)
+            if not ready.poll(SLICE_MS):
+                self.idle()
+                watch.look()
+            elif rest:
+                rest = rest[reader.send(rest) :]
+            else:
+                part = reader.recv(1 << 20)
+                if not part:
+                    raise UnreadError
+                answer += part
+                if len(answer) >= LENGTH.size:
+                    wanted = LENGTH.size + LENGTH.unpack_from(answer)[0]
+                if wanted > MAX_MESSAGE_BYTES:
+                    raise UnreadError
+        return bytes(answer[LENGTH.size :])
+
+    def _patience_s(self) -> float:
+        now = time.monotonic()
+        self._allowance_s = min(HELD_UP_S, self._allowance_s + (now - self._since) / SHARE)
+        self._since = now
+        return max(LEAST_S, self._allowance_s)
+
+    def _new(self) -> socket.socket:
+        """A fresh reader; OSError or UnreadError where even that is not to be had."""
+        ours, its = socket.socketpair()
+        try:
+            socket.send_fds(self._orders, [ANOTHER], [its.fileno()])
+            self._orders.settimeout(BUSY_S)
+            number = self._orders.recv(16)
+        except OSError as error:
+            raise UnreadError from error
+        finally:
+            its.close()
+        if not number:
+            raise UnreadError
+        ours.setblocking(False)
+        self._reader, self._pid = ours, array.array("i", number)[0]
+        self.replaced += 1
+        self.pids = {*sorted(self.pids)[-15:], self._pid}
+        return ours
+
+    def _give_up(self) -> None:
+        """On this reader; the next question gets another, which ends it."""
+        if self._reader:
+            self._ended_cpu_ns += self._present_cpu_ns()
+            self._reader.close()
+            self._reader = None
+
+    # --- the agent's own duties ------------------------------------------------------------
+
+    def beat(self) -> None:
+        """The loop drains: from the first time on, the watchdog expects to hear it again."""
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + 1
+            with suppress(OSError):
+                self._orders.send(BEAT)
+
+    def last_beat(self) -> None:
+        """Taking probes off may take its time."""
+        with suppress(OSError):
+            self._orders.send(LAST_BEAT)
+
+    def cpu_ns(self) -> int:
+        """What reading has cost so far."""
+        return self._ended_cpu_ns + (self._present_cpu_ns() if self._reader else 0)
+
+    def _present_cpu_ns(self) -> int:
+        with suppress(OSError):
+            return time.clock_gettime_ns(~self._pid << 3 | 2)  # the CPU clock of a process
+        return 0
+
+    def close(self) -> None:
+        self._give_up()
+        self._orders.close()
+        with suppress(ChildProcessError):
+            for _ in range(100):  # it has nothing to wait for
+                if os.waitpid(self._nursery, os.WNOHANG)[0]:
+                    return
+                time.sleep(0.01)
+            os.kill(self._nursery, signal.SIGKILL)
+
+
+class _Watch:
+    """How long a reader has been held up, and how long it has been busy."""
+
+    def __init__(self, pid: int, patience_s: float) -> None:
+        self._stat = Path(f"/proc/{pid}/stat")
+        self._patience_s = patience_s
+        self._began = self._last = time.monotonic()
+        self.held_up_s = 0.0
+
+    def look(self) -> None:
+        """Once a slice; UnreadError when it has lasted too long."""
+        now = time.monotonic()
+        state = self._stat.read_bytes().rpartition(b")")[2].split()[0]
+        if state != b"R":  # waiting for a core is nobody's fault
+            self.held_up_s += now - self._last
+        self._last = now
+        if self.held_up_s > self._patience_s or now - self._began > BUSY_S:
+            raise UnreadError

@@ -1,0 +1,47 @@
+"""What the live view lists: who is traced, which files carry probes, and how many of each source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ingero.agent.collectors import Collectors
+from ingero.agent.diagnosis import LiveDiagnosis
+from ingero.agent.recorder import Recorder
+from ingero.agent.targets import Targets
+from ingero.attach.kernel import KernelSide
+from ingero.attach.session import Session
+from ingero.model.live import DatabaseStatus, Library, ProbeSource, Target
+
+
+def targets(known: Targets) -> Iterator[Target]:
+    for pid, target in sorted(known.live.items()):
+        yield Target(pid, target.process.comm, target.process.cmdline)
+
+
+def libraries(session: Session, known: Targets) -> Iterator[Library]:
+    for file, attached in session.files.items():
+        users = sum(file in target.files for target in known.live.values())
+        yield Library(attached.path, attached.kind, users)
+
+
+def probes(session: Session, collectors: Collectors, kernel: KernelSide) -> Iterator[ProbeSource]:
+    counts = session.counts()
+    left_out = [why for each in session.files.values() for why in (*each.costly, *each.refused)]
+    for source in ("runtime", "driver", "graph", "nccl"):
+        yield ProbeSource(source, counts[source])
+    if python := collectors.count():
+        yield ProbeSource("python", python)
+    if left_out:
+        yield ProbeSource("left out", 0, len(left_out), left_out[0])
+    for source, state in kernel.sources.items():
+        yield ProbeSource(source, state.attached, len(state.refused), "; ".join(state.refused))
+
+
+def warnings(known: Targets, told: LiveDiagnosis | None) -> tuple[str, ...]:
+    return (*known.warnings.values(), *([told.trouble] if told and told.trouble else []))
+
+
+def database(recorder: Recorder | None) -> DatabaseStatus:
+    if recorder is None:
+        return DatabaseStatus()
+    return DatabaseStatus(str(recorder.path), recorder.size_bytes(), recorder.status)

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Memory of another process, read so that a page that never comes can be given up.
+ *
+ * A read of /proc/PID/mem waits for a page with the process's memory map locked, and not even
+ * SIGKILL ends that wait when the page belongs to a file system that does not answer. This
+ * call lets go of the lock while it waits, and dies when it is killed.
+ */
+#include "_shim.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+/* read_memory(pid, address, size) -> as many of the bytes as are mapped */
+PyObject *read_memory(PyObject *module, PyObject *args)
+{
+	unsigned long long address;
+	struct iovec here, there;
+	PyObject *data, *part;
+	Py_ssize_t size;
+	ssize_t got;
+	int pid;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "iKn", &pid, &address, &size))
+		return NULL;
+	data = PyBytes_FromStringAndSize(NULL, size);
+	if (!data)
+		return NULL;
+	here.iov_base = PyBytes_AsString(data);
+	there.iov_base = (void *)(uintptr_t)address;
+	here.iov_len = there.iov_len = (size_t)size;
+	Py_BEGIN_ALLOW_THREADS
+	got = process_vm_readv(pid, &here, 1, &there, 1, 0);
+	Py_END_ALLOW_THREADS
+	if (got == size)
+		return data;
+	part = got < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyBytes_FromStringAndSize(here.iov_base, got);
+	Py_DECREF(data);
+	return part;
+}

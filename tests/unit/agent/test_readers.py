@@ -1,0 +1,203 @@
+"""Questions to the reader process, and what becomes of one that does not answer."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingero.agent.reader_process import BEAT, TICK, Watchdog
+from ingero.agent.readers import Readers, UnreadError
+from ingero.agent.reading import Reading
+from ingero.errors import FileFormatError
+
+from .fakes import Here
+
+
+@pytest.fixture
+def readers() -> Iterator[Readers]:
+    made = Readers()
+    yield made
+    made.close()
+
+
+def test_an_answer_is_what_it_would_be_without_a_process_between(readers: Readers) -> None:
+    me = os.getpid()
+    there, here = readers.ask(Reading.python, me, True), Here().ask(Reading.python, me, True)
+    assert there.runtime == here.runtime
+    assert there.frames is not None
+    assert here.frames is not None
+    assert there.frames.version == here.frames.version
+    assert readers.ask(Reading.process, me) == Here().ask(Reading.process, me)
+    assert readers.ask(Reading.libraries_of, me) == Here().ask(Reading.libraries_of, me)
+
+
+def test_a_process_that_is_gone_and_a_file_that_is_none_are_told_as_such(
+    readers: Readers, tmp_path: Path
+) -> None:
+    with pytest.raises(ProcessLookupError):
+        readers.ask(Reading.python, 2**22 + 1, True)
+    (tmp_path / "x").write_text("no library")
+    with pytest.raises(FileFormatError, match="too short"):
+        readers.ask(Reading.plan, str(tmp_path / "x"), "driver", [], False)
+    assert readers.losses({}) == {}  # both are answers
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_reader_that_does_not_answer_is_replaced_and_counted(readers: Readers, number: int) -> None:
+    assert readers.ask(Reading.owner, "/") == 0
+    first, drained = readers._pid, []
+    readers.idle = lambda: drained.append(1)
+    os.kill(first, number)
+    with pytest.raises(UnreadError, match="could not be read"):
+        readers.ask(Reading.environment, os.getpid())
+    assert drained or number == signal.SIGKILL  # nobody waits for a dead one, but its end may take a slice
+    with pytest.raises(UnreadError):  # whoever held one up is avoided
+        readers.ask(Reading.process, os.getpid())
+    assert readers.ask(Reading.owner, "/") == 0
+    assert readers._pid != first
+    warnings: dict[str, str] = {}
+    assert readers.losses(warnings) == {"unread": 2}
+    assert f"process {os.getpid()}" in warnings["unread"]
+    assert readers.losses(warnings) == {}
+
+
+def test_a_reader_that_does_what_it_should_not_is_ended_replaced_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def taken_over(reading: Reading, path: str) -> int:
+        if path == "/":
+            return 0
+        return os.execv("/bin/true", ["true"]) if path == "run" else socket.socket().fileno()
+
+    monkeypatch.setattr(Reading, "owner", taken_over)  # before the reader is forked
+    monkeypatch.setattr(Reading.owner, "__name__", "owner")
+    readers = Readers()
+    try:
+        for path in ("run", "connect"):
+            assert readers.ask(Reading.owner, "/") == 0
+            first = readers._pid
+            with pytest.raises(UnreadError):
+                readers.ask(Reading.owner, path)
+            assert readers.ask(Reading.owner, "/") == 0
+            assert readers._pid != first
+        assert readers.losses({}) == {"unread": 2}
+    finally:
+        readers.close()
+
+
+@pytest.mark.parametrize("answer", ["no number", {"a": 1}, [1, 2]])
+def test_an_answer_that_makes_no_sense_is_a_loss_and_no_disaster(
+    answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lying(reading: Reading, path: str) -> object:
+        return answer if path == "lie" else 0
+
+    monkeypatch.setattr(Reading, "owner", lying)
+    monkeypatch.setattr(Reading.owner, "__name__", "owner")
+    readers = Readers()
+    try:
+        with pytest.raises(UnreadError, match="makes no sense"):
+            readers.ask(Reading.owner, "lie")
+        assert readers.ask(Reading.owner, "/") == 0
+        assert readers.losses({}) == {"unread": 1}
+    finally:
+        readers.close()
+
+
+def test_a_reader_is_bounded_and_holds_nothing_of_ours(readers: Readers) -> None:
+    held = os.open(os.devnull, os.O_RDONLY)
+    readers.ask(Reading.owner, "/")
+    os.close(held)
+    limits = Path(f"/proc/{readers._pid}/limits").read_text()
+    assert re.search(r"Max address space +\d+ ", limits)
+    assert re.search(r"Max file size +0 ", limits)
+    opened = [str(each.readlink()) for each in Path(f"/proc/{readers._pid}/fd").iterdir()]
+    assert [each for each in opened if not each.startswith("socket:")] == [os.devnull] * 3
+    status = Path(f"/proc/{readers._pid}/status").read_text()
+    assert re.search(r"^Seccomp:\t2$", status, re.MULTILINE)
+    (kept,) = re.findall(r"^CapEff:\t(\w+)$", status, re.MULTILINE)
+    assert int(kept, 16) & ~(1 << 2 | 1 << 19 | 1 << 40 | 1 << 21) == 0
+
+
+def test_readers_end_with_whoever_asks(readers: Readers) -> None:
+    readers.ask(Reading.owner, "/")
+    reader, nursery = readers._pid, readers._nursery
+    readers.close()
+    for _ in range(500):
+        if not any(Path(f"/proc/{pid}").exists() for pid in (reader, nursery)):
+            return
+        os.sched_yield()
+        signal.sigtimedwait([], 0.01)
+    raise AssertionError("a reader is still there")
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """Stands for an agent that does not drain."""
+    monkeypatch.setenv("INGERO_WATCHDOG_S", "0")
+    with subprocess.Popen(["sleep", "60"]) as made:
+        monkeypatch.setattr(os, "getppid", lambda: made.pid)
+        yield made
+        made.kill()
+
+
+def test_the_watchdog_ends_what_was_heard_and_is_silent(sleeper: subprocess.Popen[bytes]) -> None:
+    watchdog = Watchdog(sleeper.pid)
+    watchdog.hear(TICK)
+    assert sleeper.poll() is None  # it never drained: it may still be attaching
+    watchdog.hear(BEAT)
+    watchdog.hear(TICK)
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
+def test_the_watchdog_waits_while_job_control_has_stopped_the_agent(sleeper: subprocess.Popen[bytes]) -> None:
+    watchdog = Watchdog(sleeper.pid)
+    watchdog.hear(BEAT)
+    sleeper.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+    watchdog.hear(TICK)
+    watchdog.hear(TICK)
+    assert sleeper.poll() is None
+    sleeper.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, sleeper.pid, os.WCONTINUED)
+    watchdog.hear(TICK)
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
+CROWDED = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.mmap.restype = ctypes.c_void_p
+with open(sys.argv[1], "rb") as file:  # readable and executable, private
+    made = {libc.mmap(None, 4096, 5, 2, file.fileno(), 0) for _ in range(60_000)}
+print("ready", len(made), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_sixty_thousand_mappings_are_read_while_the_rings_are_emptied(
+    readers: Readers, tmp_path: Path
+) -> None:
+    file = tmp_path / "libcuda.so.1"
+    file.write_bytes(bytes(4096))
+    command = [sys.executable, "-I", "-S", "-c", CROWDED, str(file)]
+    drained: list[int] = []
+    readers.idle = lambda: drained.append(1)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as crowded:
+        assert crowded.stdout is not None
+        assert crowded.stdout.readline() == b"ready 60000\n"
+        found = readers.ask(Reading.libraries_of, crowded.pid)
+        readers.ask(Reading.look_at_code, crowded.pid)
+        crowded.kill()
+    assert len(found) <= 1  # one file, however often
+    assert drained
+    assert readers.losses({}) == {}

@@ -1,0 +1,93 @@
+"""Processes that may only read: what else they try is refused or ends them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingero.native import seccomp
+
+HERE = seccomp.PROCESSORS.get(platform.machine())
+pytestmark = pytest.mark.skipif(HERE is None, reason="no filter for this processor")
+DONE, REFUSED = 7, 8
+
+
+def outcome(act: Callable[[], object]) -> int:
+    """What became of a process under the filter: its exit code, or minus the signal that ended it."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            assert seccomp.only_reading()
+            act()
+            os._exit(DONE)
+        except PermissionError:
+            os._exit(REFUSED)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def call(name: str, *arguments: int) -> None:
+    assert HERE is not None
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(HERE.calls[name], *arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+@pytest.mark.parametrize("name", seccomp.ENDED)
+def test_what_only_an_intruder_does_ends_the_process(name: str) -> None:
+    assert outcome(lambda: call(name, 0, 0, 0, 0, 0)) == -signal.SIGSYS
+
+
+def test_neither_a_program_nor_a_connection_can_be_started() -> None:
+    assert outcome(lambda: os.execv("/bin/true", ["true"])) == -signal.SIGSYS
+    assert outcome(socket.socket) == -signal.SIGSYS
+    assert outcome(os.fork) == -signal.SIGSYS
+
+
+def test_files_are_read_and_neither_written_nor_removed(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    path.write_text("kept")
+    assert outcome(path.read_text) == DONE
+    assert outcome(lambda: list(tmp_path.iterdir())) == DONE
+    for act in (
+        lambda: path.write_text("changed"),
+        lambda: path.open("r+").close(),
+        lambda: (tmp_path / "new").touch(),
+        path.unlink,
+        lambda: path.rename(tmp_path / "other"),
+        lambda: path.chmod(0o777),
+        lambda: os.truncate(path, 0),
+        lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
+    ):
+        assert outcome(act) == REFUSED
+    assert path.read_text() == "kept"
+    assert [each.name for each in tmp_path.iterdir()] == ["kept"]
+
+
+@pytest.mark.parametrize("processor", seccomp.PROCESSORS.values(), ids=seccomp.PROCESSORS)
+def test_every_name_has_a_number_on_every_processor(processor: seccomp.Processor) -> None:
+    names = {*seccomp.ALLOWED, *seccomp.ENDED, "openat", "ioctl"}
+    assert names <= set(processor.calls)
+    assert len(set(processor.calls.values())) == len(processor.calls)
+
+
+@pytest.mark.parametrize(
+    ("header", "processor"),
+    [("x86_64-linux-gnu/asm/unistd_64.h", seccomp.X86_64), ("asm-generic/unistd.h", seccomp.ARM64)],
+)
+def test_numbers_are_those_of_the_kernels_headers(header: str, processor: seccomp.Processor) -> None:
+    path = Path("/usr/include") / header
+    if not path.exists():
+        pytest.skip(f"no {path} here")
+    found = re.findall(r"^#define __NR(?:3264)?_(\w+) (\d+)$", path.read_text(), re.M)
+    told = {("newfstatat" if name == "fstatat" else name): int(number) for name, number in found}
+    assert {name: told.get(name) for name in processor.calls} == processor.calls
