@@ -297,7 +297,7 @@ class Story:
             self._at(row["slice"]) + half * SECOND: sum(row["ns"]) // 2 for row in mine for half in range(2)
         }
 
-    def _busy(self, _cards: Collection[int], spans: Sequence[model.Span]) -> float | None:
+    def _busy(self, _cards: Collection[int], spans: Sequence[tuple[int, int]]) -> float | None:
         shares = [
             row["gpu_share"]
             for row in self.rows.get("gpu_samples", [])

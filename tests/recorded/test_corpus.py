@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from benchmarks.corpus.kept import FOLDER, Truth, database, truths
-from benchmarks.corpus.replay import judge, kept_verdicts, replay
+from benchmarks.corpus.replay import judge, kept_verdicts
 from benchmarks.truth.judge import ALARMING
+from ingero.detectors import SPIKY
+from ingero.model.report import Report
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
+from tests import contradictions
 
 KEPT = truths()
 VERDICTS = kept_verdicts()
@@ -26,27 +31,61 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-@pytest.mark.parametrize(("path", "truth"), KEPT, ids=[_name(path) for path, _ in KEPT])
-def test_what_was_right_stays_right(path: Path, truth: Truth) -> None:
-    before, now = VERDICTS[_name(path)], replay(path, truth)
+class Kept(NamedTuple):
+    """A recording unpacked, with what is said of it."""
+
+    name: str
+    truth: Truth
+    db: Path
+    report: Report
+
+    def part(self, first: float, last: float) -> Report:
+        """What is said of a part of it; 0 to 1."""
+        span = self.report.window
+        start, end = (_local(span.from_ns + int((span.to_ns - span.from_ns) * at)) for at in (first, last))
+        return get_report(self.db, Range(start=start, end=end))
+
+
+@pytest.fixture(scope="module", params=KEPT, ids=[_name(path) for path, _ in KEPT])
+def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    path, truth = request.param
+    with database(path) as db:
+        yield Kept(_name(path), truth, db, get_report(db, Range()))
+
+
+def test_what_was_right_stays_right(kept: Kept) -> None:
+    before, now = VERDICTS[kept.name], judge(kept.truth, kept.report)
     assert now.right or not before.right, now.text()
     assert now.line is not False or not before.line, now.text()
     assert now.culprit is not False or not before.culprit, now.text()
 
 
-HEALTHY = [(path, truth) for path, truth in KEPT if truth.healthy]
+def test_no_finding_contradicts_itself(kept: Kept) -> None:
+    assert not contradictions.of(kept.db, kept.report)
+
+
+def test_the_rows_of_a_chain_are_all_of_its_time(kept: Kept) -> None:
+    for accounted, spent in contradictions.chains(kept.db):
+        assert accounted == pytest.approx(spent, rel=1e-4)
+
+
+def test_a_half_says_nothing_that_the_whole_does_not_know(kept: Kept) -> None:
+    """It may have too little to say anything; regular stalls that are too few in it are told as what they
+    consist of."""
+    known = {each.kind for each in kept.report.findings} | set(kept.truth.expected)
+    known |= SPIKY if "periodic-spike" in known else set()
+    for half in ((0, 0.5), (0.5, 1)):
+        told = [each.kind for each in kept.part(*half).findings if each.severity in ALARMING]
+        assert set(told[:1]) <= known, half
+
+
 SEEN = (0.2, 0.35, 0.5, 0.65, 0.8)  # of a recording: what a running trace had seen so far
 
 
-@pytest.mark.parametrize(("path", "truth"), HEALTHY, ids=[_name(path) for path, _ in HEALTHY])
-def test_nothing_is_said_of_a_healthy_job_while_it_is_watched(path: Path, truth: Truth) -> None:
-    with database(path) as db:
-        span = get_report(db, Range()).window
-        for part in SEEN:
-            upto_ns = span.from_ns + int((span.to_ns - span.from_ns) * part)
-            report = get_report(db, Range(start=_local(span.from_ns), end=_local(upto_ns)))
-            told = judge(truth, report)
-            assert told.right, f"after {part:.0%}: {told.text()}"
+def test_nothing_is_said_of_a_healthy_job_while_it_is_watched(kept: Kept) -> None:
+    for part in SEEN if kept.truth.healthy else ():
+        told = judge(kept.truth, kept.part(0, part))
+        assert told.right, f"after {part:.0%}: {told.text()}"
 
 
 def _local(at_ns: int) -> str:

@@ -19,9 +19,10 @@ from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, Part
 from ingero.correlate.tables import Tables
-from ingero.model.facts import Facts, Span
+from ingero.model.facts import Facts
 from ingero.model.finding import SourceLine
 from ingero.model.layout import Bucket
+from ingero.model.span_sums import Span
 
 READ_BYTES = 64 << 10  # a copy of at most this much takes microseconds on any bus
 # A launch that waits has no room in the GPU's queue: the GPU is behind, as in any wait for it.

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ingero.correlate.lines import source_of
-from ingero.model.facts import Facts, Span
+from ingero.model.facts import Facts
 from ingero.model.finding import SourceLine
 from ingero.model.layout import SampleFlag
 from ingero.model.sites import SAMPLE_NS
+from ingero.model.span_sums import Span
 from ingero.model.stack import Frame
 from ingero.model.window import BUCKET_NAMES
 

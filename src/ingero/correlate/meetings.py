@@ -72,7 +72,7 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
             sizes[each.comm_hash] = max(each.nranks, sizes.get(each.comm_hash, 0))
     found, incomplete = [], []
     ends = _Ends(timelines)
-    for comm, ranks in by_comm.items():
+    for comm, ranks in _reunited(by_comm, sizes).items():
         nodes = tuple(sorted({member.node for member in ranks}))
         seen = len({member.rank for member in ranks})
         if seen < sizes[comm]:
@@ -81,6 +81,40 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
             meeting = _joined(comm, ranks, sizes[comm], ends) or _laid(comm, ranks, sizes[comm], ends)
             found += [meeting] if meeting else []
     return found, incomplete
+
+
+def _reunited(
+    by_comm: Mapping[int, Mapping[Member, list[Arrival]]], sizes: Mapping[int, int]
+) -> dict[int, Mapping[Member, list[Arrival]]]:
+    """A split has our name where its making was seen and NCCL's on nodes that came later: one again.
+
+    Two parts are one where each has just the ranks the other lacks, on other nodes, and nobody else has.
+    Whether their rounds really are the same is seen when they are laid side by side.
+    """
+    parts = {comm: {each.rank for each in ranks} for comm, ranks in by_comm.items()}
+    parts = {comm: ranks for comm, ranks in parts.items() if len(ranks) < sizes[comm]}
+
+    def others(comm: int) -> list[int]:
+        lacks, nodes = set(range(sizes[comm])) - parts[comm], {each.node for each in by_comm[comm]}
+        return [
+            other
+            for other, ranks in parts.items()
+            if ranks == lacks
+            and sizes[other] == sizes[comm]
+            and _numbered(by_comm[other]) != _numbered(by_comm[comm])
+            and nodes.isdisjoint(each.node for each in by_comm[other])
+        ]
+
+    whole = dict(by_comm)
+    for comm in [comm for comm in parts if _numbered(by_comm[comm])]:
+        match others(comm):
+            case [later] if others(later) == [comm]:
+                whole[comm] = {**by_comm[comm], **whole.pop(later)}
+    return whole
+
+
+def _numbered(ranks: Mapping[Member, list[Arrival]]) -> bool:
+    return any(each.seq >= 0 for arrivals in ranks.values() for each in arrivals)
 
 
 class _Ends:

@@ -1,9 +1,10 @@
 """Pace: how many steps a job makes in a second, when that changed, and what was usual.
 
-Steps are read from calls that are counted exactly, second by second: whatever else a
-trouble adds to a step, most calls of the loop come as often as there are steps. So the
-pace is what most of them agree on, and one call that is suddenly made a hundred times a
-step does not hide that there are fewer steps.
+Where the job says its steps itself, by labels, those are the steps. Else they are read
+from calls that are counted exactly, second by second: whatever else a trouble adds to a
+step, most calls of the loop come as often as there are steps. So the pace is what most of
+them agree on, and one call that is suddenly made a hundred times a step does not hide that
+there are fewer steps.
 
 Usual is the fastest pace the job kept for a while; slow is what lies a tenth or more
 below it. Its start, and what comes after its last step, are no pace.
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.correlate.said import said_steps
+from ingero.model.facts import Marks
 from ingero.model.window import Records
 
 LEAST_FALL = 0.10  # of the pace: steps differ by some percent for no reason
@@ -38,6 +41,7 @@ SILENT = 0.02  # of the usual: a second without a step counts as this much
 WHOLE = 0.3  # of a second: shorter windows say little about a pace
 PLAIN = re.compile(r"^cu(da)?|_v\d+|_ptsz|_ptds")
 Series = NDArray[np.float64]
+NOT_SAID: Marks = np.zeros((0, 2), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +67,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of one job. `slow` is empty where the pace held; each is a pace of its own."""
+    """Of one job. `slow` is empty where the pace held; each is a pace of its own.
 
-    op: int
+    `op`: the call that comes once a step; None where the job says its steps itself.
+    """
+
     usual: Stretch
     slow: tuple[Stretch, ...] = ()
+    op: int | None = None
 
     def excess_ns(self, slow: Stretch) -> int:
         """What slow steps took longer than usual ones would have."""
@@ -83,30 +90,46 @@ def pace_of(
     step_op: int | None,
     questions: Collection[int] = (),
     young: bool = False,
+    said: Marks = NOT_SAID,
 ) -> Pace | None:
     """`seconds`: calls of a process by second and operation; `walls`: how long each window of its
     feeding thread was, by start; `questions`: calls that only ask, which no trouble adds to a step: they
-    decide where there are any; `young`: it may still be starting when it is first seen. None where
-    nothing repeats, or nothing was counted exactly."""
+    decide where there are any; `young`: it may still be starting when it is first seen; `said`: when
+    it said the number of a step. None where nothing repeats, or nothing was counted exactly."""
     # The first and the last window are cut.
     starts = np.array(sorted(at for at in walls if first_ns <= at < last_ns)[1:-1], np.int64)
     lengths = np.array([walls[int(at)] for at in starts], np.float64)
     whole = lengths >= WHOLE * np.median(lengths) if len(lengths) else np.zeros(0, bool)
     starts, lengths = starts[whole], lengths[whole]
-    ops, which = np.unique(seconds["op"], return_inverse=True)
-    parts = np.bincount(which, seconds["exact"] > 0) / np.maximum(np.bincount(which), 1) if len(ops) else ops
-    exact = seconds[np.isin(seconds["op"], ops[parts >= MOSTLY_EXACT])]
-    counts = _once(_steady_counts(exact, starts), names, step_op)
-    if len(starts) < 2 or not counts:
+    if len(starts) < 2:
+        return None
+    known, steps = said_steps(said, starts, lengths)
+    if known.any():
+        return _paced(steps, steps[None], starts[known], lengths[known], young)
+    counts = _once(_steady_counts(_mostly_exact(seconds), starts), names, step_op)
+    if not counts:
         return None
     step_op = step_op if step_op in counts else min(counts, key=lambda op: counts[op].sum())
-    steps = counts[step_op]
-    counts = _deciding(counts, questions, lengths)
-    table = np.stack(list(counts.values()))
+    table = np.stack(list(_deciding(counts, questions, lengths).values()))
+    pace = _paced(counts[step_op], table, starts, lengths, young)
+    return replace(pace, op=step_op) if pace else None
+
+
+def _paced(
+    steps: Series, table: Series, starts: NDArray[np.int64], lengths: Series, young: bool
+) -> Pace | None:
+    """`table`: what decides on how the pace changed, each in a row."""
     logs = _logs(table, lengths)
     segments = _segments(logs, _noise(logs, table))
     usual, slow = _usual_and_slow(logs, segments, young)
-    return _made(step_op, steps, table, starts, lengths, usual, slow)
+    return _made(steps, table, starts, lengths, usual, slow)
+
+
+def _mostly_exact(seconds: Records) -> Records:
+    """Of calls that are counted exactly in nearly all seconds."""
+    ops, which = np.unique(seconds["op"], return_inverse=True)
+    parts = np.bincount(which, seconds["exact"] > 0) / np.maximum(np.bincount(which), 1) if len(ops) else ops
+    return np.asarray(seconds[np.isin(seconds["op"], ops[parts >= MOSTLY_EXACT])])
 
 
 def _deciding(counts: dict[int, Series], questions: Collection[int], lengths: Series) -> dict[int, Series]:
@@ -243,7 +266,6 @@ def _usual_and_slow(
 
 
 def _made(
-    op: int,
     counted: Series,
     table: Series,
     starts: NDArray[np.int64],
@@ -267,7 +289,7 @@ def _made(
         if slow_ns / made >= wall_ns / steps / (1 - LEAST_FALL):
             stretches.append(Stretch(tuple(_spans(starts[chosen], lengths[chosen])), made, int(slow_ns)))
     found = Stretch(tuple(_spans(starts[usual], lengths[usual])), steps, int(wall_ns))
-    return Pace(op, found, tuple(stretches))
+    return Pace(found, tuple(stretches))
 
 
 def _longest(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ from ingero.correlate.cards import Cards
 from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.pace import Pace, last_step_ns, pace_of
+from ingero.correlate.pace import NOT_SAID, Pace, last_step_ns, pace_of
 from ingero.correlate.ranks import align
 from ingero.correlate.spikes import LEAST_NS as SPIKE_NS
 from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in, surely_idle_ns, waited_ns, waits_in
@@ -240,7 +240,13 @@ class Timeline:
         step_op = job.loop.op if job.loop else None
         young = self._is_young(job.pid)
         questions = [number for number in names if self._kind_told(number) == "question"]
-        return pace_of(seconds, names, windows, cold_ns, ends_ns, step_op, questions, young)
+        said = self._said(job.pid)
+        return pace_of(seconds, names, windows, cold_ns, ends_ns, step_op, questions, young, said)
+
+    def _said(self, pid: int) -> Marks:
+        """Steps as the job says them, or the nearest process above it that does: a launcher, say."""
+        told = (self.facts.said(each) for each in (pid, *self.family.ancestors(pid)))
+        return next((marks for marks in told if len(marks)), NOT_SAID)
 
     def _is_young(self, pid: int) -> bool:
         """It may still be starting when it is first seen."""

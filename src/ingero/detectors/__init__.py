@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import (
     alloc_churn,
@@ -137,8 +139,10 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     if timeline.cards.watched and timeline.facts.cards.why:
         not_watched.append(NotWatched("GPU counters, for a time or in part", timeline.facts.cards.why))
     not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
+    # A job that runs was not evicted: what is not known of its pod matters least.
+    not_watched.sort(key=lambda each: each.what == pod_restart.DETECTOR.name)
     judge = Judge(timeline, claims)
-    findings = in_order(_once(judge.findings() + states))
+    findings = in_order(once(judge.findings() + states))
     return Diagnosis(findings, judge.unexplained(), not_watched, verdicts.bound)
 
 
@@ -180,14 +184,31 @@ def _not_watched_of(timeline: Timeline) -> Iterator[NotWatched]:
                 yield NotWatched(f"{detector.name} of {timeline.facts.comm(pid)} (pid {pid})", why)
 
 
-def _once(findings: list[Finding]) -> list[Finding]:
-    """The same kind about the same process is one finding: the worst of them stays."""
+def once(findings: list[Finding]) -> list[Finding]:
+    """The same kind about the same process is one finding: the worst of them stays, and says when else."""
     kept: dict[str, Finding] = {}
     for each in findings:
         before = kept.get(each.key)
-        if before is None or each.severity.rank < before.severity.rank:
-            kept[each.key] = each
+        if before is not None:
+            worse, other = sorted((before, each), key=_worst_first)
+            each = _also(worse, other)
+        kept[each.key] = each
     return list(kept.values())
+
+
+def _also(finding: Finding, other: Finding) -> Finding:
+    """With the time of the other: nothing that was slow goes unsaid. All figures are those of the worse."""
+    if not finding.episodes or not other.episodes:
+        return finding
+    episodes: list[tuple[int, int]] = []
+    for start, end in sorted((*finding.episodes, *other.episodes)):
+        if episodes and start <= episodes[-1][1]:
+            episodes[-1] = episodes[-1][0], max(end, episodes[-1][1])
+        else:
+            episodes.append((start, end))
+    return msgspec.structs.replace(
+        finding, episodes=episodes, first_ns=episodes[0][0], last_ns=episodes[-1][1]
+    )
 
 
 def in_order(findings: list[Finding]) -> list[Finding]:

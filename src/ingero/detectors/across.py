@@ -20,6 +20,7 @@ from ingero.model.finding import STATES, Finding, Unexplained
 from ingero.model.report import NotWatched
 
 MOSTLY = 0.5  # of a finding's time: then it is about the time in which all wait for one
+ALIKE = 1.1  # how closely two sums of the same time agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Part:
     late: bool = False
     kinds: frozenset[str] = frozenset()
     buckets: frozenset[str] = frozenset()
+    cost_ns: int = 0  # what the late one costs, from the first instant to the last
 
     def has(self, each: Finding | Unexplained) -> bool:
         """Whether what its node says by itself is told already.
@@ -40,11 +42,20 @@ class Part:
         first_ns, last_ns = self.first_ns - SLICE_NS, self.last_ns + SLICE_NS  # nodes tell by whole slices
         within = min(each.last_ns, last_ns) - max(each.first_ns, first_ns)
         if within < MOSTLY * (each.last_ns - each.first_ns):
-            return False
+            return self._explains(each, within)
         if isinstance(each, Unexplained) or not self.late:
             return isinstance(each, Unexplained) or each.kind not in STATES
         main = each.causes[0].bucket if each.causes else ""
         return each.kind in self.kinds or (each.kind not in STATES and main in self.buckets)
+
+    def _explains(self, each: Finding | Unexplained, within_ns: int) -> bool:
+        """Whether steps of one that waits grew by no more than the late one made them longer meanwhile."""
+        if self.late or within_ns <= 0 or isinstance(each, Unexplained) or each.kind in STATES:
+            return False
+        if each.effect.op != "step" or not each.effect.excess_ns:
+            return False
+        meanwhile = min(1.0, within_ns / max(self.last_ns - self.first_ns, 1))
+        return each.effect.excess_ns <= self.cost_ns * meanwhile * ALIKE
 
 
 @dataclass(slots=True)
@@ -111,7 +122,7 @@ def _tell(found: Across, ranks: LateRanks, finding: Finding) -> None:
     buckets = frozenset(cause.bucket for cause in finding.causes[:-1])
     for member in ranks.meeting.members:
         first_ns, last_ns = ranks.span(member.node)
-        part = Part(first_ns, last_ns)
+        part = Part(first_ns, last_ns, cost_ns=late.cost_ns)
         if member in late.members:
             part = Part(first_ns, last_ns, True, frozenset({*ranks.reason_kinds, finding.kind}), buckets)
         found.told[member.node, member.pid] = part

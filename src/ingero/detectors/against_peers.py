@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from ingero.correlate.account import Account, Accounts, grown, grown_lines, mean_of, scaled
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.bound import PLACES, WORK
+from ingero.detectors.bound import OWN, WORK
 from ingero.detectors.detector import Detector
 from ingero.detectors.judge import Judge, claim_of
 from ingero.detectors.names import GPU, NOBODY, Setting, name_of
 from ingero.detectors.verdict import Named, Told, line_of
-from ingero.model.facts import Span
 from ingero.model.finding import Finding
+from ingero.model.span_sums import Span
+from ingero.model.words import bucket_words
 
 LEAST_PART = 0.15  # of what the job is slower by: smaller parts come with the larger ones
 NOISE = 0.02  # of a reason's time: rows that are smaller say nothing
@@ -109,12 +110,12 @@ def in_words(reason: Reason) -> str:
         return f"{_crowd(main)} its cores" if main.who else "it waits for a core"
     doer = main.via[-1] if main.via else "it"
     if main.bucket in ("host_cpu", "cuda_cpu"):
-        return f"{doer} is longer at {WORK.get(main.what, PLACES[main.bucket])}"
+        return f"{doer} is longer at {WORK.get(main.what) or OWN[main.bucket]}"
     if main.bucket == "sleep":
         return f"{doer} sleeps"
     if main.bucket == "disk_wait":
         return f"{doer} waits for the disk"
-    return f"{doer} is longer {PLACES.get(main.bucket, 'at something unknown')}"
+    return f"{doer} is longer {bucket_words(main.bucket)}"
 
 
 def _crowd(row: Lost) -> str:

@@ -74,7 +74,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="alloc-churn",
-    title="GPU memory is allocated and freed in the loop",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

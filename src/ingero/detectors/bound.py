@@ -12,21 +12,10 @@ from ingero.correlate.loss import Lost
 from ingero.detectors.names import GPU, NOBODY, Setting, name_of
 from ingero.model.finding import SourceLine, Who
 from ingero.model.report import Bound
-from ingero.units import format_share
+from ingero.model.words import bucket_words
+from ingero.units import format_clock, format_share
 
-# Where a job's time goes, and what it does on a core, in words.
-PLACES = {
-    "runqueue": "waiting for a core",
-    "disk_wait": "the disk",
-    "memory_wait": "waiting for memory",
-    "lock_wait": "waiting for a lock",
-    "peer_wait": "waiting for another process or thread",
-    "net_wait": "waiting for the network",
-    "sleep": "sleeping",
-    "gpu_wait": "waiting for the GPU",
-    "host_cpu": "its own work",
-    "cuda_cpu": "work inside CUDA calls",
-}
+# What a job does on a core, in words.
 WORK = {
     "launch": "launching kernels",
     "graph": "launching graphs",
@@ -38,6 +27,7 @@ WORK = {
     "gc": "Python's garbage collector",
     "io": "reading and writing files",
 }
+OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls", "sleep": "sleeping"}
 BUSY = 0.75  # of the time: such a card is what the job waits for
 WAITED_FOR = 0.10  # of the time, where the card does not tell: then the thread is ahead of it
 MAX_WHO = 3
@@ -98,9 +88,14 @@ def in_words(bound: Bound) -> str:
     if bound.by != GPU and bound.gpu_busy_share is not None:
         parts.append(f"GPU {format_share(bound.gpu_busy_share)} busy")
     if bound.steps_per_s is not None:
-        before = f" ({bound.usual_steps_per_s:.3g} before)" if bound.usual_steps_per_s is not None else ""
-        parts.append(f"{bound.steps_per_s:.3g} steps/s{before}")
+        parts.append(f"{bound.steps_per_s:.3g} steps/s{_before(bound)}")
     return "; ".join(parts)
+
+
+def _before(bound: Bound) -> str:
+    if bound.usual_steps_per_s is None or bound.since_ns is None:
+        return ""
+    return f" since {format_clock(bound.since_ns)} ({bound.usual_steps_per_s:.3g} before)"
 
 
 def _limit(bound: Bound) -> str:
@@ -110,7 +105,7 @@ def _limit(bound: Bound) -> str:
         return f"the GPU, {share} busy" if told else f"the GPU, waited for {share} of the time"
     if bound.by == "requests":
         return f"requests: it waits to be asked {share} of the time"
-    words = WORK.get(bound.what or "", PLACES.get(bound.by, bound.by))
+    words = WORK.get(bound.what or "") or OWN.get(bound.by) or bucket_words(bound.by)
     if bound.source is not None:
         words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"
     elif bound.who and bound.who[0].pid != bound.pid:

@@ -45,10 +45,10 @@ def find(timeline: Timeline) -> Iterator[State]:
             Severity.LOW,
             job.tid,
             fixes=(
-                Fix("Load code when it is first used.", "CUDA_MODULE_LOADING=LAZY"),
+                Fix("Load code when it is first used.", "export CUDA_MODULE_LOADING=LAZY"),
                 Fix(
-                    "Keep compiled code between runs.",
-                    "CUDA_CACHE_PATH, TORCHINDUCTOR_CACHE_DIR on a disk that stays",
+                    "Keep compiled code between runs, in folders that stay.",
+                    "export CUDA_CACHE_PATH=~/.nv/ComputeCache TORCHINDUCTOR_CACHE_DIR=~/.cache/inductor",
                 ),
                 Fix("Send a warm-up request or iteration before measuring."),
             ),
@@ -57,7 +57,6 @@ def find(timeline: Timeline) -> Iterator[State]:
 
 DETECTOR = Detector(
     name="cold-start",
-    title="Start-up: contexts and code are loaded",
     needs=frozenset({"calls"}),
     find=find,
     severity="LOW",

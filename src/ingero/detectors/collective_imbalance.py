@@ -43,14 +43,13 @@ def prove(case: Case) -> list[Proof]:
 
 DETECTOR = Detector(
     name="collective-imbalance",
-    title="Ranks wait for each other in turns",
     needs=frozenset({"calls", "nccl"}),
     find=find,
     headline=lambda case: f"Ranks wait for each other in turns: {case.job.comm} most",
     prove=prove,
     advise=lambda case: [
         Fix("Even out the work: bucket samples by length, drop_last, equal shards."),
-        Fix("Synchronise less often.", "gradient accumulation with no_sync()"),
+        Fix("Synchronise less often: accumulate gradients.", code="with model.no_sync(): ..."),
     ],
     confidence=0.8,
     least_share=0.10,  # uneven batches are normal; a tenth of the time is not

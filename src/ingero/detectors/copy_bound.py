@@ -203,15 +203,14 @@ def advise(case: Case) -> list[Fix]:
         return [Fix("Gather small tensors into one buffer and copy that once per iteration.")]
     return [
         Fix(
-            "Copy from pinned memory, asynchronously.",
-            "DataLoader(..., pin_memory=True) and tensor.to(device, non_blocking=True)",
+            "Copy from pinned memory, asynchronously: pin_memory=True in the DataLoader, and here:",
+            code="tensor.to(device, non_blocking=True)",
         )
     ]
 
 
 DETECTOR = Detector(
     name="copy-bound",
-    title="Copies to and from the GPU take the time",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

@@ -12,12 +12,11 @@ Blind to   steal time, when we run inside a guest; how long the GPU still worked
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, Part
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors import proofs
+from ingero.detectors import commands, proofs
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_cpus
@@ -65,47 +64,47 @@ def _movable(case: Case) -> list[Part]:
     ]
 
 
-def _crowd(others: list[Part]) -> str:
-    """All of them, for a shell: half of a crowd moved away leaves the other half."""
-    name = others[0].comm
-    alike = len(others) > 3 and {part.comm for part in others} == {name}
-    if alike and re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        return f"$(pgrep -x {name})"
-    return " ".join(str(part.pid) for part in others[:3])
+def _for_all(case: Case, others: list[Part], text: str, command: str) -> Fix:
+    """All of them: half of a crowd moved away leaves the other half."""
+    return commands.of_all(case.timeline.facts, others, case.job.comm, text, command)
 
 
-def _move(crowd: str, cores: str) -> str:
-    if crowd.isdecimal():
-        return f"taskset -acp {cores} {crowd}"
-    return f"for p in {crowd}; do taskset -acp {cores} $p; done"
+def _own_cores(case: Case, cores: str) -> Fix:
+    facts, pid = case.timeline.facts, case.job.pid
+    start = commands.start_again(facts, pid, f"taskset -c {cores}")
+    if commands.ended(facts, pid):
+        return Fix(f"Start the job on cores of its own, with `taskset -c {cores}` before its command.", start)
+    return Fix("Give the job its own cores.", f"taskset -acp {cores} {pid}", pids=[pid], if_ended=start)
 
 
 def advise(case: Case) -> list[Fix]:
     others, (*own, last) = _movable(case), case.cpus
     elsewhere = sorted(set(case.machine) - set(case.cpus))
-    crowd = _crowd(others) if others else ""
     fixes = []
     if others and elsewhere:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
         apart = f"Keep {names} off the job's cores: it may use {format_cpus(case.cpus)} alone."
-        fixes.append(Fix(apart, _move(crowd, format_cpus(elsewhere))))
+        fixes.append(_for_all(case, others, apart, f"taskset -acp {format_cpus(elsewhere)} {{}}"))
     elif others and own:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
         apart = f"Keep {names} off the job's cores: one core for them, the rest for the job."
-        fixes.append(Fix(apart, _move(crowd, str(last))))
-        fixes.append(Fix("Give the job its own cores.", f"taskset -acp {format_cpus(own)} {case.job.pid}"))
+        fixes.append(_for_all(case, others, apart, f"taskset -acp {last} {{}}"))
+        fixes.append(_own_cores(case, format_cpus(own)))
     if others:
-        fixes.append(Fix("Or let them run only when nobody else wants to.", f"renice -n 19 -p {crowd}"))
+        text = "Or let them run only when nobody else wants to."
+        fixes.append(_for_all(case, others, text, "renice -n 19 -p {}"))
     if not fixes:
         fixes.append(
-            Fix(f"Use fewer threads than the {case.cores} cores.", f"OMP_NUM_THREADS={max(1, len(own))}")
+            Fix(
+                f"Use fewer threads than the {case.cores} cores: set this, then start the job again.",
+                f"export OMP_NUM_THREADS={max(1, len(own))}",
+            )
         )
     return fixes
 
 
 DETECTOR = Detector(
     name="cpu-contention",
-    title="Another process takes the CPU the GPU thread needs",
     needs=frozenset({"calls", "sched", "culprits"}),
     find=find,
     headline=headline,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
+from ingero.detectors.commands import look
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix
 
@@ -29,9 +30,11 @@ def headline(case: Case) -> str:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix(
+        look(
+            case.timeline.facts,
+            case.job.pid,
             "Raise or remove the CPU limit of the job's cgroup (cpu.max, or cpu.cfs_quota_us).",
-            f"cat /proc/{case.job.pid}/cgroup",
+            "cat /proc/{}/cgroup",
         ),
         Fix("On Kubernetes: no CPU limit, only a request, for pods that feed a GPU."),
     ]
@@ -39,7 +42,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="cpu-throttled",
-    title="The job's CPU quota stops it",
     needs=frozenset({"calls", "sched", "culprits"}),
     find=find,
     headline=headline,

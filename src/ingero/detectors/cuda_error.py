@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import status_codes
+from ingero.detectors.commands import sanitised
 from ingero.detectors.detector import Detector, Line, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity
@@ -77,17 +78,16 @@ def find(timeline: Timeline) -> Iterator[State]:
             Severity.CRITICAL if fatal else Severity.MEDIUM,
             (
                 Fix(
-                    "Run it with calls that wait, so that the failing line is shown.",
-                    "CUDA_LAUNCH_BLOCKING=1",
+                    "Let calls wait, so that the failing line is shown: set this, then start the job again.",
+                    "export CUDA_LAUNCH_BLOCKING=1",
                 ),
-                *((Fix("Find the access.", "compute-sanitizer python train.py"),) if fatal else ()),
+                *((sanitised(timeline.facts, pid),) if fatal else ()),
             ),
         )
 
 
 DETECTOR = Detector(
     name="cuda-error",
-    title="CUDA calls fail",
     needs=frozenset({"calls"}),
     find=find,
     severity="CRITICAL when the context is lost, else MEDIUM",

@@ -40,11 +40,14 @@ def find(timeline: Timeline) -> Iterator[State]:
             Severity.HIGH,
             (
                 Fix(
-                    "See who holds the card's memory.",
+                    "See who holds the GPU's memory.",
                     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
                 ),
                 Fix("Smaller batches, or gradient accumulation."),
-                Fix("Against fragmentation:", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
+                Fix(
+                    "Against fragmentation, set this and start the job again.",
+                    "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                ),
             ),
         )
         proofs, who = _held(timeline, pid, state.first_ns)
@@ -87,7 +90,6 @@ def _hint(used_share: float) -> str:
 
 DETECTOR = Detector(
     name="cuda-oom",
-    title="The GPU is out of memory",
     needs=frozenset({"calls"}),
     find=find,
     severity="HIGH",

@@ -130,8 +130,8 @@ def advise(case: Case) -> list[Fix]:
     if main is None or (not main.via and main.bucket == "host_cpu"):
         return [
             Fix(
-                "Let workers prepare batches ahead.",
-                f"DataLoader(..., num_workers={max(1, case.cores - 1)}, persistent_workers=True,"
+                f"Let {max(1, case.cores - 1)} workers prepare batches ahead.",
+                code=f"DataLoader(..., num_workers={max(1, case.cores - 1)}, persistent_workers=True,"
                 " pin_memory=True)",
             ),
             Fix("Index whole batches instead of items; move per-item work to the GPU or out of the loop."),
@@ -140,7 +140,7 @@ def advise(case: Case) -> list[Fix]:
         return [
             Fix(
                 f"Use fewer workers than the {case.cores} cores.",
-                f"DataLoader(..., num_workers={max(1, case.cores - 1)})",
+                code=f"DataLoader(..., num_workers={max(1, case.cores - 1)})",
             )
         ]
     many = len(_workers(case))
@@ -149,7 +149,8 @@ def advise(case: Case) -> list[Fix]:
         fixes.append(
             Fix(
                 f"Add workers: {many} of them feed the job, and it may use {case.cores} cores.",
-                f"DataLoader(..., num_workers={case.cores - 1}, persistent_workers=True, prefetch_factor=4)",
+                code=f"DataLoader(..., num_workers={case.cores - 1}, persistent_workers=True,"
+                " prefetch_factor=4)",
             )
         )
     fixes.append(Fix(f"Make the work per item cheaper: that is what {main.comm} spends its time on."))
@@ -158,7 +159,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="data-starvation",
-    title="The GPU waits for data",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ingero.correlate.loss import Lost, Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.model.finding import Fix, Proof, Severity
+from ingero.model.words import KINDS
 from ingero.units import MOST_CPUS
 
 
@@ -172,7 +173,6 @@ class Detector:
     """One problem."""
 
     name: str
-    title: str
     needs: frozenset[str]  # sources; without one of them it is not watched, never "fine"
     find: Callable[[Timeline], Iterator[Evidence | State]] = no_evidence
     either: frozenset[str] = frozenset()  # sources of which one is enough; all missing: not watched
@@ -185,3 +185,7 @@ class Detector:
     severity: str = "by wall time lost"
     least_share: float = 0.03
     lines: tuple[Line, ...] = ()  # the first that tells a line decides; the others are further proof
+
+    @property
+    def title(self) -> str:
+        return KINDS[self.name]

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
+from ingero.detectors.commands import look
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.detectors.memory_pressure import thrashes
 from ingero.model.finding import Fix
@@ -50,7 +51,7 @@ def advise(case: Case) -> list[Fix]:
     main = case.main
     pid = main.pid if main else case.job.pid
     return [
-        Fix("See which files it waits for.", f"ls -l /proc/{pid}/fd"),
+        look(case.timeline.facts, pid, "See which files it waits for.", "ls -l /proc/{}/fd"),
         Fix("Reads: read ahead in more workers, or put the data on faster storage or into memory."),
         Fix("Checkpoints: write them in another process, or to memory first."),
     ]
@@ -58,7 +59,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="disk-wait",
-    title="The job waits for the disk",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

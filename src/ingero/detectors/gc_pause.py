@@ -61,15 +61,14 @@ def advise(case: Case) -> list[Fix]:
     return [
         Fix(
             "Freeze what was built at start, so that it is not looked through again.",
-            "gc.collect(); gc.freeze()",
+            code="gc.collect(); gc.freeze()",
         ),
-        Fix("Or collect by hand between epochs only.", "gc.disable()"),
+        Fix("Or collect by hand between epochs only.", code="gc.disable()"),
     ]
 
 
 DETECTOR = Detector(
     name="gc-pause",
-    title="Python's garbage collector stops the job",
     needs=frozenset({"calls", "sched", "gc"}),
     find=find,
     headline=headline,

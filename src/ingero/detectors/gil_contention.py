@@ -48,7 +48,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="gil-contention",
-    title="Another Python thread holds the GIL",
     needs=frozenset({"calls", "sched", "gil"}),
     find=find,
     headline=headline,

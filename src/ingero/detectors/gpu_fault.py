@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
+from ingero.detectors.commands import sanitised
 from ingero.detectors.detector import Detector, State
 from ingero.model.facts import Incident
 from ingero.model.finding import Fix, Proof, Severity
@@ -83,7 +84,7 @@ def _counted(timeline: Timeline, trouble: CardTrouble) -> State:
         Severity.CRITICAL,
         fixes=(
             Fix("Drain the node and test the card.", "dcgmi diag -r 3"),
-            Fix("Read the driver's log.", "dmesg | grep -i xid"),
+            Fix("Read the driver's log.", "sudo dmesg | grep -i xid"),
         ),
     )
 
@@ -106,15 +107,14 @@ def _reported(timeline: Timeline) -> Iterator[State]:
             fixes=(
                 Fix("Drain the node and test the card.", "dcgmi diag -r 3")
                 if hardware
-                else Fix("Find the access in the program.", "compute-sanitizer python train.py"),
-                Fix("Read the driver's log.", "dmesg | grep -i xid"),
+                else sanitised(timeline.facts, found[0].pid or 0),
+                Fix("Read the driver's log.", "sudo dmesg | grep -i xid"),
             ),
         )
 
 
 DETECTOR = Detector(
     name="gpu-fault",
-    title="The GPU reported a fault",
     needs=frozenset(),
     either=frozenset({"xid", "gpu"}),
     find=find,

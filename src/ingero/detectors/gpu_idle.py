@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from ingero.detectors import proofs
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
-from ingero.detectors.slowdown import DOING, advise
+from ingero.detectors.slowdown import advise
+from ingero.model.words import BUCKETS
 
 
 def headline(case: Case) -> str:
     main = case.main
-    what = DOING.get(main.bucket, "waits") if main else "waits"
+    what = BUCKETS[main.bucket].does if main else "waits"
     return (
         f"The GPU of {case.job.comm} is idle {case.ns / max(case.wall_ns, 1):.0%} of the time while it {what}"
     )
@@ -24,7 +25,6 @@ def headline(case: Case) -> str:
 
 DETECTOR = Detector(
     name="gpu-idle",
-    title="The GPU is idle though there is work",
     needs=frozenset({"calls", "sched", "gpu"}),
     rest=True,
     headline=headline,

@@ -132,7 +132,7 @@ def _state(
         job.tid,
         fixes=(
             Fix("Look for tensors that live on: losses summed with their graph, lists of outputs, hooks."),
-            Fix("See who allocates.", "torch.cuda.memory._record_memory_history()"),
+            Fix("See who allocates.", code="torch.cuda.memory._record_memory_history()"),
         ),
     )
 
@@ -147,7 +147,6 @@ def _held_proof(job: Job, grown: int, first: int, last: int) -> Proof:
 
 DETECTOR = Detector(
     name="gpu-memory-leak",
-    title="GPU memory grows without end",
     needs=frozenset({"calls"}),
     find=find,
     severity="MEDIUM",

@@ -132,15 +132,17 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix("Start one of them on another card.", "CUDA_VISIBLE_DEVICES=1 python ..."),
+        Fix(
+            "Start one of them on a free GPU: set CUDA_VISIBLE_DEVICES to its index.",
+            "nvidia-smi --query-gpu=index,name,utilization.gpu,memory.used --format=csv",
+        ),
         Fix("Or let them run side by side instead of in turns.", "nvidia-cuda-mps-control -d"),
-        Fix("Or divide the card (MIG) where it can."),
+        Fix("Or divide the GPU (MIG) where it can."),
     ]
 
 
 DETECTOR = Detector(
     name="gpu-shared",
-    title="Another process works on the same GPU",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

@@ -140,7 +140,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="gpu-throttled",
-    title="The GPU runs below its clock",
     needs=frozenset({"calls", "gpu", "sched"}),
     find=find,
     headline=headline,

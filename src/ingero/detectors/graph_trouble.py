@@ -130,14 +130,16 @@ def _state(
         job.tid,
         fixes=(
             Fix("Capture once per shape and launch it again; pad inputs to a few fixed shapes."),
-            Fix("Change parameters in place instead of capturing again.", "cudaGraphExecUpdate"),
+            Fix(
+                "Change parameters in place instead of capturing again.",
+                code="cudaGraphExecUpdate(exec, graph, &result)",
+            ),
         ),
     )
 
 
 DETECTOR = Detector(
     name="graph-trouble",
-    title="CUDA graphs are made again and again",
     needs=frozenset({"calls"}),
     find=find,
     severity="at least MEDIUM; LOW when never launched",

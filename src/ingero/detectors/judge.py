@@ -235,12 +235,25 @@ class Judge:
         steps = sum(job.steps(number) for number in numbers)
         if usual is None or not steps:
             return None
-        return int(sum(walls[number] for number in numbers) - usual * steps)
+        longer = int(sum(walls[number] for number in numbers) - usual * steps)
+        # Where they are not longer, what nothing disturbed was another, slower phase: no measure of this one.
+        return longer if longer > 0 else None
+
+    def _usual_and_now(self, claim: Claim) -> tuple[float | None, float | None]:
+        """Length of an iteration before and meanwhile; only a longer one now has a usual one."""
+        usual, now = self.usual_ns(claim.job), claim.job.step_ns(claim.numbers())
+        return (usual if usual and now and int(now) > int(usual) else None), now
 
     def _of_account(self, claim: Claim, named: Named) -> Finding | None:
         """All of it from the same rows."""
         told = named.told
-        share = min(1.0, named.ns / max(told.wall_ns, 1))
+        claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
+        left = max(0, told.excess_ns - claimed)
+        unexplained = int(left * named.ns / claimed) if left > 0.1 * told.excess_ns else 0
+        excess = named.ns + unexplained
+        # Most of the extra time takes the rest along: waking up, cold caches, others that wait in turn.
+        lost_ns = excess if told.changed and claimed >= MOSTLY * told.excess_ns else named.ns
+        share = min(1.0, lost_ns / max(told.wall_ns, 1))
         severity = severity_of(share)
         if severity is None:
             return None
@@ -248,12 +261,6 @@ class Judge:
         facts = self._timeline.facts
         spans = [(max(first, facts.from_ns), min(last, facts.to_ns)) for first, last in told.spans]
         case.first_ns, case.last_ns = spans[0][0], spans[-1][1]
-        claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
-        left = max(0, told.excess_ns - claimed)
-        unexplained = int(left * named.ns / claimed) if left > 0.1 * told.excess_ns else 0
-        excess = named.ns + unexplained
-        # Most of the extra time takes the rest along: waking up, cold caches, others that wait in turn.
-        gain_ns = excess if told.changed and claimed >= MOSTLY * told.excess_ns else named.ns
         headline = claim.detector.headline or (lambda _: claim.detector.title)
         finding = Finding(
             id=finding_id(facts.node, claim.detector.name, claim.job.pid, facts.origin_ns),
@@ -267,7 +274,7 @@ class Judge:
             effect=Effect("step", told.usual_ns, told.now_ns, excess, round(share, 4)),
             causes=self._causes(case, claim, excess, unexplained),
             explained_share=round(named.ns / excess, 4),
-            gain=Gain(gain_ns, round(min(1.0, gain_ns / max(told.wall_ns, 1)), 4)),
+            gain=Gain(lost_ns, round(share, 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
             who=ourselves(case),
@@ -279,17 +286,17 @@ class Judge:
         if claim.named is not None:
             return self._of_account(claim, claim.named)
         wall_ns, core = claim.wall_ns(), claim.without_edges()
-        share = min(1.0, core.ns / core.wall_ns()) if core.wall_ns() else 0.0
+        core_ns = max(core.wall_ns(), 1)
+        share = min(1.0, core.ns / core_ns)
         severity = severity_of(share)
         if severity is None:
             return None
         case = self._case(claim, wall_ns)
-        usual, now = self.usual_ns(claim.job), claim.job.step_ns(claim.numbers())
+        usual, now = self._usual_and_now(claim)
         unexplained = self._unexplained_ns(claim)
         excess = claim.ns + unexplained
         explained = claim.ns / excess
         headline = claim.detector.headline or (lambda _: claim.detector.title)
-        gain_ns = self._gain(claim)
         facts = self._timeline.facts
         finding = Finding(
             id=finding_id(facts.node, claim.detector.name, claim.job.pid, facts.origin_ns),
@@ -309,7 +316,7 @@ class Judge:
             ),
             causes=self._causes(case, claim, excess, unexplained),
             explained_share=round(explained, 4),
-            gain=Gain(gain_ns, round(min(1.0, self._gain(core) / max(core.wall_ns(), 1)), 4)),
+            gain=Gain(self._gain(claim), round(min(share, self._gain(core) / core_ns), 4)),
             fix=claim.detector.advise(case),
             time=_time(claim),
             who=ourselves(case),
@@ -350,24 +357,13 @@ class Judge:
         )
 
     def _gain(self, claim: Claim) -> int:
-        promised = sum(each.ns if each.gain_ns is None else each.gain_ns for each in claim.evidence)
+        """What was never slower than usual cannot be won back by as much as was lost."""
+        promised = sum(
+            each.ns if each.gain_ns is None else min(each.gain_ns, each.ns) for each in claim.evidence
+        )
         numbers = claim.numbers()
-        excess = self._excess(claim.job, numbers)
-        if excess is None:
-            return promised
-        lost = self._claimed(claim.job, set(numbers))
-        if not lost:
-            return promised
-        # What was never slower than usual cannot be won back by as much as was lost. And what was proven to
-        # be most of the cause takes the rest along: waking up, cold caches, others that wait in turn. Not
-        # more work for the GPU, unless waiting for it is what was lost.
-        if excess > lost and not any(
-            part.bucket == "gpu_wait" for each in claim.evidence for part in each.causes
-        ):
-            slow = [each for each in claim.job.slices if each.number in set(numbers)]
-            excess = max(excess - self._more_gpu_ns(claim.job, slow), lost)
-        most = excess / lost if lost >= MOSTLY * excess else 1.0
-        return int(promised * max(most, 0.0))
+        excess, lost = self._excess(claim.job, numbers), self._claimed(claim.job, set(numbers))
+        return promised if excess is None or not lost else int(promised * min(1.0, excess / lost))
 
     def _confidence(self, claim: Claim, explained: float) -> float:
         lossy = sum(each.slice.lossy for each in claim.evidence) / len(claim.evidence)

@@ -7,7 +7,6 @@ something to do. nccl_straggler.py tells the same of ranks on one node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from ingero.model.finding import (
     severity_of,
 )
 from ingero.model.report import NotWatched
-from ingero.units import SECOND, format_ns
+from ingero.units import SECOND, format_clock, format_ns
 
 KIND = nccl_straggler.DETECTOR.name
 LEAST_NS = SECOND // 2  # in all: a pause nobody at a terminal would notice twice
@@ -157,7 +156,7 @@ class LateRanks:
         numbers = sorted(member.rank for member in late.members)
         ranks = f"Rank {numbers[0]}" if len(numbers) == 1 else f"Ranks {_listed(numbers)}"
         often = "in every step" if late.every else f"in {late.late_rounds} of {late.rounds} steps"
-        since = f" since {_clock_time(self.span(late.node)[0])}" if late.amid else ""
+        since = f" since {format_clock(self.span(late.node)[0])}" if late.amid else ""
         arrives = "arrives" if len(numbers) == 1 else "arrive"
         text = f"{ranks} on {late.node} {arrives} {format_ns(late.late_ns)} late {often}{since}"
         if not why:
@@ -219,10 +218,3 @@ _HOW = {"collectives": "by when their collectives end", "given": "as given", "me
 
 def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
-
-
-def _clock_time(at_ns: int) -> str:
-    try:
-        return datetime.fromtimestamp(at_ns / SECOND).astimezone().strftime("%H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ns} ns"

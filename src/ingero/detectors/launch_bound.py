@@ -127,8 +127,8 @@ def prove(case: Case) -> list[Proof]:
 def advise(case: Case) -> list[Fix]:
     return [
         Fix(
-            "Launch them as one CUDA graph.",
-            "torch.compile(model, mode='reduce-overhead') or torch.cuda.graphs",
+            "Launch them as one CUDA graph (torch.cuda.graphs, or let PyTorch do it).",
+            code="torch.compile(model, mode='reduce-overhead')",
         ),
         Fix("Or give the GPU more per launch: larger batches, fused operations, foreach optimisers."),
     ]
@@ -136,7 +136,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="launch-bound",
-    title="Launching kernels takes longer than running them",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

@@ -21,11 +21,11 @@ from ingero.correlate.loss import Lost
 from ingero.correlate.spikes import no_spikes
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Case, Detector, Line, State
-from ingero.detectors.proofs import WORDS
 from ingero.model.finding import Finding, Proof, SourceLine
 from ingero.model.layout import Bucket, SampleFlag
 from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import BUCKET_NAMES, Records
+from ingero.model.words import BUCKETS
 from ingero.units import SECOND, format_ns
 
 ON_CORE = ("host_cpu", "cuda_cpu")
@@ -134,7 +134,7 @@ def _distinct(told: list[tuple[Line, Place]]) -> Iterable[tuple[Line, Place]]:
 def _proof(line: Line, place: Place, subject: Subject) -> Proof:
     source, main = place.source, subject.main
     assert source is not None
-    says = line.says or (f"thread {main.tid} ({main.comm}) {WORDS[main.bucket]}" if main else "")
+    says = line.says or (f"thread {main.tid} ({main.comm}) {BUCKETS[main.bucket].spent}" if main else "")
     amount = f"{place.share:.0%}"
     if line.by in ("wait", "sample", "loss", "spike", "ns"):
         amount = f"{format_ns(place.weight)}, {amount}"

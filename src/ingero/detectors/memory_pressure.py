@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import SliceLedger
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
+from ingero.detectors.commands import look
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.model.finding import Fix
 
@@ -46,9 +47,11 @@ def headline(case: Case) -> str:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix(
+        look(
+            case.timeline.facts,
+            case.job.pid,
             "See the limit it runs into.",
-            f"cat /proc/{case.job.pid}/cgroup; grep -E 'Mem|Swap' /proc/meminfo",
+            "cat /proc/{}/cgroup; grep -E 'Mem|Swap' /proc/meminfo",
         ),
         Fix("Raise the memory limit, or use fewer workers, smaller prefetch_factor, less pinned memory."),
     ]
@@ -56,7 +59,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="memory-pressure",
-    title="The job waits for memory",
     needs=frozenset({"calls", "sched", "memory"}),
     find=find,
     headline=headline,

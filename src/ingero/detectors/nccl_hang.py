@@ -23,6 +23,7 @@ import numpy as np
 
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
+from ingero.detectors.commands import FAIL_INSTEAD, look
 from ingero.detectors.detector import Detector, Line, State
 from ingero.detectors.nccl_unknown import unknown_hangs
 from ingero.detectors.waits import FAR, FIRST_NS, calls_after, longest_wait_ns, ops_of_kind
@@ -167,11 +168,10 @@ def _state(
         first.op,
         tuple(Part(each.pid, facts.comm(each.pid), 0) for each in behind),
         (
-            Fix(
-                "See where the missing rank stands.",
-                f"py-spy dump --pid {behind[0].pid}" if behind else None,
-            ),
-            Fix("Let hangs fail instead of waiting.", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
+            look(facts, behind[0].pid, "See where the missing rank stands.", "py-spy dump --pid {}")
+            if behind
+            else Fix("See where the missing rank stands."),
+            FAIL_INSTEAD,
         ),
         waited_ns=call.lasted_ns,
     )
@@ -179,7 +179,6 @@ def _state(
 
 DETECTOR = Detector(
     name="nccl-hang",
-    title="A collective hangs",
     needs=frozenset({"calls", "nccl"}),
     find=find,
     severity="CRITICAL",

@@ -126,7 +126,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="nccl-straggler",
-    title="All ranks wait for one",
     needs=frozenset({"calls", "nccl"}),
     find=find,
     headline=headline,

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
+from ingero.detectors.commands import FAIL_INSTEAD, look
 from ingero.detectors.detector import State
 from ingero.detectors.waits import FAR, FIRST_NS, calls_after, is_busy, longest_wait_ns
 from ingero.model.facts import Facts, InFlight, ProcessFact
-from ingero.model.finding import Fix, Proof, Severity
+from ingero.model.finding import Proof, Severity
 from ingero.units import SECOND, format_ns
 
 LEAST_NS = 10 * SECOND  # longer than where the ranks are known: less is known
@@ -145,8 +146,8 @@ def _state(
         first.op,
         tuple(Part(each.pid, each.comm, 0) for each in absent),
         (
-            Fix("See where each rank stands; begin with this one.", f"py-spy dump --pid {look_at}"),
-            Fix("Let hangs fail instead of waiting.", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1"),
+            look(facts, look_at, "See where each rank stands; begin with this one.", "py-spy dump --pid {}"),
+            FAIL_INSTEAD,
         ),
         CONFIDENCE,
         first.lasted_ns,

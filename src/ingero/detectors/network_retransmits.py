@@ -73,7 +73,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="network-retransmits",
-    title="The job's connections lose packets",
     needs=frozenset({"calls", "sched", "tcp"}),
     find=find,
     headline=lambda case: f"{case.job.comm} waits for packets that were lost and sent again",

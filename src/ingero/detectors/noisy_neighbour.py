@@ -69,7 +69,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="noisy-neighbour",
-    title="Another container takes the CPU the GPU thread needs",
     needs=frozenset({"calls", "sched", "culprits"}),
     find=find,
     headline=headline,

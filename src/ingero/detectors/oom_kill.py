@@ -45,7 +45,7 @@ def _state(job: Job, killed: list[Incident]) -> State:
         ),
         Severity.CRITICAL,
         fixes=(
-            Fix("See how much it had and what the limit is.", "dmesg | grep -i -A3 'killed process'"),
+            Fix("See how much it had and what the limit is.", "sudo dmesg | grep -i -A3 'killed process'"),
             Fix("Raise the memory limit, or use fewer workers or smaller prefetch."),
         ),
     )
@@ -53,7 +53,6 @@ def _state(job: Job, killed: list[Incident]) -> State:
 
 DETECTOR = Detector(
     name="oom-kill",
-    title="A process of the job was killed for memory",
     needs=frozenset({"memory"}),
     find=find,
     severity="CRITICAL",

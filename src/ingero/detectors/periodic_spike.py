@@ -14,6 +14,7 @@ Blind to   what happens in a spike, unless another finding tells; computing that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -49,6 +50,15 @@ def _computes(job: Job, numbers: list[SliceLedger], all_ns: int) -> bool:
     return computing >= (1 - EXPLAINED) * all_ns and other - computing < EXPLAINED * all_ns and not graphs
 
 
+def _doing(numbers: list[SliceLedger]) -> str:
+    """In what most of the time went by that gave the GPU nothing; where no gap was seen, of all but waiting
+    for it."""
+    sums: Counter[str] = Counter()
+    for each in numbers:
+        sums.update(each.gap if any(slice.gap_ns for slice in numbers) else each.ns)
+    return max((name for name in sums if name not in WITH_THE_GPU), key=lambda name: sums[name])
+
+
 def _steps_apart(job: Job, period_ns: int) -> str:
     """How many steps lie between two of them, where the steps are counted."""
     if job.pace is None:
@@ -82,7 +92,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         for_the_gpu = idle < enough * all_ns and waited >= (1 - EXPLAINED) * all_ns and not stopped
         if left < (1 - EXPLAINED) * all_ns or (idle < enough * all_ns and not for_the_gpu) or not total:
             continue
-        left, bucket = (min(left, waited), "gpu_wait") if for_the_gpu else (min(left, idle), "unexplained")
+        left, bucket = (min(left, waited), "gpu_wait") if for_the_gpu else (min(left, idle), _doing(numbers))
         every = _steps_apart(job, period)
         note = (
             f"{len(spikes)} stalls of {format_ns(np.median(spikes[:, 1]))}, {format_ns(period)} apart{every}"
@@ -115,14 +125,13 @@ def advise(case: Case) -> list[Fix]:
     return [
         Fix(
             "Look for what runs at that interval: a timer, cron job, checkpoint, log or metrics flush.",
-            "systemctl list-timers; crontab -l",
+            "systemctl list-timers --no-pager; crontab -l",
         ),
     ]
 
 
 DETECTOR = Detector(
     name="periodic-spike",
-    title="The job stalls at regular intervals",
     needs=frozenset({"calls"}),
     find=find,
     headline=headline,

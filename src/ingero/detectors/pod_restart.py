@@ -10,6 +10,7 @@ Severity   CRITICAL when the pod was evicted, HIGH when it runs again.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import Job, Timeline
@@ -72,7 +73,7 @@ def _reason(each: PodIncident) -> str:
 
 
 def _fixes(last: PodIncident) -> tuple[Fix, ...]:
-    more = f" -c {last.container}" if last.container else ""
+    more = f" -c {shlex.quote(last.container)}" if last.container else ""
     advice = {
         "oom-kill": "Raise the container's memory limit, or use fewer workers or smaller prefetch.",
         "evicted": "Give the pod requests that match what it uses, and a priority class of its own.",
@@ -81,14 +82,13 @@ def _fixes(last: PodIncident) -> tuple[Fix, ...]:
         Fix(advice),
         Fix(
             "See what it said before it ended.",
-            f"kubectl -n {last.namespace} logs {last.pod}{more} --previous",
+            f"kubectl -n {shlex.quote(last.namespace)} logs {shlex.quote(last.pod)}{more} --previous",
         ),
     )
 
 
 DETECTOR = Detector(
     name="pod-restart",
-    title="A pod of the job was restarted or evicted",
     needs=frozenset({"pods"}),
     find=find,
     severity="CRITICAL when evicted, HIGH when restarted",

@@ -6,21 +6,8 @@ from ingero.correlate.loss import Lost
 from ingero.detectors.detector import Case
 from ingero.model.finding import Proof
 from ingero.model.window import BUCKET_NAMES
+from ingero.model.words import BUCKETS
 from ingero.units import format_ns
-
-WORDS = {
-    "runqueue": "waited for a core",
-    "disk_wait": "waited for the disk",
-    "memory_wait": "waited for memory",
-    "lock_wait": "waited for a lock",
-    "peer_wait": "waited for another process",
-    "net_wait": "waited for the network",
-    "sleep": "slept",
-    "host_cpu": "computed",
-    "cuda_cpu": "computed inside CUDA calls",
-    "gpu_wait": "waited for the GPU",
-    "unexplained": "did something unknown for",
-}
 
 
 def thread_time(case: Case, lost: Lost) -> Proof:
@@ -31,7 +18,7 @@ def thread_time(case: Case, lost: Lost) -> Proof:
     total, spent = int(mine["ns"].sum()), int(mine["ns"][:, at].sum())
     share = spent / total if total else 0.0
     return Proof(
-        f"thread {lost.tid} ({lost.comm}) {WORDS[lost.bucket]} {format_ns(spent)}"
+        f"thread {lost.tid} ({lost.comm}) {BUCKETS[lost.bucket].spent} {format_ns(spent)}"
         f" of {format_ns(total)} ({share:.0%})",
         f"SELECT SUM(ns) FROM thread_time WHERE tid = {lost.tid} AND bucket = '{lost.bucket}'"
         f" AND {case.span_sql}",

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
+from ingero.detectors.commands import look
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence
 from ingero.detectors.network_retransmits import by_network
 from ingero.model.finding import Fix
@@ -56,13 +57,13 @@ def headline(case: Case) -> str:
 def advise(case: Case) -> list[Fix]:
     fixes = [Fix("Ask ahead: fetch the next answer while the GPU works on this one.")]
     if case.who:
-        fixes.insert(0, Fix(f"See what {case.first_who()} is doing.", f"cat /proc/{case.who[0].pid}/stack"))
+        text = f"See what {case.first_who()} is doing."
+        fixes.insert(0, look(case.timeline.facts, case.who[0].pid, text, "sudo cat /proc/{}/stack"))
     return fixes
 
 
 DETECTOR = Detector(
     name="slow-peer",
-    title="The job waits for another process's answers",
     needs=frozenset({"calls", "sched", "wakers"}),
     find=find,
     headline=headline,

@@ -14,20 +14,12 @@ from __future__ import annotations
 from ingero.detectors import proofs
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
 from ingero.model.finding import Fix
-
-DOING = {
-    "sleep": "sleeps",
-    "lock_wait": "waits for a lock",
-    "gpu_wait": "waits for the GPU",
-    "host_cpu": "computes",
-    "cuda_cpu": "is inside CUDA calls",
-    "unexplained": "does something that could not be told",
-}
+from ingero.model.words import BUCKETS
 
 
 def headline(case: Case) -> str:
     main = case.main
-    what = DOING.get(main.bucket, "waits") if main else "waits"
+    what = BUCKETS[main.bucket].does if main else "waits"
     return f"{case.job.comm} became slower: it {what} longer in every step"
 
 
@@ -42,7 +34,6 @@ def advise(case: Case) -> list[Fix]:
 
 DETECTOR = Detector(
     name="slowdown",
-    title="The job became slower",
     needs=frozenset({"calls", "sched"}),
     rest=True,
     headline=headline,

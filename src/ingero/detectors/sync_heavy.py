@@ -68,13 +68,12 @@ def prove(case: Case) -> list[Proof]:
 def advise(case: Case) -> list[Fix]:
     return [
         Fix("Keep results on the GPU; read them once per iteration or rarer (.item(), .cpu())."),
-        Fix("Find the places.", "TORCH_CUDA_SYNC_DEBUG=1 or torch.cuda.set_sync_debug_mode('warn')"),
+        Fix("Let PyTorch name the places.", code="torch.cuda.set_sync_debug_mode('warn')"),
     ]
 
 
 DETECTOR = Detector(
     name="sync-heavy",
-    title="The job waits for the GPU too often",
     needs=frozenset({"calls", "sched"}),
     find=find,
     headline=headline,

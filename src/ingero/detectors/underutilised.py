@@ -90,7 +90,6 @@ def _state(
 
 DETECTOR = Detector(
     name="underutilised",
-    title="The GPU has too little to do",
     needs=frozenset({"calls", "gpu", "sched"}),
     find=find,
     severity="LOW",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingero.detectors.detector import Detector
+from ingero.model.words import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,6 @@ class Unwatched:
     """`why`: what is missing to see it."""
 
     name: str
-    title: str
     summary: str
     proof: str
     not_this: str
@@ -23,7 +23,8 @@ class Unwatched:
 
     def text(self) -> str:
         """As the docstrings of detectors are."""
-        shows = f"{self.title[0].lower()}{self.title[1:]}"
+        shows = KINDS[self.name]
+        shows = f"{shows[0].lower()}{shows[1:]}"
         return (
             f"{self.summary}\n\nShows as   {shows}.\nProof      {self.proof}.\n"
             f"Not this   {self.not_this}.\nBlind to   everything, so far: {self.why}."
@@ -33,7 +34,6 @@ class Unwatched:
 TABLE = (
     Unwatched(
         "managed-thrash",
-        "Managed memory moves back and forth between host and GPU",
         "Managed-memory thrash: pages of managed memory move between host and GPU all the time.",
         "faults of managed memory, which the driver serves",
         "first touches of managed memory",
@@ -41,7 +41,6 @@ TABLE = (
     ),
     Unwatched(
         "kv-cache-pressure",
-        "The serving engine's cache is full",
         "KV-cache pressure: the serving engine preempts requests because its cache is full.",
         "the engine's preemptions and cache usage",
         "a queue that is long for lack of compute (head-of-line)",
@@ -49,7 +48,6 @@ TABLE = (
     ),
     Unwatched(
         "head-of-line",
-        "Long requests hold up short ones",
         "Head-of-line blocking: long requests hold up short ones in a serving engine.",
         "waiting requests behind a running one",
         "an engine that has no requests",
@@ -57,6 +55,4 @@ TABLE = (
     ),
 )
 TEXTS = {each.name: each.text() for each in TABLE}
-DETECTORS = {
-    each.name: Detector(each.name, each.title, frozenset({"calls"}), unwatched=each.why) for each in TABLE
-}
+DETECTORS = {each.name: Detector(each.name, frozenset({"calls"}), unwatched=each.why) for each in TABLE}

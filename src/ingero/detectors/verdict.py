@@ -27,8 +27,9 @@ from ingero.correlate.pace import MOST_SPANS, Stretch
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.bound import bound_of, in_words
 from ingero.detectors.names import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, name_of
-from ingero.model.facts import Facts, Span
+from ingero.model.facts import Facts
 from ingero.model.report import Bound
+from ingero.model.span_sums import Span
 from ingero.units import SECOND
 
 LEAST_SHARE = 0.03  # of the time: nobody is told of less
@@ -70,6 +71,13 @@ class Told:
     @property
     def changed(self) -> bool:
         return self.usual_ns is not None
+
+    @property
+    def grown_ns(self) -> float:
+        """By how much its steps took longer, all together, the GPU's own work among it."""
+        if not self.usual_ns or not self.now_ns:
+            return 0.0
+        return self.wall_ns * (1 - self.usual_ns / self.now_ns)
 
     def slices(self, facts: Facts) -> dict[int, int]:
         """How much of each slice lies within."""
@@ -296,7 +304,9 @@ class Verdicts:
         for kind, rows in groups.items():
             ns = sum(row.ns for row in rows)
             part = LEAST_PART if told.changed else LEAST_IDLE_PART
-            enough = max(LEAST_NS, LEAST_SHARE * told.wall_ns, part * total)
+            # That the pace fell is sure: what is most of it is worth saying however short it was.
+            least = 0 if told.changed and ns >= 0.5 * told.grown_ns else LEAST_NS
+            enough = max(least, LEAST_SHARE * told.wall_ns, part * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
                 rows = [row for row in rows if row.ns >= NOISE * ns]
                 found.append(Named(told, kind or unnamed, tuple(rows), line_of(rows, lines)))

@@ -44,7 +44,6 @@ def find(timeline: Timeline) -> Iterator[State]:
 
 DETECTOR = Detector(
     name="version-mismatch",
-    title="Driver and CUDA runtime do not fit",
     needs=frozenset({"calls"}),
     find=find,
     severity="CRITICAL",

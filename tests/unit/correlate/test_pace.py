@@ -137,3 +137,49 @@ def test_whoever_asks_by_the_clock_decides_nothing() -> None:
     found = pace({1: [20] * 10 + [8] * 10, 2: [20] * 10 + [8] * 10, 3: [10] * 20}, questions=[3])
     assert found is not None
     assert seconds_of(found) == [(10, 19)]
+
+
+def said(per_s: list[float], every: int = 1) -> np.ndarray:
+    """Labels of a job that makes so many steps in each second, and says every so many of them."""
+    at_s = np.cumsum([1 / rate for rate in per_s for _ in range(round(rate))])
+    return np.stack([at_s * SECOND, np.arange(len(at_s))], axis=1).astype(np.int64)[::every]
+
+
+def test_steps_that_the_job_says_are_its_steps() -> None:
+    """Whatever its calls do: twenty synchronising calls a step, and later ten."""
+    counts = {1: [400] * 20}
+    found = pace(counts, said=said([20.0] * 10 + [10.0] * 12))
+    assert found is not None
+    assert seconds_of(found) == [(10, 19)]
+    assert abs(found.usual.step_ns - SECOND / 20) < SECOND / 1000
+    assert abs(found.slow[0].step_ns - SECOND / 10) < SECOND / 500
+
+
+def test_labels_of_every_tenth_step_tell_the_same_as_all() -> None:
+    found = pace({1: [400] * 20}, said=said([200.0] * 10 + [100.0] * 12, every=10))
+    assert found is not None
+    assert seconds_of(found) == [(10, 19)]
+    assert abs(found.usual.step_ns - SECOND / 200) < SECOND / 5000
+
+
+def test_a_count_that_begins_anew_goes_on() -> None:
+    marks = said([20.0] * 22)
+    marks[:, 1] %= 50  # an epoch
+    found = pace({1: [20] * 20}, said=marks)
+    assert found is not None
+    assert not found.slow
+    assert abs(found.usual.step_ns - SECOND / 20) < SECOND / 500
+
+
+def test_labels_that_come_too_seldom_or_for_a_part_leave_it_to_the_calls() -> None:
+    counts = {1: [20] * 10 + [10] * 10}
+    for marks in (said([3.0] * 22), said([50.0] * 5), said([50.0] * 22)[:1]):
+        found = pace(counts, said=marks)
+        assert found is not None
+        assert seconds_of(found) == [(10, 19)]
+
+
+def test_a_job_that_says_its_steps_needs_no_exact_call() -> None:
+    found = pace({4: [9000] * 20}, estimated=(4,), said=said([50.0] * 12 + [25.0] * 10))
+    assert found is not None
+    assert len(found.slow) == 1

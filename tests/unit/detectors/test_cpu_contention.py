@@ -115,8 +115,8 @@ def test_a_crowd_is_moved_as_a_whole_and_a_hostile_name_never_reaches_the_shell(
     for pid in range(HOG, HOG + 6):
         story.culprit(pid, "stress-ng-cpu", 100)
         hostile.culprit(pid, "$(reboot)", 100)
-    assert "for p in $(pgrep -x stress-ng-cpu); do taskset -acp 7 $p; done" in commands(story)
-    assert "renice -n 19 -p $(pgrep -x stress-ng-cpu)" in commands(story)
+    assert "pgrep -x stress-ng-cpu | xargs -r -n 1 taskset -acp 7" in commands(story)
+    assert "pgrep -x stress-ng-cpu | xargs -r -n 1 renice -n 19 -p" in commands(story)
     assert "reboot" not in commands(hostile)
 
 

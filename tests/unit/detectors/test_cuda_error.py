@@ -28,7 +28,7 @@ def test_an_error_that_loses_the_context_is_critical(code: int) -> None:
     assert f"({code})" in finding.title
     assert finding.evidence[0].event_ids == ["node:0"]
     assert "3 times" in finding.evidence[0].text
-    assert any("compute-sanitizer" in (fix.command or "") for fix in finding.fix)
+    assert any("compute-sanitizer" in fix.text for fix in finding.fix)
 
 
 @pytest.mark.parametrize("code", [1, 9, 98, 400, 999])

@@ -27,12 +27,12 @@ def test_a_worker_that_is_slow_is_named_with_what_it_does(rest: str, word: str) 
     assert finding.causes[0].bucket == rest
     assert finding.causes[0].via == ["loader"]
     assert [who.pid for who in finding.causes[0].who] == [WORKER]
-    assert "num_workers=7" in (finding.fix[0].command or "")
+    assert "num_workers=7" in (finding.fix[0].code or "")
 
 
 def test_no_more_workers_are_advised_than_the_job_has_cores() -> None:
     (finding,) = starved(800).process(JOB, "python3", cpus=(4, 5, 6)).findings()
-    assert "num_workers=2" in (finding.fix[0].command or "")
+    assert "num_workers=2" in (finding.fix[0].code or "")
 
 
 @pytest.mark.parametrize(("ms", "severity"), SEVERITIES)
@@ -66,7 +66,7 @@ def test_the_job_that_prepares_its_data_itself_is_told_to_use_workers() -> None:
     (finding,) = job({"host_cpu": 1200.0}, {"host_cpu": 1000.0}).findings()
     assert finding.kind == KIND
     assert finding.title == "python3 works on the CPU while the GPU has nothing to do"
-    assert "num_workers" in (finding.fix[0].command or "")
+    assert "num_workers" in (finding.fix[0].code or "")
 
 
 def test_little_work_between_two_steps_is_the_way_programs_are() -> None:

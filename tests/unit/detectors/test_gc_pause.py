@@ -22,7 +22,7 @@ def test_collections_between_steps_are_found_and_counted() -> None:
     assert finding.kind == KIND
     assert "30%" in finding.title
     assert "240 collections" in finding.causes[0].evidence[0].text
-    assert any("gc.freeze()" in (fix.command or "") for fix in finding.fix)
+    assert any("gc.freeze()" in (fix.code or "") for fix in finding.fix)
 
 
 @pytest.mark.parametrize(("ms", "severity"), SEVERITIES)

@@ -29,7 +29,7 @@ def test_a_fault_is_critical_and_the_advice_fits_its_kind(code: int, advice: str
     assert (finding.kind, finding.severity, finding.victim.pid) == (KIND, Severity.CRITICAL, JOB)
     assert f"Xid {code}" in finding.title
     assert finding.evidence[0].event_ids == ["node:0"]
-    assert advice in (finding.fix[0].command or "")
+    assert advice in f"{finding.fix[0].text} {finding.fix[0].command}"
 
 
 def test_the_same_fault_again_is_one_finding_over_its_time() -> None:

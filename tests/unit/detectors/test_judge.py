@@ -157,18 +157,28 @@ def slower(steps: int, gpu_ms: float) -> Finding:
     return one(story)
 
 
-@pytest.mark.parametrize(("steps", "share"), [(100, 0.5), (120, 0.4), (60, 0.25)])
-def test_what_proves_most_of_a_slowdown_takes_the_rest_along(steps: int, share: float) -> None:
-    """Half of what was slower stands for all, a third does not."""
-    finding = slower(steps, 9.2 * steps)
+@pytest.mark.parametrize(("steps", "gpu_ms"), [(100, 920.0), (120, 1100.0), (60, 550.0), (100, 1340.0)])
+def test_no_more_is_promised_than_was_lost(steps: int, gpu_ms: float) -> None:
+    """However much longer the iterations became for reasons nobody knows."""
+    finding = slower(steps, gpu_ms)
     assert finding.gain is not None
-    assert finding.gain.share == pytest.approx(share, abs=0.01)
+    assert finding.gain.share == finding.effect.wall_share == pytest.approx(0.25, abs=0.01)
 
 
-def test_more_work_for_the_gpu_does_not_go_with_what_was_lost() -> None:
-    finding = slower(100, 1340)
+def test_what_nothing_disturbed_is_not_usual_where_it_is_slower() -> None:
+    """A slow phase that no finding covers says nothing about what a faster one lost."""
+    story = Story(30)
+    lost = {"disk_wait": 500.0}
+    for number in range(30):
+        bad = 10 <= number < 20
+        job(
+            lost if bad else None, lost if bad else None, story=story, steps=200 if bad else 100,
+            when=range(number, number + 1),
+        )  # fmt: skip
+    finding = one(story)
+    assert finding.effect.usual_ns is None
     assert finding.gain is not None
-    assert finding.gain.share == pytest.approx(0.3, abs=0.01)
+    assert finding.gain.share == finding.effect.wall_share
 
 
 def test_one_undisturbed_slice_of_many_iterations_tells_what_is_usual() -> None:

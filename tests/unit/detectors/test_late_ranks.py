@@ -8,7 +8,7 @@ import pytest
 from builders import cause, finding, unexplained
 
 from ingero.model.clocks import ClockOffset, Clocks
-from ingero.model.finding import Finding
+from ingero.model.finding import Effect, Finding
 from tests.facts import MS, SECOND
 from tests.unit.detectors.nodes import NODES, SHIPPER, START_NS, Cluster, pid_of
 
@@ -186,6 +186,22 @@ def test_what_waiting_ranks_and_the_late_one_say_by_themselves_is_part_of_it() -
     assert not across.covers("gpu-node-01", unexplained(pid=pid_of(0)))  # of another time
 
 
+def test_a_finding_of_longer_is_part_of_it_where_the_late_one_explains_all_that_steps_grew() -> None:
+    """For a third of a recording one rank is late; what another says of all of it may be nothing else."""
+    across = late_cluster(late_ms=lambda step, rank: always(step, rank) * (step >= 170)).judge()
+    (late,) = across.findings
+    cost_ns = late.effect.excess_ns or 0
+    whole = {"first_ns": START_NS, "last_ns": START_NS + 24 * SECOND, "pid": pid_of(0)}
+    waited = Effect("step", 100 * MS, 120 * MS, int(cost_ns * 0.9), 0.1)
+    more = Effect("step", 100 * MS, 200 * MS, cost_ns * 3, 0.5)
+    assert across.covers("gpu-node-01", finding(kind="slowdown", effect=waited, **whole))
+    assert not across.covers("gpu-node-01", finding(kind="slowdown", effect=more, **whole))
+    assert not across.covers("gpu-node-01", finding(kind="cuda-error", effect=waited, **whole))
+    assert not across.covers(
+        "gpu-node-03", finding(kind="disk-wait", effect=waited, **(whole | {"pid": pid_of(LATE)}))
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_agents_that_came_amid_the_job_find_the_same_collectives_of_each_other(seed: int) -> None:
     """No collective has a number, each agent came at another time, clocks are apart by more than a step."""
@@ -199,3 +215,26 @@ def test_agents_that_came_amid_the_job_find_the_same_collectives_of_each_other(s
     found = only(cluster)
     assert found.title.startswith("Rank 5 on gpu-node-03 arrives ")
     assert told_ms(found) == pytest.approx(LATE_MS, abs=1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_split_that_one_node_calls_by_another_name_is_still_one(seed: int) -> None:
+    """Where its making was seen it has our name and numbers; a node that came later has NCCL's, and none."""
+    cluster = late_cluster(uneven_ms=5.0, seed=seed)
+    facts = cluster.stories["gpu-node-02"].facts
+    facts.unmatched += [each._replace(comm_hash=8, seq=-1) for each in facts.arrivals if each.seq >= 40]
+    facts.arrivals.clear()
+    found = only(cluster)
+    assert found.title.startswith("Rank 5 on gpu-node-03 arrives ")
+    assert abs(told_ms(found) - LATE_MS) < 2
+
+
+def test_two_splits_that_could_both_be_meant_are_not_guessed_at() -> None:
+    cluster = late_cluster(uneven_ms=5.0)
+    facts = cluster.stories["gpu-node-02"].facts
+    named = [[each._replace(comm_hash=comm, seq=-1) for each in facts.arrivals] for comm in (8, 9)]
+    facts.unmatched += named[0] + named[1]
+    facts.arrivals.clear()
+    across = cluster.judge()
+    assert across.findings == []
+    assert any("ranks were not recorded" in each.why for each in across.not_watched)

@@ -37,7 +37,7 @@ def test_regular_spikes_are_found_with_their_period() -> None:
     assert finding.kind == KIND
     assert "1.5 s apart" in finding.title
     assert "500 ms" in finding.title
-    assert [cause.bucket for cause in finding.causes] == ["unexplained", "unexplained"]
+    assert [cause.bucket for cause in finding.causes] == ["sleep", "unexplained"]
 
 
 # Every 100th iteration of 10 ms: 1000 ms in which the spike adds its own.

@@ -59,3 +59,11 @@ def test_a_healthy_pod_is_quiet() -> None:
 
 def test_without_the_kubelet_it_says_so() -> None:
     assert happened(restart()).abstains(KIND, "pods")
+
+
+def test_what_is_not_known_of_pods_comes_last_of_what_was_not_watched() -> None:
+    story = happened()
+    story.facts.absent = {"pods": "nobody was asked", "sched": "the kernel refused it"}
+    told = [each.what for each in story.diagnose().not_watched]
+    assert told[-1] == KIND
+    assert len(told) > 1

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ingero.correlate.account import Accounts
 from ingero.model.finding import Finding
+from tests import contradictions
 from tests.facts import HOG, JOB, Story, job
 
 USUAL, SLOW, SLICES = range(4), range(4, 9), 9
@@ -74,13 +75,7 @@ def test_a_card_that_stays_busy_gives_the_lie_to_nothing_but_idleness() -> None:
 @settings(max_examples=60, deadline=None)
 def test_what_is_told_does_not_contradict_itself(bucket: str, more: str, fall: float, share: float) -> None:
     for each in slower(bucket, fall, more, share).findings():
-        effect, gain = each.effect, each.gain
-        assert effect.excess_ns is None or (gain is not None and gain.ns <= effect.excess_ns)
-        if effect.usual_ns and effect.now_ns and (effect.wall_share or 0) > 0.05:
-            assert effect.now_ns > effect.usual_ns
-        assert abs(sum(cause.share for cause in each.causes) - 1) < 0.01
-        who = [one for cause in each.causes for one in cause.who]
-        assert not who or who[0].ns == max(one.ns for one in who)
+        assert not list(contradictions.in_numbers(each))
         for cause in each.causes:
             assert sum(one.ns for one in cause.who) <= 1.01 * max(cause.ns, 1)
 
