@@ -12,7 +12,7 @@ const pages = ["index.html", "login.html", "fleet.html", "style.css", "icon.svg"
 
 await mkdir(out, { recursive: true });
 const made = await build({
-  entryPoints: [join(here, "src/app.js"), join(here, "src/login.js"), join(here, "src/fleet.js")],
+  entryPoints: [join(here, "src/app.js"), join(here, "src/login.js"), join(here, "src/fleet.js"), join(here, "src/report.js")],
   outdir: out,
   bundle: true,
   format: "esm",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,10 +24,20 @@ BTF = Path("/sys/kernel/btf/vmlinux")
 PERF_TIMEOUT_S = 600
 
 
-def pytest_report_header() -> str:
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks at it
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever sees a failure can draw the same again."""
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
     native = "with" if importlib.util.find_spec("ingero.native._shim") else "without"
     shape = os.environ.get("INGERO_ATTACH", "the newest the kernel takes")
-    return f"ingero: {Path(ingero.__file__).parent}, {native} native module; attach shape: {shape}"
+    return [
+        f"ingero: {Path(ingero.__file__).parent}, {native} native module; attach shape: {shape}",
+        f"drawn with --hypothesis-seed={config.option.hypothesis_seed}",
+    ]
 
 
 def folder_of(item: pytest.Item) -> str:
@@ -52,8 +63,24 @@ def missing_for_ebpf() -> Iterator[str]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("long") and not os.environ.get("INGERO_LONG"):
+        pytest.skip("takes long: make test-long runs it")
     if folder_of(item) == "ebpf":
         require("ebpf", list(missing_for_ebpf()))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where make tries again what failed, whatever passes then is told, here and at the end of all runs."""
+    forgiven = os.environ.get("INGERO_SECOND_TRY")
+    passed = sorted({each.nodeid for each in terminalreporter.stats.get("passed", [])})
+    if not forgiven or not passed:
+        return
+    shape = os.environ.get("INGERO_ATTACH", "")
+    terminalreporter.section("passed only at the second try")
+    with Path(forgiven).open("a") as file:
+        for each in passed:
+            terminalreporter.line(each)
+            file.write(f"{each} {shape}".strip() + "\n")
 
 
 def require(folder: str, missing: list[str]) -> None:

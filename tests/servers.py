@@ -76,14 +76,15 @@ def started(
     environ: Mapping[str, str],
     before: str = "",
     on_terminal: bool = False,
+    inside: Sequence[str] = (),
 ) -> Iterator[R]:
-    """A command that serves; `before` is Python run ahead of it in the same process."""
+    """A command that serves; `before` is Python run ahead of it in its process, `inside` what runs it."""
     script = (
         f"import sys; {before}\nfrom ingero.serve.cli.main import main; sys.exit(main({list(arguments)!r}))"
     )
     read, write = os.openpty() if on_terminal else os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", script],
+        [*inside, sys.executable, "-c", script],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=write,

@@ -36,7 +36,7 @@ async function reached(url, options) {
 
 async function answered(response) {
   if (response.status === 401) {
-    location.assign("/login");
+    location.assign(`/login?${new URLSearchParams({ next: location.pathname + location.search })}`);
     throw new Failed(401, "signed out", "Sign in again.");
   }
   const text = await response.text();

@@ -28,7 +28,7 @@ export function callColour(name, layer) {
   if (layer === "wait") return bucketColour(name);
   if (layer === "label") return colour("--c-label");
   if (layer === "nccl") return colour("--c-nccl");
-  if (SYNC.test(name)) return bucketColour("gpu_wait");
+  if (SYNC.test(name)) return colour("--c-sync");
   if (COPY.test(name)) return colour("--c-copy");
   if (ALLOCATE.test(name)) return colour("--c-alloc");
   if (layer === "graph") return colour("--c-graph");

@@ -5,6 +5,7 @@ import { ask } from "./api.js";
 import { h, replace } from "./dom.js";
 import { clock, count, duration, moment, share } from "./format.js";
 import { failure, table } from "./parts.js";
+import { KINDS } from "./words.js";
 
 const STATES = ["silent", "critical", "straggling", "high", "medium", "low", "fine"];
 const FILTERS = ["cluster", "job", "namespace", "finding", "state"];
@@ -30,7 +31,7 @@ function field(name) {
     "select",
     { "aria-label": name, onchange: () => choose({ [name]: select.value, node: "" }) },
     h("option", { value: "" }, `every ${name}`),
-    values.map((value) => h("option", { value }, value || "(none)")),
+    values.map((value) => h("option", { value }, (name === "finding" && KINDS[value]) || value || "(none)")),
   );
   select.value = now;
   return h("label", { class: "field" }, h("span", { class: "label" }, name), select);
@@ -48,7 +49,7 @@ function learn(answer) {
 export function why(node, at_ns) {
   if (node.state === "silent") return `not heard of for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
-  return node.findings.length ? `${node.findings[0].kind}: ${node.findings[0].title}` : "";
+  return node.findings.length ? node.findings[0].title : "";
 }
 
 function counts(answer) {
@@ -65,11 +66,11 @@ function counts(answer) {
 function grid(answer) {
   return h(
     "div",
-    { class: "fleet-grid", role: "list", "aria-label": `${answer.total} nodes, worst first` },
+    { class: "fleet-grid", role: "group", "aria-label": `${answer.total} nodes, worst first` },
     answer.nodes.map((node) => {
       const said = `${node.node}: ${node.state}${node.state === "fine" ? "" : `, ${why(node, answer.at_ns)}`}`;
       const place = new URLSearchParams({ ...chosen(), cluster: node.cluster, node: node.node });
-      return h("a", { role: "listitem", href: `/fleet?${place}`, "data-state": node.state, title: said, "aria-label": said, onclick: (event) => follow(event, node) });
+      return h("a", { href: `/fleet?${place}`, "data-state": node.state, title: said, "aria-label": said, onclick: (event) => follow(event, node) });
     }),
   );
 }
@@ -85,7 +86,7 @@ function sick(answer) {
   if (!rows.length) return h("section", { class: "panel" }, h("h2", {}, answer.total ? "Nothing is wrong" : "No node has spoken yet"));
   return table(
     "Not well, worst first",
-    [["state", ""], ["node", ""], ["cluster", ""], ["jobs", "number"], ["GPU busy", "number"], ["GPU memory", "number"], ["pace", "number"], ["why", ""]],
+    [["state", ""], ["node", ""], ["cluster", ""], ["jobs", "number"], ["GPU busy", "number"], ["GPU memory", "number"], ["pace", "number"], ["why", "words"]],
     rows.map((node) => [
       h("b", { class: "fleet-state", "data-state": node.state }, node.state),
       h("a", { href: `/fleet?${new URLSearchParams({ cluster: node.cluster, node: node.node })}`, onclick: (event) => follow(event, node) }, node.node),
@@ -99,19 +100,26 @@ function sick(answer) {
   );
 }
 
-async function oneNode(node, at_ns) {
+// The collector's owner says where nodes' pages are; a node's name is a name, so it cannot lead elsewhere.
+function ownPage(template, node) {
+  if (!template) return null;
+  const href = template.replaceAll("{node}", encodeURIComponent(node.node)).replaceAll("{cluster}", encodeURIComponent(node.cluster));
+  return h("a", { class: "button", href, target: "_blank", rel: "noopener noreferrer" }, "Its own dashboard");
+}
+
+async function oneNode(node, at_ns, template) {
   const past = await ask("fleet/node", { cluster: node.cluster, node: node.node, hours: 6 });
   return h(
     "section",
     { class: "panel", id: "node" },
     h("header", {}, h("h1", {}, node.node), h("b", { class: "fleet-state", "data-state": node.state }, node.state), h("span", { class: "muted" }, [node.cluster, node.models.join(", "), `ingero ${node.version}`, `heard of ${moment(node.last_seen_ns)}`].filter(Boolean).join(" · "))),
-    h("button", { type: "button", onclick: () => choose({ node: "" }) }, "All nodes"),
+    h("div", { class: "toolbar" }, h("button", { type: "button", onclick: () => choose({ node: "" }) }, "All nodes"), ownPage(template, node)),
     node.straggling.map((each) => h("p", { class: "warning" }, `${each.text}, since ${clock(each.since_ns)}`)),
     why(node, at_ns) ? h("p", {}, why(node, at_ns)) : null,
     strip("Pace against its own usual", past.points, (point) => point.pace_share),
     strip("GPUs busy", past.points, (point) => point.gpu_busy_share),
     past.findings.length
-      ? table("Findings of the last six hours", [["severity", ""], ["kind", ""], ["from", ""], ["to", ""], ["what", ""], ["cause", ""]], past.findings.map((each) => [each.severity, each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts", each.title, each.cause]))
+      ? table("Findings of the last six hours", [["severity", ""], ["kind", ""], ["from", ""], ["to", ""], ["what", "words"], ["cause", "words"]], past.findings.map((each) => [each.severity, KINDS[each.kind] ?? each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts", each.title, each.cause]))
       : h("p", { class: "muted" }, "No findings in the last six hours."),
   );
 }
@@ -124,7 +132,7 @@ function strip(title, points, value) {
   return h(
     "figure",
     {},
-    h("figcaption", {}, h("b", {}, title), ` now ${share(told.at(-1))}, least ${share(least)}`),
+    h("figcaption", {}, h("b", {}, title), ` now ${share(told.at(-1))}, least ${share(least)} since ${moment(points[0].at_ns)}`),
     h("div", { class: "fleet-strip", role: "img", "aria-label": `${title}: now ${share(told.at(-1))}, least ${share(least)}` }, points.map((point) => h("i", { title: `${moment(point.at_ns)}: ${share(value(point))}`, style: { height: `${Math.round(100 * Math.min(1, value(point) ?? 0))}%` } }))),
   );
 }
@@ -138,7 +146,7 @@ async function refresh() {
     if (mine !== asking) return;
     learn(answer);
     const node = place.node ? answer.nodes.find((each) => each.node === place.node) : null;
-    const detail = node ? await oneNode(node, answer.at_ns) : null;
+    const detail = node ? await oneNode(node, answer.at_ns, answer.node_page) : null;
     if (mine !== asking) return;
     replace(filters, FILTERS.map(field));
     const old = Date.now() - answer.at_ns / 1e6 > 3 * EVERY_MS;

@@ -3,6 +3,7 @@
 import { bucketColour } from "./colours.js";
 import { h, replace } from "./dom.js";
 import { baseName, duration, share } from "./format.js";
+import { COLUMNS } from "./words.js";
 
 export function failure(error) {
   return h(
@@ -74,14 +75,22 @@ export function ordered(time, words) {
   return names.filter((bucket) => time[bucket] > 0).map((bucket) => [bucket, time[bucket]]);
 }
 
-export function legend(buckets, words) {
+// The key of a bar: each colour, what it stands for, and how much of it there is.
+export function timeKey(time, words, total = null) {
+  const parts = ordered(time, words).sort((a, b) => b[1] - a[1]);
+  const sum = total ?? parts.reduce((so_far, [, ns]) => so_far + ns, 0);
   return h(
     "ul",
-    { class: "legend", "aria-label": "Colours" },
-    buckets.map((bucket) =>
-      h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), words[bucket] ?? bucket),
-    ),
+    { class: "legend key" },
+    parts.filter(([, ns]) => ns / sum >= 0.001).map(([bucket, ns]) => h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), `${words[bucket] ?? bucket} ${share(ns / sum)}`)),
   );
+}
+
+// The key of a timeline: the buckets that its threads' seconds show.
+export function timelineKey(answer) {
+  const used = new Set(answer.tracks.flatMap((track) => track.buckets));
+  const buckets = Object.keys(answer.buckets).filter((bucket) => used.has(bucket));
+  return h("ul", { class: "legend" }, buckets.map((bucket) => h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), answer.buckets[bucket])));
 }
 
 export function stack(frames, source = null) {
@@ -116,7 +125,7 @@ export function table(caption, columns, rows) {
       "table",
       {},
       h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, columns.map(([name, kind]) => h("th", { scope: "col", class: kind }, name)))),
+      h("thead", {}, h("tr", {}, columns.map(([name, kind]) => h(name ? "th" : "td", { scope: name ? "col" : null, class: kind, title: COLUMNS[name.toLowerCase()] }, name)))),
       h(
         "tbody",
         {},

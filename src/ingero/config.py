@@ -248,7 +248,9 @@ def _check_addresses(nodes: list[str]) -> None:
 
 
 def _check_url(text: str) -> None:
-    if not re.fullmatch(r"(https?://)?(\[[0-9a-fA-F:]+\]|[^\s:/\[\]@]+)(:\d{1,5})?/?", text):
+    # An IPv6 address without brackets is what Kubernetes tells a pod of its node.
+    host = r"(\[[0-9a-fA-F:]+\]|[0-9a-fA-F]*:[0-9a-fA-F:]+|[^\s:/\[\]@]+)"
+    if not re.fullmatch(rf"(https?://)?{host}(:\d{{1,5}})?/?", text):
         raise UsageError(f"not an address: {units.clean(text)!r}", hint="Write https://HOST:PORT.")
 
 

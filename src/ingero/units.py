@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
 from ingero.errors import UsageError
 
@@ -111,6 +112,14 @@ def format_share(share: float | None) -> str:
     if 0 < percent < 0.1:
         return "<0.1 %"
     return f"{percent:.0f} %" if percent >= 99.95 else f"{percent:.1f} %"
+
+
+def format_clock(at_ns: int) -> str:
+    """The local time of day; the instant may come from a file that anybody wrote."""
+    try:
+        return datetime.fromtimestamp(at_ns / SECOND).astimezone().strftime("%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ns} ns"
 
 
 def clean(text: str | bytes, limit: int = 200) -> str:

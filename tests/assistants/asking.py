@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests import servers
+from tests.command import INGERO
 from tests.servers import environment
 
 EIGHT_KB = 8192
@@ -38,7 +38,7 @@ class Said:
 
 
 def command(db: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "ingero", "mcp", "-d", str(db), *more]
+    return [*INGERO, "mcp", "-d", str(db), *more]
 
 
 def stdio_parameters(db: Path, home: Path, **environ: str) -> StdioServerParameters:

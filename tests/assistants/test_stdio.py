@@ -18,10 +18,11 @@ from ingero.serve.mcp.server import TOOLS
 from tests.assistants.asking import EIGHT_KB, ask_stdio, command, stdio_parameters
 from tests.servers import environment
 
+ELSEWHERE = {"get_check", "get_fleet_status", "get_node_history"}  # a collector is asked in tests/fleet
 EVERY_TOOL = [
     (name, {"query": "SELECT * FROM events"} if name == "run_sql" else {})
     for name in TOOLS
-    if name != "get_check"
+    if name not in ELSEWHERE
 ]
 SPECIFIED = (
     "get_check get_trace_stats get_causal_chains get_stacks graph_lifecycle graph_frequency run_demo run_sql"

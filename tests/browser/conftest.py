@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.serving import TOKEN, Running, record, running, two_nodes
 from tests.conftest import require
+from tests.contracts.tree import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WAIT_MS = 20_000
@@ -50,6 +51,13 @@ def server(incident: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with running(incident, tmp_path_factory.mktemp("home")) as found:
         yield found
         assert found.alive()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    found = sorted(ROOT.glob("build/py*/frontend/modules/node_modules/axe-core/axe.min.js"))
+    require("browser", [] if found else ["no axe-core: make build"])
+    return found[-1].read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ingero.serve.dashboard.routes import ROUTES, Route
-from tests.browser.serving import Running
+from tests.browser.serving import TOKEN, Running
 
 GIVEN: dict[str, dict[str, Any]] = {
     "event": {"id": "demo:1"}, "query": {"sql": "SELECT 1 AS one"}, "timeline": {"width": 300},
@@ -94,3 +94,14 @@ def test_one_node_of_several_is_asked_about(both: Running) -> None:
             assert asked(both, route, node=nodes[1]).status == 200, route.path
     tracks = both.ask(f"/api/v1/timeline?node={nodes[1]}").value["tracks"]
     assert {each["node"] for each in tracks} == {nodes[1]}
+
+
+def test_every_failure_of_the_api_is_json(server: Running) -> None:
+    for path, token, method in (
+        ("/api/v1/nothing", TOKEN, "GET"), ("/api/v1/explain", TOKEN, "POST"),
+        ("/api/v1/explain", None, "GET"), ("/api/v1/explain?nonsense=1", TOKEN, "GET"),
+    ):  # fmt: skip
+        answer = server.ask(path, token, method)
+        assert answer.status >= 400
+        assert answer.headers["content-type"] == "application/json"
+        assert set(answer.value) == {"error", "hint"}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from urllib.parse import urljoin
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ingero.fleet.push import otlp
+from tests.browser.access import look
 from tests.browser.conftest import Watched
 from tests.conftest import require
+from tests.ebpf.real_runs import until
 from tests.fleet.serving import Collector, collector
 from tests.fleet.test_store import fresh
 from tests.servers import TOKEN
@@ -26,7 +30,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     require("fleet", [] if importlib.util.find_spec("chdb") else ["no chdb"])
     home = tmp_path_factory.mktemp("fleet")
     home.chmod(0o700)
-    with collector(home) as running:
+    with collector(home, "--node-page", "https://{node}.example:8080/") as running:
         token = running.token_of("*")
         for first in range(0, NODES, 500):
             nodes = [
@@ -44,7 +48,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
             body = otlp.logs(each)
             assert body is not None
             assert running.post(body, token, path="/v1/logs")[0] == 200
+        until(lambda: looked_at(running), "the collector had looked at all of them", 60)
         yield running
+
+
+def looked_at(running: Collector) -> bool:
+    answer = json.loads(running.get("/api/v1/fleet?limit=2")[1])
+    return answer["total"] == NODES and [each["state"] for each in answer["nodes"]] == ["critical", "medium"]
 
 
 @pytest.fixture
@@ -66,7 +76,7 @@ def test_every_node_is_on_the_page_and_the_worst_comes_first(page: Page) -> None
     assert squares.nth(0).get_attribute("data-state") == "critical"
     assert squares.nth(1).get_attribute("data-state") == "medium"
     assert squares.nth(2).get_attribute("data-state") == "fine"
-    expect(page.get_by_role("row").nth(1)).to_contain_text("nccl-hang")
+    expect(page.get_by_role("row").nth(1)).to_contain_text(HOSTILE)
     expect(page.get_by_text(HOSTILE).first).to_be_visible()  # text, not markup
 
 
@@ -75,6 +85,8 @@ def test_a_click_leads_to_the_node_and_back_leads_back(page: Page) -> None:
     expect(page.get_by_role("heading", name="n0007")).to_be_visible()
     expect(page.get_by_role("table")).to_contain_text("log-shipper takes the CPU")
     assert "node=n0007" in page.url
+    own = page.get_by_role("link", name="Its own dashboard")
+    expect(own).to_have_attribute("href", "https://n0007.example:8080/")
     page.go_back()
     expect(page.get_by_role("heading", name="2,000 nodes")).to_be_visible()
 
@@ -89,3 +101,14 @@ def test_filters_choose_nodes_and_stand_in_the_address(page: Page) -> None:
     expect(page.get_by_role("heading", name="1,000 nodes")).to_be_visible()
     page.get_by_role("button", name="1 critical").click()
     expect(page.get_by_role("heading", name="1 node")).to_be_visible()
+
+
+@pytest.mark.parametrize("place", ["/fleet", "/fleet?node=n0007"])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_a_page_of_the_fleet_is_readable_by_everybody(page: Page, axe: str, place: str, colours: str) -> None:
+    page.emulate_media(color_scheme=colours)  # type: ignore[arg-type]
+    page.goto(urljoin(page.url, place))
+    page.locator("h1").first.wait_for()
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        look(page, axe)

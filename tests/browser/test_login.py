@@ -73,7 +73,7 @@ def test_signing_out_ends_it(server: Running, browse: Open) -> None:
     page.get_by_role("button", name="Sign out").click()
     page.wait_for_url(server.url("/login"))
     page.goto(server.url("/timeline"))
-    page.wait_for_url(server.url("/login"))
+    page.wait_for_url(server.url("/login?next=%2Ftimeline"))
 
 
 @pytest.mark.parametrize(
@@ -143,3 +143,18 @@ def test_only_tls_1_3_is_spoken(server: Running) -> None:
     old.maximum_version = ssl.TLSVersion.TLSv1_2
     with socket.create_connection(("localhost", server.port)) as plain, pytest.raises(ssl.SSLError):
         old.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_signing_in_opens_the_page_that_was_asked_for(server: Running, browse: Open) -> None:
+    page = browse(server, "/latency?since=30s", sign_in=False)
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(server.url("/latency?since=30s"))
+
+
+def test_signing_in_leads_to_no_other_site(server: Running, browse: Open) -> None:
+    for elsewhere in ("https://example.com/", "//example.com/", "/\\example.com", "/login"):
+        page = browse(server, f"/login?next={elsewhere}", sign_in=False)
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(server.url("/"))

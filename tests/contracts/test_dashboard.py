@@ -41,6 +41,7 @@ def test_the_bundled_pages_are_installed() -> None:
         "app.js",
         "login.js",
         "fleet.js",
+        "report.js",
         "index.html",
         "login.html",
         "fleet.html",

@@ -9,6 +9,7 @@ import pytest
 
 from ingero.detectors import ALL, KINDS
 from ingero.detectors.detector import Detector, no_evidence
+from ingero.model import words
 from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers import catalogue
 from tests.contracts.tree import ROOT, under
@@ -120,7 +121,7 @@ def test_a_kind_is_either_looked_for_or_says_why_not(detector: Detector) -> None
 
 
 def test_every_source_a_detector_needs_is_explained_and_no_other() -> None:
-    assert set(catalogue.SOURCES) == {name for detector in ALL for name in detector.needs | detector.either}
+    assert set(words.SOURCES) == {name for detector in ALL for name in detector.needs | detector.either}
 
 
 def test_states_have_a_severity_of_their_own_and_times_have_it_by_the_share_lost() -> None:

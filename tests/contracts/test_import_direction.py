@@ -59,19 +59,22 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "fleet": BASICS | {"model"},
     "governor": STAGE | {"attach"},
     "agent": STAGE
-    | {"discover", "attach", "capture", "governor", "correlate", "detectors", "store", "serve.answers"},
+    | {"discover", "attach", "capture", "governor", "correlate", "detectors", "store", "serve.answers"}
+    | {"privileges"},
     "scenarios": BASICS | {"model", "store", "correlate", "detectors", "serve.answers"},
     "serve.answers": STAGE | {"store", "discover", "attach", "correlate", "detectors", "fleet"},
     "serve.terminal": BASICS | {"model"},
+    "serve.letters": BASICS,
     "serve.web": BASICS,
     "serve.mcp": BASICS | {"model", "serve.answers", "scenarios"},
-    "serve.metrics": BASICS | {"model", "serve.answers", "serve.web", "fleet"},
+    "serve.metrics": BASICS | {"model", "serve.answers", "serve.web", "fleet", "privileges"},
     "serve.dashboard": BASICS | {"version", "model", "serve.answers"},
     "serve.cli": BASICS
     | {
         "model",
         "serve.answers",
         "serve.terminal",
+        "serve.letters",
         "serve.tui",
         "serve.web",
         "serve.mcp",
@@ -82,7 +85,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
         "privileges",
         "scenarios",
     },
-    "serve.tui": BASICS | {"model", "serve.answers", "serve.terminal"},
+    "serve.tui": BASICS | {"model", "serve.answers", "serve.terminal", "serve.letters"},
     "serve": frozenset(),  # only a folder
     "__main__": frozenset({"serve.cli"}),
 }

@@ -75,7 +75,7 @@ def scrape(port: int, tmp_path: Path, token: str | None = TOKEN) -> dict[str, An
 
 
 def port_of(opened: Opened) -> int:
-    return int(opened.sockets[0].getsockname()[1])
+    return int(opened.url.rpartition(":")[2])
 
 
 def test_every_panel_and_every_alert_is_answered(served: Opened, prometheus: Started, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def scraped(tmp_path: Path, host: str = "", secure: bool = True) -> Iterator[Scr
     exporter, meter = PrometheusExporter(opened), whole()
     exporter.start(meter.snapshot)
     try:
-        yield Scraped(folder, opened.sockets[0].getsockname()[1], secure)
+        yield Scraped(folder, int(opened.url.rpartition(":")[2]), secure)
     finally:
         exporter.stop(None)
 

@@ -192,3 +192,10 @@ def test_an_overhead_is_a_percentage_or_off() -> None:
 def test_a_key_that_is_no_word_is_reported_with_its_line(text: bytes) -> None:
     with pytest.raises(ConfigError, match="line 2: a key has to be a word"):
         config.parse(text, "ingero.yaml")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://fd00::7:10250", "https://[fd00::7]:10250", "http://127.0.0.1:10255"]
+)
+def test_a_kubelet_may_be_at_any_kind_of_address(url: str) -> None:
+    assert config.with_variables(config.Config(), {"INGERO_KUBELET": url}).kubernetes.kubelet == url

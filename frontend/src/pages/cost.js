@@ -5,6 +5,7 @@ import { h, replace } from "../dom.js";
 import { duration, share } from "../format.js";
 import { asking, table } from "../parts.js";
 import { asked } from "../place.js";
+import { KINDS } from "../words.js";
 
 const GROUPS = ["namespace", "job", "user", "pod", "owner", "container", "node", "process"];
 
@@ -12,7 +13,7 @@ export function costPage() {
   const body = h("div");
   const choose = (text, field) => h("label", { class: "field" }, h("span", { class: "label" }, text), field);
   const by = h("select", { id: "cost-by", onchange: () => page.show() }, h("option", { value: "" }, "what is known"), GROUPS.map((name) => h("option", { value: name }, name)));
-  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "configured", onchange: () => page.show() });
+  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "as set", onchange: () => page.show() });
   const element = h(
     "div",
     { class: "page cost" },
@@ -27,7 +28,7 @@ function render(answer) {
   if (!answer.lines.length) return h("section", { class: "panel" }, h("p", {}, "No process held a GPU in that time."));
   const money = (amount) => (amount === null ? "–" : `${answer.prices.currency}${amount.toFixed(amount >= 0.01 || amount === 0 ? 2 : 6)}`);
   const total = answer.total;
-  const parts = [["busy", total.busy_ns], ...total.lost.map((each) => [each.kind, each.ns]), ["idle without a finding", total.idle_ns], ["unknown", total.unknown_ns]];
+  const parts = [["busy", total.busy_ns], ...total.lost.map((each) => [`lost (${KINDS[each.kind] ?? each.kind})`, each.ns]), ["idle without a finding", total.idle_ns], ["unknown", total.unknown_ns]];
   return [
     h(
       "section",

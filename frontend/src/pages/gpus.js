@@ -23,7 +23,7 @@ export function gpusPage() {
     for (const chart of charts) chart.destroy();
     charts = [];
     if (!answer.gpus.length) {
-      replace(body, h("section", { class: "panel", id: "gpus-not-watched" }, h("h2", {}, "Not watched"), h("p", {}, answer.not_watched ?? "No GPU was seen.")));
+      replace(body, h("section", { class: "panel", id: "gpus-not-watched" }, h("h2", {}, "Not covered"), h("p", {}, answer.not_watched ?? "No GPU was seen.")));
       return;
     }
     replace(body, answer.gpus.map((gpu) => card(gpu, answer)));

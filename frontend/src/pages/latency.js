@@ -45,11 +45,11 @@ export function latencyPage() {
 }
 
 function map(each, answer, tip, several) {
-  const canvas = h("canvas", { role: "img", "aria-label": `${each.op}${several ? ` on ${each.node}` : ""}: ${count(each.count)} calls, half of them under ${duration(each.p50_ns)}, one in a hundred over ${duration(each.p99_ns)}` });
+  const canvas = h("canvas", { role: "img", "aria-label": `${each.op}${several ? ` on ${each.node}` : ""}: ${calls(each)} calls, half of them under ${duration(each.p50_ns)}, one in a hundred over ${duration(each.p99_ns)}` });
   const geometry = { wide: 0, cell: 0, tall: 0, low: 0, rows: 0 };
-  const calls = new Map(each.column.map((column, at) => [`${column} ${each.row[at]}`, each.calls[at]]));
+  const cells = new Map(each.column.map((column, at) => [`${column} ${each.row[at]}`, each.calls[at]]));
   canvas.paint = () => paint(canvas, each, answer, geometry);
-  canvas.addEventListener("pointermove", (event) => hover(event, each, answer, geometry, calls, tip));
+  canvas.addEventListener("pointermove", (event) => hover(event, each, answer, geometry, cells, tip));
   canvas.addEventListener("pointerleave", () => (tip.hidden = true));
   canvas.addEventListener("click", (event) => {
     const column = Math.floor((event.offsetX - LEFT) / geometry.cell);
@@ -61,10 +61,13 @@ function map(each, answer, tip, several) {
     "section",
     { class: "panel map" },
     h("header", {}, h("h2", {}, each.op), h("span", { class: "muted" }, several ? `${each.layer} · ${each.node}` : each.layer)),
-    h("p", { class: "numbers" }, number("calls", count(each.count)), number("p50", duration(each.p50_ns)), number("p99", duration(each.p99_ns)), number("max", duration(each.max_ns)), number("in all", duration(each.sum_ns))),
+    h("p", { class: "numbers" }, number("calls", calls(each)), number("p50", duration(each.p50_ns)), number("p99", duration(each.p99_ns)), number("max", duration(each.max_ns)), number("in all", duration(each.sum_ns))),
     canvas,
   );
 }
+
+// An estimate is marked as one, as in the terminal.
+const calls = (each) => `${each.exact ? "" : "~"}${count(each.count)}${each.count_error ? ` ±${count(each.count_error)}` : ""}`;
 
 const number = (name, value) => h("span", {}, h("i", {}, name), value);
 

@@ -3,7 +3,7 @@
 import { ask } from "../api.js";
 import { h, replace } from "../dom.js";
 import { duration, share } from "../format.js";
-import { asking, legend, timeBar } from "../parts.js";
+import { asking, timeBar, timeKey } from "../parts.js";
 import { asked, change, place } from "../place.js";
 
 export function timePage() {
@@ -17,7 +17,6 @@ export function timePage() {
     const rows = by === "container" ? answer.containers : answer.processes;
     const known = rows.filter((row) => row.threads_ns > 0 || row.threads.some((thread) => thread.ns > 0));
     const open = new Set([...element.querySelectorAll("details[open]")].map((each) => each.dataset.key));
-    const used = Object.keys(answer.buckets).filter((bucket) => rows.some((row) => row.time[bucket] > 0 || row.threads.some((thread) => thread.time[bucket] > 0)));
     replace(
       element,
       h(
@@ -30,7 +29,6 @@ export function timePage() {
           ["process", "container"].map((name) => h("button", { type: "button", "aria-pressed": String(by === name), onclick: () => change({ by: name === "process" ? "" : name }) }, `by ${name}`)),
         ),
       ),
-      legend(used, answer.buckets),
       known.length ? known.map((row) => item(row, answer.buckets, open)) : h("p", { class: "panel" }, "No time was accounted: no thread fed a GPU meanwhile."),
       silent(rows.length - known.length),
     );
@@ -47,15 +45,10 @@ function item(row, words, open) {
     { class: "panel accounted" },
     h("header", {}, h("h2", {}, row.pid === null ? row.name : `${row.name} (${row.pid})`), h("span", { class: "muted" }, row.pid === null ? `${row.processes} processes · ${row.node}` : where), h("span", { class: "amount" }, row.threads_ns ? duration(row.threads_ns) : "feeds no GPU")),
     row.threads_ns ? timeBar(row.time, words, row.threads_ns) : null,
-    row.threads_ns ? h("p", { class: "muted small shares" }, shares(row.time, row.threads_ns, words)) : null,
+    row.threads_ns ? timeKey(row.time, words, row.threads_ns) : null,
     row.gpu_idle_ns ? h("p", { class: "small" }, `The GPU had been given nothing to do for ${duration(row.gpu_idle_ns)}, ${share(row.gpu_idle_ns / row.threads_ns)}.`) : null,
     threads(row, words, open),
   );
-}
-
-function shares(time, sum, words) {
-  const parts = Object.entries(time).filter(([, ns]) => ns / sum >= 0.001).sort((a, b) => b[1] - a[1]);
-  return parts.map(([bucket, ns]) => `${words[bucket] ?? bucket} ${share(ns / sum)}`).join(" · ");
 }
 
 function threads(row, words, open) {

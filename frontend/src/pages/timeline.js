@@ -30,6 +30,7 @@ export function timelinePage() {
     h(
       "div",
       { class: "toolbar" },
+      h("h1", { class: "visually-hidden" }, "Timeline"),
       button("+", "Zoom in", () => api.zoom(0.5)),
       button("−", "Zoom out", () => api.zoom(2)),
       button("←", "Earlier", () => api.pan(-0.4)),

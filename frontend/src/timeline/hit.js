@@ -49,7 +49,7 @@ export function slice(row, number, answer) {
   const depth = kind === "calls" ? Math.min(track.depth[number], 3) : 0;
   const place = { row: row.id, number, from, to: from + long, top: depth * 16, tall: kind === "calls" ? 15 : row.height - 1, node: track.node };
   if (kind === "counter") return { ...place, title: track.title, lines: [measure(track.values[number], track.unit)] };
-  if (kind === "accounted") return { ...place, title: `${track.title} ${track.tid}`, lines: shares(track, number, answer.buckets) };
+  if (kind === "accounted") return { ...place, title: `${track.title} ${track.tid}`, lines: [...shares(track, number, answer.buckets), ...core(track, number)] };
   const name = answer.names[track.name[number]];
   const several = track.count[number] > 1;
   const title = answer.layers[track.name[number]] === "wait" ? (answer.buckets[name] ?? name) : name;
@@ -62,6 +62,13 @@ function shares(track, number, words) {
     .filter(([part]) => part > 0.001)
     .sort((a, b) => b[0] - a[0])
     .map(([part, name]) => `${share(part)} ${name}`);
+}
+
+// Who had the core while the thread waited for one.
+function core(track, number) {
+  const takers = track.takers?.[number] ?? [];
+  if (!takers.length) return [];
+  return [`the core was had by ${takers.map(([comm, pid, ns]) => `${comm}${pid === null ? "" : ` (${pid})`} ${duration(ns)}`).join(", ")}`];
 }
 
 function told(track, number, kind, several, long) {

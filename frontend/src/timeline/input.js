@@ -15,6 +15,7 @@ export function listen(canvas, view) {
   canvas.addEventListener(
     "wheel",
     (event) => {
+      if (view.quiet && !event.ctrlKey && !event.metaKey) return;
       const { x } = place(event);
       if (x < view.label() && !event.ctrlKey) {
         view.scroll(event.deltaY);

@@ -29,13 +29,14 @@ class Processor(NamedTuple):
 
 # What a reader does: look at files and memory, answer, take and give back memory, end.
 ALLOWED = (
-    "read", "readv", "pread64", "close", "fstat", "newfstatat", "statx", "lseek", "getdents64", "readlinkat",
-    "faccessat", "faccessat2", "openat2", "fstatfs", "statfs", "fcntl", "dup", "mmap", "munmap", "mremap",
-    "mprotect", "madvise", "brk", "futex", "ppoll", "sendto", "recvfrom", "recvmsg", "sendmsg",
-    "process_vm_readv", "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getcwd", "uname",
-    "sysinfo", "getrandom", "clock_gettime", "clock_nanosleep", "gettimeofday", "getrusage", "sched_yield",
-    "sched_getaffinity", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
-    "set_robust_list", "rseq", "membarrier", "exit", "exit_group",
+    "read", "readv", "pread64", "close", "fstat", "newfstatat", "statx", "lseek", "getdents64",
+    "readlinkat", "faccessat", "faccessat2", "openat2", "fstatfs", "statfs", "fcntl", "dup", "mmap",
+    "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "ppoll", "sendto", "recvfrom", "recvmsg",
+    "sendmsg", "process_vm_readv", "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid",
+    "getegid", "getcwd", "uname", "sysinfo", "getrandom", "clock_gettime", "clock_nanosleep",
+    "gettimeofday", "getrusage", "sched_yield", "sched_getaffinity", "rt_sigaction", "rt_sigprocmask",
+    "rt_sigreturn", "sigaltstack", "restart_syscall", "set_robust_list", "rseq", "membarrier", "exit",
+    "exit_group",
 )  # fmt: skip
 ALLOWED_ON_X86 = ("stat", "lstat", "poll", "access", "readlink", "time")  # older forms of the same
 # What nobody but an intruder would try.

@@ -17,6 +17,7 @@ from ingero.clock import Clock
 from ingero.errors import StoreError
 from ingero.model.finding import Finding
 from ingero.model.live import DatabaseStatus, LiveView, Overhead, Surface, Target
+from ingero.model.report import Bound
 from ingero.scenarios import synthetic
 from ingero.scenarios.job import timed
 from ingero.scenarios.scenario import SECOND, Scenario
@@ -34,6 +35,10 @@ class Diagnosis(Protocol):
     """What the agent does while it records."""
 
     findings: tuple[Finding, ...]
+    past: tuple[Finding, ...]
+    bound: tuple[Bound, ...]
+    steps: dict[int, str]
+    looked_ns: int | None
 
     def consider(self, now_ns: int) -> None: ...
 
@@ -78,7 +83,7 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnos
     scenario = played.scenario
     story = StoryTime(length_ns(scenario), played.ago_ns)
     clock = story.clock()
-    totals = LiveTotals(synthetic.OPERATIONS, NODE)
+    totals = LiveTotals(synthetic.OPERATIONS, NODE, recent=surface.takes_the_screen)
     records = RecordStream(synthetic.OPERATIONS, clock, NODE)
     limits = surface.metric_limits
     meter = Meter(synthetic.OPERATIONS, clock, NODE, limits) if limits else None
@@ -134,7 +139,7 @@ class _Shown:
         self.last = LiveView(0, 0)
 
     def view(self, says: str) -> LiveView:
-        view = self._totals.view(self._clock.now_ns, self._story.elapsed_ns)
+        view = self._totals.view(self._clock.now_ns, self._story.elapsed_ns, self._diagnosis.steps)
         self.last = replace(
             view,
             targets=tuple(Target(each.pid, each.comm) for each in view.processes)
@@ -152,6 +157,9 @@ class _Shown:
             losses={**self.last.losses, **writer.dropped},
             database=DatabaseStatus(str(writer.path), writer.size_bytes(), writer.status),
             findings=self._diagnosis.findings,
+            past=self._diagnosis.past,
+            looked_ns=self._diagnosis.looked_ns,
+            bound=self._diagnosis.bound,
         )
         return self._observed()
 
@@ -174,5 +182,5 @@ def remove(path: Path) -> None:
 
 
 def default_path() -> Path:
-    """Beside the real recordings."""
-    return location.default_path().parent / "demo.db"
+    """Where it is kept, and found again without --db."""
+    return location.demo_path()

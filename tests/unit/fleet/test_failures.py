@@ -74,3 +74,15 @@ def test_only_a_question_that_makes_no_sense_is_the_users_mistake() -> None:
 def test_what_a_node_says_cannot_steer_a_terminal() -> None:
     found = by_status(400, b'{"error": "\\u001b[2Jgone", "hint": "\\u001b]0;x\\u0007y"}')
     assert "\x1b" not in found.why + found.hint
+
+
+def test_a_connection_that_is_reset_amid_the_handshake_was_refused_not_unfinished() -> None:
+    try:
+        try:
+            raise ssl.SSLWantReadError(2, "The operation did not complete (read)")
+        except ssl.SSLError:
+            raise ConnectionResetError(104, "Connection reset by peer")  # noqa: B904 - as the library does it
+    except OSError as error:
+        failure = told_by(error)
+    assert failure.problem is Problem.REFUSED
+    assert "--client-cert" in failure.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ingero.model.report import ProcessReport, Report
-from ingero.serve.answers.buckets import BUCKET_WORDS
+from ingero.model.words import BUCKET_WORDS
 from ingero.serve.answers.query import WindowAnswer
 
 

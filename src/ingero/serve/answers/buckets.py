@@ -1,28 +1,10 @@
-"""What the buckets of accounted time are called among people, and which part of it each is."""
+"""Which part of accounted time each bucket is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-BUCKET_WORDS: dict[str, str] = {
-    "gpu_wait": "waiting for the GPU",
-    "cuda_cpu": "inside CUDA calls",
-    "host_cpu": "on the CPU outside CUDA",
-    "runqueue": "waiting for a core",
-    "lock_wait": "waiting for a lock",
-    "disk_wait": "waiting for disk",
-    "memory_wait": "waiting for memory",
-    "peer_wait": "waiting for another process or thread",
-    "net_wait": "waiting for the network",
-    "sleep": "asleep on purpose",
-    "unexplained": "unexplained",
-    "lost": "not seen, records were lost",
-}
 ON_CPU = frozenset({"cuda_cpu", "host_cpu"})
-
-
-def bucket_words(bucket: str) -> str:
-    return BUCKET_WORDS.get(bucket, bucket)
 
 
 def off_cpu(time_ns: Mapping[str, int], on_core_ns: Mapping[str, int | None]) -> dict[str, int] | None:

@@ -19,21 +19,6 @@ from ingero.model.finding import SEVERITY_SHARES
 from ingero.units import format_bytes, format_ns
 
 PARTS = ("Shows as", "Proof", "Not this", "Blind to")
-# What a detector reads; without it, it says that it does not watch.
-SOURCES = {
-    "calls": "CUDA and NCCL calls, counted and timed",
-    "sched": "where the time of threads went, and who had the core they waited for",
-    "wakers": "who ended the waits of a thread",
-    "culprits": "who had the core that a thread waited for",
-    "memory": "reclaim, page faults and OOM kills",
-    "gil": "which waits were for Python's interpreter lock",
-    "gc": "the runs of Python's garbage collector",
-    "tcp": "packets sent again",
-    "nccl": "which rank came when to which collective",
-    "xid": "faults the NVIDIA driver reports",
-    "pods": "restarts and evictions of pods, as the kubelet tells them",
-    "gpu": "the counters of the cards, and who is on them (NVML)",
-}
 _PART = re.compile(rf"^({'|'.join(PARTS)}|Severity) {{2,}}(.*)$")
 _CONSTANT = re.compile(r"^([A-Z][A-Z_]+) = [^\n#]*?(?:#\s*(.*))?$")
 

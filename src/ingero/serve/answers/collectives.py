@@ -12,7 +12,7 @@ from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 MOST_RANKS = 4096
@@ -59,7 +59,7 @@ class CollectivesAnswer(msgspec.Struct, frozen=True):
 
 
 def get_collectives(db: Path | None, wanted: Range, node: str | None = None) -> CollectivesAnswer:
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         rows = _rows(reader, when)
         with sense_made_of(reader):

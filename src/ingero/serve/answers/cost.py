@@ -26,9 +26,9 @@ from ingero.serve.answers.efficiency import Efficiency, Facts, efficiency_of, fa
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range, WindowAnswer
-from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
+from ingero.serve.answers.whose import EVERYBODY, Whose, process_ids, require_whose
 from ingero.serve.answers.window import time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import HOUR, clean
 
@@ -138,7 +138,7 @@ def get_cost(
     if by is not None and by not in GROUPS:
         raise UsageError(f"cannot group by {clean(by, 40)!r}", hint=f"Choose one of {', '.join(GROUPS)}.")
     now_ns = time.time_ns() if now_ns is None else now_ns
-    path = db or default_path()
+    path = db or last_path()
     with Reader(path, node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         recorded = recorded_ns(reader, when)
@@ -148,8 +148,9 @@ def get_cost(
         people = _people(reader)
         rows, free = use.rows, use.free
         if whose:
-            mine = require_pids(reader, whose)
-            keep = [number for number, person in people.items() if person.pid in mine]
+            require_whose(reader, whose)
+            sql, parameters = process_ids(whose)  # pids are not unique over the nodes of a merged recording
+            keep = [number for (number,) in reader.rows(sql, parameters)]
             rows, free = rows[np.isin(rows["process"], keep)], free[:0]
         models = {(row[0], row[1]): clean(row[2], 80) for row in reader.rows(_MODELS)}
         nodes = dict(reader.rows("SELECT id, name FROM node"))

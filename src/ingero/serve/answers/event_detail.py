@@ -13,7 +13,7 @@ from ingero.errors import TargetError, UsageError
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.timeline_calls import DIRECTIONS
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 from ingero.store.sites import SiteReader
@@ -65,7 +65,7 @@ def get_event(db: Path | None, event_id: str) -> EventAnswer:
         raise UsageError(
             f"{clean(event_id, 60)!r} is no id of an event", hint="It is NODE:NUMBER, as in gpu-node-01:4821."
         )
-    with Reader(db or default_path()) as reader, reader.trouble_told():
+    with Reader(db or last_path()) as reader, reader.trouble_told():
         number = reader.event_id(event_id)
         rows = reader.rows(_EVENT, (number,)) if number is not None and number < 1 << 63 else []
         if not rows:

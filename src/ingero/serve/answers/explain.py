@@ -32,6 +32,7 @@ from ingero.model.report import (
     SystemContext,
 )
 from ingero.serve.answers.across import NOT_TOGETHER, across_nodes
+from ingero.serve.answers.alive import for_now
 from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
 from ingero.serve.answers.gpus import gpus_within
 from ingero.serve.answers.label_findings import with_labels
@@ -47,7 +48,7 @@ from ingero.serve.answers.several_nodes import combined
 from ingero.serve.answers.untimed import untimed_calls
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
 from ingero.serve.answers.window import TimeRange, ended, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader, RecordingInfo
 from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import SECOND, clean, format_ns, format_share
@@ -106,7 +107,7 @@ def get_report(
     unless a range is given; then all of them together.
     """
     now_ns = time.time_ns() if now_ns is None else now_ns
-    path = db or default_path()
+    path = db or last_path()
     with Reader(path, node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         nodes = reader.nodes()
@@ -194,7 +195,7 @@ def _report(reader: Reader, when: TimeRange, asked: Asked, timelines: list[Timel
     if held is not None:
         report = msgspec.structs.replace(report, not_watched=[*_pauses(held), *report.not_watched])
     with reader.trouble_told(), sense_made_of(reader):
-        findings = with_labels(reader, when, report.findings)
+        findings = for_now(reader, with_labels(reader, when, report.findings))
         return msgspec.structs.replace(report, findings=findings, by=_by(reader, when, labels))
 
 

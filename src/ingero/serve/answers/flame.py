@@ -19,7 +19,7 @@ from ingero.serve.answers.folded import NO_STACK, frame_words
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.sites import SiteReader
 from ingero.units import clean
@@ -75,7 +75,7 @@ def get_flame(
     """Outermost frame first, under its process; the call itself is the innermost."""
     if what not in WHAT:
         raise UsageError(f"cannot weigh {clean(what, 40)!r}", hint=f"One of {', '.join(WHAT)}.")
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
             root, without = _tree(reader, when, what, pid, op)

@@ -20,7 +20,7 @@ from ingero.model.stack import Frame
 from ingero.model.window import BUCKET_NAMES, Records
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.sites import SiteReader
 from ingero.units import clean
@@ -52,7 +52,7 @@ def folded(
     node: str | None = None,
 ) -> Iterator[str]:
     """Lines of a folded file, heaviest first; `op` is an operation, or for waits a bucket."""
-    with Reader(db or default_path(), node) as reader, reader.trouble_told():
+    with Reader(db or last_path(), node) as reader, reader.trouble_told():
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         weights: dict[str, float] = defaultdict(float)
         nodes = {each.node_id: each.node for each in reader.recordings()}

@@ -14,7 +14,7 @@ import msgspec
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import clean
 
@@ -74,7 +74,7 @@ class GpusAnswer(msgspec.Struct, frozen=True):
 
 
 def get_gpus(db: Path | None, wanted: Range, node: str | None = None) -> GpusAnswer:
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
             cards = _cards(reader) if columns_of(reader, "gpus") else []

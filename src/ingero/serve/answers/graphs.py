@@ -20,7 +20,7 @@ from ingero.serve.answers.operations import Filters, OperationStats, recorded_ns
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 # What a function does to a graph, by a part of its name; the first that fits.
@@ -114,7 +114,7 @@ def get_graphs(
     db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
 ) -> GraphsAnswer:
     """Every graph of the range, or of one process."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         ranges = reader.id_ranges(when.from_ns, when.to_ns)
         events = sorted(

@@ -20,7 +20,7 @@ from ingero.serve.answers.operations import (
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import MINUTE, SECOND
 
@@ -36,6 +36,8 @@ class OperationHeat(msgspec.Struct, frozen=True):
     layer: str
     op: str
     count: int
+    exact: bool  # false: an estimate, right within `count_error`
+    count_error: int
     p50_ns: int | None
     p99_ns: int | None
     max_ns: int | None
@@ -59,7 +61,7 @@ def get_heatmap(
     db: Path | None, wanted: Range, filters: Filters, limit: int = OPERATIONS, node: str | None = None
 ) -> HeatmapAnswer:
     """At most `limit` operations."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
             stats = operation_stats(reader, when, filters).operations[:limit]
@@ -123,6 +125,7 @@ def _counts(
 def _operation(stats: OperationStats, counts: NDArray[np.uint64]) -> OperationHeat:
     column, row = np.nonzero(counts)
     return OperationHeat(
-        stats.node, stats.layer, stats.op, stats.count, stats.p50_ns, stats.p99_ns, stats.max_ns,
-        stats.sum_ns, column.tolist(), row.tolist(), counts[column, row].tolist(),
+        stats.node, stats.layer, stats.op, stats.count, stats.exact, stats.count_error,
+        stats.p50_ns, stats.p99_ns, stats.max_ns, stats.sum_ns,
+        column.tolist(), row.tolist(), counts[column, row].tolist(),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from ingero.errors import TargetError
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.whose import require_whose
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import clean
 
@@ -25,7 +25,7 @@ def require_known(db: Path | None, filters: Filters, node: str | None = None) ->
     asked = {name: getattr(filters, name) for name in _KNOWN if getattr(filters, name) is not None}
     if not asked and not filters.whose:
         return
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         require_whose(reader, filters.whose)
         for name, value in asked.items():
             what, table, condition = _KNOWN[name]

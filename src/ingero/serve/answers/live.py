@@ -9,8 +9,9 @@ agent's to add (dataclasses.replace).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,12 +22,14 @@ from ingero.model.live import HostRow, InFlight, LiveView, OperationRow, Process
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, SystemSample, Window
 from ingero.serve.answers.live_cards import LiveCards
+from ingero.serve.answers.live_history import LiveHistory
 from ingero.serve.answers.live_lines import LineBook, Lines
 
 PROCESSES = 128
 THREADS = 512  # of one process; its totals keep those dropped
 NAMES = 256
 SHOWN_PROCESSES = 32
+LATELY = 5  # windows that are *now*: what a person takes in at a look, and steady enough to read
 LONG_TAIL = 10  # p99 that many times p50 is worth a flag
 LONG_TAIL_CALLS = 10
 LONG_CALL_NS = 1_000_000_000
@@ -91,7 +94,10 @@ class _Process:
 class LiveTotals:
     """Everything seen since the start."""
 
-    def __init__(self, operations: Iterable[Operation], node: str = "") -> None:
+    def __init__(self, operations: Iterable[Operation], node: str = "", *, recent: bool = False) -> None:
+        """`recent`: also tell the last seconds, which costs as much again."""
+        self._recent: deque[Window] | None = deque(maxlen=LATELY) if recent else None
+        self._history = LiveHistory()
         self._operations = {operation.number: operation for operation in operations}
         self._node = node
         self._calls: dict[int, _Calls] = {}
@@ -119,6 +125,9 @@ class LiveTotals:
         self._add_operations(window.operations)
         self._add_lines(window)
         self._add_waits(window)
+        if self._recent is not None:
+            self._history.add(window)
+            self._recent.append(_without_records(window))
 
     def _meet(self, pid: int, comm: str, start_ns: int = 0) -> _Process:
         known = self._processes.pop(pid, None)
@@ -175,8 +184,35 @@ class LiveTotals:
     def _blame(self, bucket: int, who: str, ns: int) -> None:
         _credit(self._waits.setdefault(bucket, _Waits()).who_ns, who, ns)
 
-    def view(self, now_ns: int, elapsed_ns: int) -> LiveView:
-        """What to show now."""
+    def view(self, now_ns: int, elapsed_ns: int, steps: Mapping[int, str] | None = None) -> LiveView:
+        """What to show now; `steps`: the operation that marks a step, by process."""
+        whole = self._whole(now_ns, elapsed_ns)
+        if self._recent is None or self._last is None:
+            return whole
+        numbers = {operation.name: number for number, operation in self._operations.items()}
+        ops = {pid: numbers[name] for pid, name in (steps or {}).items() if name in numbers}
+        return replace(
+            whole,
+            history=self._history.view(now_ns, self._last.end_ns, ops),
+            lately=self._lately(whole, self._recent),
+        )
+
+    def _lately(self, whole: LiveView, windows: Iterable[Window]) -> LiveView:
+        """The last seconds alone; names and lines are those of the whole time."""
+        totals = LiveTotals(self._operations.values(), self._node)
+        length_ns = 0
+        for window in windows:
+            totals.add(window)
+            length_ns += window.end_ns - window.start_ns
+        view = totals._whole(whole.now_ns, length_ns)
+        known = {row.pid: row for row in whole.processes}
+        return replace(
+            view,
+            operations=_with_lines(view.operations, whole.operations),
+            processes=tuple(_named(row, known.get(row.pid)) for row in view.processes),
+        )
+
+    def _whole(self, now_ns: int, elapsed_ns: int) -> LiveView:
         lost = sum(self._losses.values())
         return LiveView(
             now_ns=now_ns,
@@ -282,6 +318,35 @@ class LiveTotals:
             duration_ns=int(row["now_ns"]) - int(row["call_start_ns"]),
             bucket=BUCKET_NAMES[bucket] if bucket < BUCKETS else "",
         )
+
+
+def _without_records(window: Window) -> Window:
+    """What is counted of it; the records of a second may be many."""
+    return Window(
+        window.start_ns,
+        window.end_ns,
+        operations=window.operations,
+        threads=window.threads,
+        waits=window.waits,
+        culprits=window.culprits,
+        wakers=window.wakers,
+    )
+
+
+def _with_lines(rows: Iterable[OperationRow], known: Iterable[OperationRow]) -> tuple[OperationRow, ...]:
+    lines = {(row.layer, row.op): row for row in known}
+    return tuple(
+        replace(row, source=line.source, source_share=line.source_share)
+        if (line := lines.get((row.layer, row.op)))
+        else row
+        for row in rows
+    )
+
+
+def _named(row: ProcessRow, known: ProcessRow | None) -> ProcessRow:
+    if known is None:
+        return row
+    return replace(row, comm=known.comm, operations=_with_lines(row.operations, known.operations))
 
 
 def _thread(threads: dict[int, _Thread], tid: int) -> _Thread:

@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from ingero import __version__
 from ingero.clock import Clock
-from ingero.model.finding import Finding
+from ingero.model.finding import Finding, Severity
+from ingero.model.layout import Loss
 from ingero.model.live import LiveView
 from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
+from ingero.model.words import KINDS
 from ingero.serve.answers.gpu_metrics import GpuSeries
 from ingero.serve.answers.held import Held
 from ingero.serve.answers.live import events_in
@@ -28,6 +30,8 @@ from ingero.serve.answers.moved_bytes import allocated, copied
 FINDINGS = 64  # with series of their own
 PEOPLE = 8192
 REMEMBERED = 4096  # findings
+LOSSES = [each.name.removeprefix("LOSS_").lower() for each in Loss if each is not Loss.LOSSES]
+KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in KINDS for severity in Severity]
 ADDED = ("count", "errors", "bytes", "sum_ns", "max_ns")  # as metric_accounts.Calls.add takes them
 Row = tuple[str, tuple[str, ...], float | Distribution, int | None]  # metric, labels, value, since
 
@@ -180,13 +184,15 @@ class Meter:
         yield from self._in_flight_rows(view)
         if view.database.path is None:
             return  # without a recording nothing is diagnosed: unknown, not none
-        current: dict[tuple[str, str], int] = {}
+        current = dict.fromkeys(
+            KINDS_OF_FINDINGS, 0
+        )  # a series that begins with its first 1 shows no increase
         for finding in view.findings:
             name = finding.kind, str(finding.severity)
             current[name] = current.get(name, 0) + 1
         for name, count in current.items():
             yield "findings", name, count, None
-        for name, count in self._found.items():
+        for name, count in (dict.fromkeys(KINDS_OF_FINDINGS, 0) | self._found).items():
             yield "findings.found", name, count, None
         for finding in view.findings[:FINDINGS]:
             if finding.effect.wall_share is not None:
@@ -260,7 +266,7 @@ def _agent_rows(view: LiveView) -> Iterator[Row]:
         probes[each.source] = probes.get(each.source, 0) + each.attached
     for source, attached in probes.items():
         yield "probes", (source,), attached, None
-    for reason, count in view.losses.items():
+    for reason, count in (dict.fromkeys(LOSSES, 0) | dict(view.losses)).items():
         yield "lost.events", (reason,), count, None
     told = {
         "overhead": view.overhead.share,

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingero.store.location import default_path, invoking_user, state_folder
+from ingero.store.location import invoking_user, last_path, state_folder
 
-__all__ = ["database", "owner_of_new_files", "stamp_of", "state_folder"]
+__all__ = ["database", "owner_of_new_files", "stamp_of", "state_folder", "written_ns"]
 
 
 def database(named: Path | None) -> Path:
-    """The one named, or the usual one."""
-    return named or default_path()
+    """The one named, or the one that is read without --db."""
+    return named or last_path()
 
 
 def owner_of_new_files() -> tuple[int, int] | None:
     """(uid, gid) of whoever called sudo; None where that is nobody else."""
     return invoking_user()
+
+
+def written_ns(db: Path) -> int:
+    """When something was last written into it; 0 where that cannot be told."""
+    stamp = stamp_of(db)
+    return max(stamp[0], stamp[3])
 
 
 def stamp_of(db: Path) -> tuple[int, ...]:

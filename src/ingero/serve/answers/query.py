@@ -21,7 +21,7 @@ from ingero.serve.answers.operations import Filters, OperationStats, operation_s
 from ingero.serve.answers.sense import sense_made_of
 from ingero.serve.answers.sql import Limits, answer_sql
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 STORED_ROWS = (
@@ -85,7 +85,7 @@ def ask_statistics(
     labels: Labels = NO_LABELS,
 ) -> StatisticsAnswer:
     """Per-operation statistics, of one node or a label where asked for; at most `limit` operations."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         if labels.wanted:
             return _while_held(reader, when, filters, labels, limit)
@@ -116,7 +116,7 @@ def ask_by_label(
 ) -> LabelledAnswer:
     """The same for each value of a label, at most `limit` values."""
     assert labels.by is not None
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
             spans = held_by_all(reader, when, labels.wanted, labels.by)
@@ -130,7 +130,7 @@ def ask_kernels(
     db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None = None
 ) -> KernelsAnswer:
     """Statistics by process and kernel, of one node where asked for; at most `limit` kernels."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         return kernel_stats(reader, when, filters, limit)
 
@@ -139,7 +139,7 @@ def ask_kernels_if_quick(
     db: Path | None, wanted: Range, filters: Filters, limit: int
 ) -> KernelsAnswer | None:
     """The same where few enough rows have to be looked through, else None."""
-    with Reader(db or default_path()) as reader:
+    with Reader(db or last_path()) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         ranges = reader.id_ranges(when.from_ns, when.to_ns)
         if sum(last - first + 1 for first, last in ranges) > QUICK_ROWS:
@@ -149,7 +149,7 @@ def ask_kernels_if_quick(
 
 def ask_sql(db: Path | None, sql: str, limits: Limits, node: str | None = None) -> SqlAnswer:
     """One reading statement; it sees one node's rows only where asked for."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         found = answer_sql(reader, sql, limits)
     columns = distinct(found.columns)
     rows = [dict(zip(columns, map(_plain, row), strict=True)) for row in found.rows]

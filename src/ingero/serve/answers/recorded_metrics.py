@@ -26,7 +26,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.recorded_bytes import allocated, copied
 from ingero.serve.answers.recorded_machine import machine_rows
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS
 from ingero.units import SECOND
@@ -68,7 +68,7 @@ def recorded_metrics(
     db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
 ) -> Iterator[Snapshot]:
     """One snapshot per node, at the end of the range; of one process, of the nodes that have it."""
-    path = db or default_path()
+    path = db or last_path()
     with Reader(path, node) as reader:
         nodes = reader.nodes()
     absent: list[TargetError] = []
@@ -91,7 +91,7 @@ def recorded_rounds(
 ) -> Iterator[tuple[Snapshot, Report]]:
     """What was recorded of each node since it was last told of, a round at most, with the diagnosis of the
     time before it; nodes of which nothing was recorded since then are left out."""
-    path = db or default_path()
+    path = db or last_path()
     with Reader(path) as reader:
         nodes = reader.nodes()
     for each in nodes:

@@ -12,7 +12,7 @@ from ingero.errors import UsageError
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.window import time_range
 from ingero.store.excerpt import Part, TooLargeError, write_excerpt
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.migrations import table_names
 from ingero.store.reader import Reader
 from ingero.units import clean
@@ -27,7 +27,7 @@ def recording_part(
     db: Path | None, wanted: Range, tables: str | None, most_bytes: int, last: bool = False
 ) -> Iterator[Path]:
     """A new database; without a range everything, or the last recording. Gone when this ends."""
-    path = db or default_path()
+    path = db or last_path()
     chosen = _tables(tables)
     part = Part(tables=chosen)
     if last or wanted != Range():

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from ingero.serve.answers.places import written_ns
 from ingero.serve.answers.query import Range, WindowAnswer
-from ingero.serve.answers.window import ended, time_range
-from ingero.store.location import default_path
+from ingero.serve.answers.window import SILENCE_NS, ended, time_range
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 
@@ -42,7 +43,7 @@ MOST_NODES = 1000
 
 def get_nodes(db: Path | None) -> tuple[str, ...]:
     """By name."""
-    with Reader(db or default_path()) as reader:
+    with Reader(db or last_path()) as reader:
         return tuple(reader.nodes()[:MOST_NODES])
 
 
@@ -51,9 +52,10 @@ def get_recordings(
 ) -> RecordingsAnswer:
     """All nodes, whichever is asked about; recordings and times of that one."""
     now_ns = time.time_ns() if now_ns is None else now_ns
-    path = db or default_path()
+    path = db or last_path()
     with Reader(path) as reader:
         nodes = reader.nodes()
+    being_written = now_ns - written_ns(path) < SILENCE_NS  # before its first second it has no record
     with Reader(path, node) as reader:
         whole = time_range(reader, now_ns=now_ns)
         asked = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
@@ -63,7 +65,7 @@ def get_recordings(
                 started_ns=each.started_ns,
                 last_ns=each.last_ns,
                 ended_ns=each.ended_ns,
-                live=not ended(each, now_ns),
+                live=each.ended_ns is None and (being_written or not ended(each, now_ns)),
                 command=each.command,
                 cores=each.cores,
                 version=each.version,

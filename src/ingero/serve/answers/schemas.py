@@ -18,6 +18,7 @@ from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
+from ingero.serve.answers.nodes_cost import FleetCost
 from ingero.serve.answers.nodes_recordings import FleetMerge
 from ingero.serve.answers.nodes_report import FleetReport
 from ingero.serve.answers.nodes_rows import FleetRows, FleetStatistics
@@ -91,6 +92,7 @@ class TraceLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 ANSWERS: dict[str, tuple[str, type]] = {
     "check": ("ingero check --json", CheckAnswer),
     "cost": ("ingero cost --json", CostAnswer),
+    "cost-nodes": ("ingero cost --nodes LIST --json", FleetCost),
     "explain": ("ingero explain --json", Report),
     "fleet-status": ("ingero fleet status --json", FleetStatus),
     "explain-compare": ("ingero explain --compare BEFORE AFTER --json", Comparison),

@@ -20,7 +20,7 @@ from ingero.serve.answers.losses import losses_within
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.sites import SiteReader
 
@@ -72,7 +72,7 @@ def get_stacks(
     node: str | None = None,
 ) -> StacksAnswer:
     """The `limit` places with most time."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         rows = _rows(reader, when, pid, op)
         with reader.trouble_told(), sense_made_of(reader):

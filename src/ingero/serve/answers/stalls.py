@@ -12,7 +12,7 @@ from typing import Any
 
 from ingero.model.report import Stall
 from ingero.model.window import BUCKET_NAMES
-from ingero.serve.answers.buckets import bucket_words
+from ingero.model.words import bucket_words
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.units import SECOND, clean, format_ns

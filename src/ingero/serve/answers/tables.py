@@ -19,7 +19,7 @@ from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
 from ingero.serve.answers.window import time_range
 from ingero.store import trouble
 from ingero.store.column_kinds import kinds_of
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 FETCH = 10_000
@@ -58,7 +58,7 @@ def column_kinds(name: str) -> dict[str, str]:
 
 @contextmanager
 def open_tables(wanted: Wanted) -> Iterator[Tables]:
-    with Reader(wanted.db or default_path(), wanted.node) as reader:
+    with Reader(wanted.db or last_path(), wanted.node) as reader:
         yield Tables(reader, wanted)
 
 

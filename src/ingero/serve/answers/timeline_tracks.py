@@ -23,7 +23,7 @@ from ingero.serve.answers.timeline_states import accounted, states, wakes
 from ingero.serve.answers.tracks import Item
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store import trouble
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 PARTS: tuple[Callable[[Asked], Iterator[Item]], ...] = (
@@ -53,7 +53,7 @@ def open_timeline(
     db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
 ) -> Iterator[tuple[TimeRange, Iterator[Item]]]:
     """The timeline of a recording; of one process or one node where asked for."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         reader.connection.execute("PRAGMA temp_store = FILE")  # sorts of any size
         yield when, timeline(Asked(reader, when, pid))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ingero.serve.answers.buckets import BUCKET_WORDS
+from ingero.model.words import BUCKET_WORDS
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.timeline_rows import Asked
@@ -22,7 +22,7 @@ from ingero.serve.answers.zoom_events import calls_and_waits, in_flight, moments
 from ingero.serve.answers.zoom_labels import labels
 from ingero.serve.answers.zoom_seconds import accounted, called
 from ingero.serve.answers.zoom_tracks import Names, View, ZoomTrack
-from ingero.store.location import default_path
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import SECOND
 
@@ -49,7 +49,7 @@ def get_zoom(
     db: Path | None, wanted: Range, width: int = 1000, node: str | None = None, pid: int | None = None
 ) -> ZoomAnswer:
     """What to draw on `width` points."""
-    with Reader(db or default_path(), node) as reader:
+    with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
             return checked(_zoom(Asked(reader, when, pid), when, min(max(width, NARROWEST), WIDEST)))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ingero.serve.answers.timeline_rows import Asked
+from ingero.serve.answers.zoom_takers import takers
 from ingero.serve.answers.zoom_tracks import Names, View, ZoomTrack
 from ingero.store.schema import BUCKET_COLUMNS
 from ingero.units import SECOND, clean
@@ -44,7 +45,9 @@ def accounted(asked: Asked, view: View) -> tuple[list[ZoomTrack], int]:
         members = list(group)
         tracks.append((_weight(members), _thread(asked, view, who, members, comms)))
     tracks.sort(key=lambda pair: (not pair[1].feeder, -pair[0]))
-    return [track for _, track in tracks[:MOST_THREADS]], max(0, len(tracks) - MOST_THREADS)
+    shown = [track for _, track in tracks[:MOST_THREADS]]
+    takers(asked, view, step, shown)
+    return shown, max(0, len(tracks) - MOST_THREADS)
 
 
 def _weight(rows: list[Row]) -> int:

@@ -21,7 +21,8 @@ class ZoomTrack(msgspec.Struct, kw_only=True):
 
     `calls`, `waits`, `called`, `labels`, `moments`: start_ns, length_ns, name, count, longest_ns and, of
     a single event or the longest of several, event; `calls` also depth. `accounted`:
-    start_ns and length_ns of each column and its `shares`, one list for each bucket.
+    start_ns and length_ns of each column, its `shares`, one list for each bucket, and its `takers`:
+    who had the core meanwhile (name, PID, nanoseconds), most first.
     `counter`: start_ns and values.
     """
 
@@ -43,6 +44,7 @@ class ZoomTrack(msgspec.Struct, kw_only=True):
     depth: list[int] = []
     shares: list[list[float]] = []
     values: list[float | None] = []
+    takers: list[list[tuple[str, int | None, int]]] = []
 
 
 @dataclass(slots=True)

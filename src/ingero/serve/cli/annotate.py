@@ -34,7 +34,9 @@ A job labels itself at less cost: from ingero.annotate import annotate; annotate
     metavar="KEY=VALUE",
     help="What to say; may be repeated.",
 )
-@click.option("--pid", type=click.IntRange(1), help="Of this process of yours.  [the job that calls this]")
+@click.option(
+    "--pid", type=click.IntRange(1), help="PID to label (must be yours).  [the job that calls this]"
+)
 @configured
 def annotate(labels: tuple[str, ...], pid: int | None, config: Config) -> int:  # noqa: ARG001
     """Tell a running trace what a job is doing.

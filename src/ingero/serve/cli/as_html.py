@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
+from ingero.model.words import bucket_words
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.document import (
     Bar,
@@ -59,7 +60,13 @@ HEAD = """<!doctype html>
 def as_html(document: Document) -> str:
     """The whole page."""
     head = HEAD.format(title=escape(document.title), style=STYLE)
-    return head + "\n".join(_parts(document.blocks)) + "\n</main></body></html>\n"
+    return head + body_of(document) + "\n</main></body></html>\n"
+
+
+def body_of(document: Document, *, colours: bool = True) -> str:
+    """What stands in a page; without `colours` no element has a style of its own."""
+    blocks = [block for block in document.blocks if colours or not isinstance(block, Bar)]
+    return "\n".join(_parts(blocks))
 
 
 def _parts(blocks: list[Block]) -> Iterator[str]:
@@ -102,12 +109,13 @@ def _severity(severity: str) -> str:
 
 def _bar(time_ns: Mapping[str, int]) -> str:
     parts = percents(time_ns)
+    said = {name: escape(bucket_words(name)) for name, _ in parts}
     pieces = "".join(
-        f'<div style="width:{percent:.1f}%;background:{_colour(name)}" title="{escape(name)}"></div>'
+        f'<div style="width:{percent:.1f}%;background:{_colour(name)}" title="{said[name]}"></div>'
         for name, percent in parts
     )
     names = "".join(
-        f'<li><i style="background:{_colour(name)}"></i>{escape(name)} {percent:.1f} %</li>'
+        f'<li><i style="background:{_colour(name)}"></i>{said[name]} {percent:.1f} %</li>'
         for name, percent in parts
     )
     bar = f'<div class="bar" role="img" aria-label="where the time went">{pieces}</div>'

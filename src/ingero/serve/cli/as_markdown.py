@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from ingero.model.words import bucket_words
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.document import (
     Bar,
@@ -63,7 +64,7 @@ def _written(block: Block) -> str:
         case Code():
             return _fenced(block)
         case Bar(time_ns):
-            rows = [(name, f"{percent:.1f} %") for name, percent in percents(time_ns)]
+            rows = [(bucket_words(name), f"{percent:.1f} %") for name, percent in percents(time_ns)]
             return _table(Rows(("Where the time went", "Share"), rows))
         case Rows():
             return _table(block)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli import tables
@@ -31,7 +32,7 @@ from ingero.serve.cli.document import (
 )
 from ingero.serve.cli.fitting import Fitting
 
-INDENT, LABEL = 2, 11
+INDENT, LABEL = 2, 13
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}
 WIDEST_BAR, SHORT_BAR = 60, 8
 
@@ -125,7 +126,7 @@ def _write_bar(bar: Bar, console: Console) -> None:
 
 
 def _words(part: tuple[str, float], decimals: int = 1) -> str:
-    return f"{terminal.clean(part[0], 20)} {part[1]:.{decimals}f} %"
+    return f"{bucket_words(terminal.clean(part[0], 20))} {part[1]:.{decimals}f} %"
 
 
 def _marked(part: tuple[str, float], decimals: int = 1) -> Text:

@@ -26,6 +26,7 @@ class Remembered:
         self.metric_limits = surface.metric_limits
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
         self.begin, self.update, self.behind = surface.begin, surface.update, surface.behind
+        self.starting = surface.starting
         self.surface = surface
         self.last: LiveView | None = None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero import units
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.answers.compare import Comparison, FindingChange, Side
 from ingero.serve.cli.diagnosis import person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, Title, tidy

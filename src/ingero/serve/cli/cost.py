@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ingero.serve.cli.asking import of_nodes
 from ingero.serve.cli.options import as_json, configured, database, one_node, whose
 
 if TYPE_CHECKING:
     from ingero.config import Config
-    from ingero.serve.answers.cost import CostAnswer, CostLine
+    from ingero.serve.answers.cost import CostAnswer, CostLine, Prices
+    from ingero.serve.answers.nodes_cost import FleetCost
+    from ingero.serve.answers.query import Range
+    from ingero.serve.answers.whose import Whose
 
 GROUPS = ("namespace", "job", "user", "pod", "owner", "container", "node", "process")
 EPILOG = """\b
@@ -19,6 +23,7 @@ Examples:
   ingero cost --price 2.49                    the last recording, by namespace, job or user
   ingero cost --since 24h --by user
   ingero cost --by pod --namespace team-a --json
+  ingero cost --nodes @nodes.txt --since 24h  of all nodes together
 """
 
 
@@ -33,6 +38,7 @@ Examples:
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @one_node
 @whose
+@of_nodes
 @as_json
 @database
 @configured
@@ -41,7 +47,8 @@ def cost(config: Config, as_json: bool, **flags: Any) -> int:
 
     Prices by model come from the configuration (cost.prices); without any price only hours are
     told. A GPU that several use is divided by their use of it. Held is busy, lost, idle and
-    unknown together, in every line.
+    unknown together, in every line. With --nodes the recordings of that time are fetched and
+    summed up together.
     """
     from ingero.serve.answers.cost import get_cost, prices_of
     from ingero.serve.answers.query import Range
@@ -51,14 +58,37 @@ def cost(config: Config, as_json: bool, **flags: Any) -> int:
     wanted = Range(flags["since"], flags["start"], flags["end"])
     tenant = Whose(*(flags[name] for name in WORDS))
     prices = prices_of(config.cost, flags["price"])
-    answer = get_cost(flags["db"], wanted, prices, flags["by"], flags["node"], tenant)
+    of_fleet = _of_nodes(config, flags, wanted, prices, tenant)
+    answer = of_fleet or get_cost(flags["db"], wanted, prices, flags["by"], flags["node"], tenant)
     if as_json:
         click.echo(output.to_json(answer))
-        return 0
-    console = tables.console(sys.stdout)
-    for part in parts(answer):
-        console.print(part)
-    return 0
+    else:
+        console = tables.console(sys.stdout)
+        for part in parts(answer):
+            console.print(part)
+    return _who_answered(of_fleet, flags["strict"], as_json) if of_fleet else 0
+
+
+def _of_nodes(
+    config: Config, flags: dict[str, Any], wanted: Range, prices: Prices, tenant: Whose
+) -> FleetCost | None:
+    """None: this machine is asked."""
+    from ingero.serve.cli.asking import fleet_of
+
+    fleet = fleet_of(config, flags, local=flags["db"] is not None)
+    if fleet is None:
+        return None
+    from ingero.serve.answers.nodes_cost import ask_fleet_cost
+
+    return ask_fleet_cost(fleet, wanted, prices, flags["by"], flags["node"], tenant)
+
+
+def _who_answered(answer: FleetCost, strict: bool, as_json: bool) -> int:
+    from ingero.serve.cli.asking import exit_code, say_state
+
+    if not as_json:
+        say_state(answer.fleet)
+    return exit_code(answer.fleet, strict)
 
 
 def parts(answer: CostAnswer) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,15 +49,15 @@ Examples:
 @click.option("--no-gpu", "mode", flag_value=MADE_UP, help="Made-up events; no root, no GPU.")
 @click.option("--live", "mode", flag_value=LIVE, help="A real job on a stub CUDA library; needs root.")
 @click.option("--gpu", "mode", flag_value=GPU, help="The same job on a real GPU; needs root.")
-@click.option("--seed", type=int, default=7, show_default=True, help="Of the made-up events.")
+@click.option("--seed", type=int, default=7, show_default=True, help="Random seed of the made-up events.")
 @click.option(
-    "--speed", type=float, default=5.0, show_default=True, help="Made-up seconds that pass in a second."
+    "--speed", type=float, default=5.0, show_default=True, help="Playback speed of the made-up events."
 )
 @click.option(
     "-d",
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Record here.  [~/.ingero/demo.db, begun anew]",
+    help="Record here.  [~/.ingero/demo.db, overwritten]",
 )
 @click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
 @exporting
@@ -192,6 +192,7 @@ class _Show:
         return made_up.run(played, surface, LiveDiagnosis)
 
     def _live(self, scenario: Scenario, surface: Surface) -> int:
+        surface.starting("starting the job")
         from ingero import agent
         from ingero.model.options import TraceOptions
         from ingero.scenarios.live import Stage
@@ -206,12 +207,30 @@ class _Show:
             return code
 
     def _conclude(self, count: int) -> None:
-        from ingero.serve.cli.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
 
         print_diagnosis(self._path, sys.stdout, self._last)
         if count == 1:
-            name, ingero = shlex.quote(str(self._path)), how_we_are_called()
             click.echo("\nAsk the recording yourself:")
-            click.echo(f"  {ingero} explain -v -d {name}\n  {ingero} query -d {name}")
+            steps = list(self._next_steps())
+            width = max(len(command) for command, _ in steps)
+            for command, what in steps:
+                click.echo(f"  {command:{width}}  {what}")
         sys.stdout.flush()
+
+    def _next_steps(self) -> Iterator[tuple[str, str]]:
+        """Commands that run as they stand, and find this recording."""
+        from ingero.serve.answers.last_recording import is_found
+        from ingero.serve.cli.called import how_we_are_called
+
+        me = how_we_are_called()
+        where = "" if is_found(self._path) else f" -d {shlex.quote(str(self._path))}"
+        yield f"{me} explain -v{where}", "every proof"
+        yield f"{me} explain --format html -o report.html{where}", "one file to send on"
+        yield f"{me} query{where}", "what the calls cost"
+        yield f"{me} dashboard{where}", "the same in a browser"
+        root = how_we_are_called(as_root=True)
+        if self._mode == MADE_UP:
+            yield f"{root} demo --live", "the same with real processes and probes"
+        else:
+            yield f"{root} trace", "watch the jobs of this machine"

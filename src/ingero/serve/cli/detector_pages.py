@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 
+from ingero.model import words
 from ingero.serve.answers import catalogue
 from ingero.serve.answers.catalogue import Entry
 
@@ -62,7 +63,7 @@ def _index(entries: list[Entry], written_by: str) -> str:
         f" {f'no: {entry.unwatched}' if entry.unwatched else 'yes'} |\n"
         for entry in entries
     ]
-    sources = [f"| `{name}` | {about} |\n" for name, about in catalogue.SOURCES.items()]
+    sources = [f"| `{name}` | {about} |\n" for name, about in words.SOURCES.items()]
     return "".join([INDEX.format(written_by=written_by), *rows, SOURCES, *sources])
 
 

@@ -7,7 +7,6 @@ line. -v shows everything. Nothing is computed here but sums.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +14,9 @@ from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GpuLine, ProcessReport, Report
+from ingero.model.words import bucket_words, covered_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words, percents
+from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.document import (
@@ -36,7 +36,6 @@ from ingero.serve.cli.label_words import labels_words, slowest
 from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
-CALL = re.compile(r"\w\(")  # a fix in the job's code, not for a shell
 FRAMES = 20
 
 
@@ -198,7 +197,9 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
         wins = f" ({gain})" if gain and not number else ""
         yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
         if fix.command:
-            yield Code(tidy(fix.command, 2000), "python" if CALL.search(fix.command) else "sh")
+            yield Code(tidy(fix.command, 2000), "sh")
+        if fix.code:
+            yield Code(tidy(fix.code, 2000), "python")
 
 
 def line_words(function: str, file: str | None, line: int | None, *, whole: bool = False) -> str:
@@ -363,24 +364,38 @@ def _unexplained(report: Report) -> Iterator[Block]:
 
 
 def footer(report: Report, detail: Detail) -> Iterator[Block]:
-    """What was lost, what tracing cost, what was not watched."""
-    lost = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
+    """What was dropped, what tracing cost, what was not covered."""
+    dropped = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     if report.unfinished:
-        lost = f"{lost or 'nothing'} up to the last stored second, what came then is not known"
+        dropped = f"{dropped or 'nothing'} up to the last stored second; what came after is not known"
     cost = overhead_words(report, detail.verbose)
     yield Field(
-        "Lost", f"{lost or 'nothing'}; {cost}", "warning" if lost else "dim", rows=0 if detail.verbose else 1
+        "Dropped",
+        f"{dropped or 'nothing'}; {cost}",
+        "warning" if dropped else "dim",
+        rows=0 if detail.verbose else 1,
     )
     if own := own_cost_words(report.overhead):
         yield Field("Own cost", own, "dim")
-    if not report.not_watched:
-        return
-    blind = [f"{tidy(each.what, 100)} ({tidy(each.why, 200)})" for each in report.not_watched]
+    blind = _not_covered(report)
     if detail.verbose:
-        yield from (Field("Unwatched", each, "warning") for each in blind)
-    else:
-        more = f" and {len(blind) - 1} more, -v shows them" if len(blind) > 1 else ""
-        yield Field("Unwatched", f"{blind[0]}{more}", "warning")
+        yield from (
+            Field("Not covered", f"{'; '.join(what)} ({why})", "warning") for why, what in blind.items()
+        )
+    elif blind:
+        why, (first, *_) = next(iter(blind.items()))
+        rest = sum(map(len, blind.values())) - 1
+        more = f" and {rest} more, -v shows them" if rest else ""
+        yield Field("Not covered", f"{first} ({why}){more}", "warning")
+
+
+def _not_covered(report: Report) -> dict[str, list[str]]:
+    """By reason: one missing source may hide several kinds."""
+    found: dict[str, list[str]] = {}
+    for each in report.not_watched:
+        what, why = covered_words(tidy(each.what, 100), tidy(each.why, 200))
+        found.setdefault(why, []).append(what)
+    return found
 
 
 def _manner(what: str) -> str:
@@ -389,13 +404,13 @@ def _manner(what: str) -> str:
 
 
 def overhead_words(report: Report, verbose: bool = False) -> str:
-    """What tracing cost; what was watched less for it only where asked for: few can make use of it."""
+    """What tracing cost; what was reduced for it only where asked for: few can make use of it."""
     overhead = report.overhead
+    budget = f"{100 * overhead.budget:g} %" if overhead.budget is not None else ""
     if overhead.share is not None:
-        budget = (
-            f" of a budget of {units.format_share(overhead.budget)}" if overhead.budget is not None else ""
+        words = (
+            f"tracing cost {units.format_share(overhead.share)}{f' of at most {budget}' if budget else ''}"
         )
-        words = f"tracing cost {units.format_share(overhead.share)}{budget}"
     elif overhead.hits_per_s is not None:
         words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
     else:
@@ -403,8 +418,8 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     # of several how it was at the end: what they name may have changed on the way
     last = {_manner(each.what): each for each in overhead.actions}
     less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
-    actions = ", ".join(f"{tidy(each.what, 60)}: {tidy(each.after, 60)}" for each in less)
-    if actions and not verbose:
-        within = units.format_share(overhead.budget) if overhead.budget is not None else "its budget"
-        return f"{words}; detail reduced to stay within {within}"
-    return f"{words}; reduced for it: {actions}" if actions else words
+    if not less:
+        return words
+    words += f"; reduced to stay within {budget or 'its budget'}"
+    details = (f"{tidy(each.what.removeprefix(TIMING), 60)}: {tidy(each.after, 60)}" for each in less)
+    return f"{words}: {'; '.join(details)}" if verbose else words

@@ -11,10 +11,12 @@ import click
 from ingero.errors import IngeroError, UsageError
 from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
 from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, whose, wide
+from ingero.serve.cli.paging import paged
 
 if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.model.live import LiveView
+    from ingero.model.report import Report
     from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.cli.document import Document
 
@@ -68,7 +70,7 @@ ONE_DATABASE = (
     nargs=2,
     type=click.Path(path_type=Path, readable=False),
     metavar="BEFORE AFTER",
-    help="Two databases side by side: what got better, and was it promised.",
+    help="Two recordings side by side: what improved, against the predicted gain.",
 )
 @as_json
 @wide
@@ -81,6 +83,7 @@ ONE_DATABASE = (
 @click.option("--exit-code", is_flag=True, help="Exit with 3 when there is a finding of MEDIUM or above.")
 @of_nodes
 @database
+@paged
 @configured
 def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> int:
     """Say why a recorded job was slow, and what fixes it.
@@ -106,8 +109,18 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
     labels = parse_labels(flags["labels"], flags["by"])
     tenant = Whose(*(flags[name] for name in WORDS))
     report = get_report(flags["db"], wanted, flags["pid"], node=flags["node"], labels=labels, whose=tenant)
-    _deliver(report, lambda: _document(report, flags), form, flags["output"])
+    if form == "html" and not flags["per_process"] and report.by is None and tenant == Whose():
+        _write(_page(report, flags), flags["output"])
+    else:
+        _deliver(report, lambda: _document(report, flags), form, flags["output"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
+
+
+def _page(report: Report, flags: dict[str, Any]) -> str:
+    """The one file to send on."""
+    from ingero.serve.cli.as_page import as_page
+
+    return as_page(_document(report, flags), report, flags["db"], flags["node"])
 
 
 def _explain_nodes(fleet: Fleet, form: str, flags: dict[str, Any]) -> int:
@@ -158,7 +171,12 @@ def _deliver(answer: Any, make: Any, form: str, output: Path | None) -> None:
     if form == "text" and output is None:
         _print(make(), sys.stdout)
         return
-    text = writing.to_json(answer) + "\n" if form == "json" else _written(make(), form)
+    _write(writing.to_json(answer) + "\n" if form == "json" else _written(make(), form), output)
+
+
+def _write(text: str, output: Path | None) -> None:
+    from ingero.serve.cli import output as writing
+
     if output is None:
         click.echo(text, nl=False)
         return
@@ -189,10 +207,12 @@ def _print(document: Document, out: TextIO) -> None:
     write_text(document, tables.console(out))
 
 
-def print_diagnosis(db: Path | None, out: TextIO, view: LiveView | None = None) -> None:
+def print_diagnosis(
+    db: Path | None, out: TextIO, view: LiveView | None = None, page: Path | None = None
+) -> None:
     """The text diagnosis of the last recording; what stands in its way is one line, not a failure.
 
-    `view`: how the trace ended, which may know more than it could store.
+    `view`: how the trace ended, which may know more than it could store. `page`: a report is written there.
     """
     from ingero import units
     from ingero.serve.answers.explain import get_report
@@ -201,9 +221,29 @@ def print_diagnosis(db: Path | None, out: TextIO, view: LiveView | None = None) 
     from ingero.serve.cli.diagnosis import Detail, diagnosis
 
     try:
-        document = diagnosis(with_memory(get_report(db, Range()), view), Detail())
+        report = with_memory(get_report(db, Range()), view)
+        document = diagnosis(report, Detail())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
         return
     click.echo(file=out)
     _print(document, out)
+    if page is not None:
+        _write_page(document, report, db, page, out)
+
+
+def _write_page(document: Document, report: Report, db: Path | None, page: Path, out: TextIO) -> None:
+    """The report to send on; where it cannot be written the diagnosis stands all the same."""
+    from ingero import rights, units
+    from ingero.serve.cli import output as writing
+    from ingero.serve.cli.as_page import as_page
+    from ingero.serve.cli.harmless import shown
+
+    try:
+        text = as_page(document, report, db)
+        with rights.acting_as(rights.whose(page.parent)):
+            writing.write_file(page, text)
+    except IngeroError as error:
+        click.echo(f"\nNo report: {units.clean(error.message, 500)}", file=out)
+        return
+    click.echo(f"\nReport to open or send on: {shown(str(page))}", file=out)

@@ -84,7 +84,7 @@ class Export:
 @click.option("--op", metavar="NAME", help="For folded: only this operation; of waits, this bucket.")
 @click.option(
     "--what", type=click.Choice(["calls", "samples", "waits", "bytes"]),
-    help="For folded: what the width of a stack is.  [calls]",
+    help="For folded: weight of a stack.  [calls]",
 )  # fmt: skip
 @of_nodes
 @database

@@ -39,7 +39,7 @@ class _Lazy(click.Group):
 
 @click.group(cls=_Lazy, epilog=EPILOG)
 def fleet() -> None:
-    """Watch many nodes: tell a collector, be one, ask one.
+    """Watch many nodes: report to a collector, run one, ask one.
 
     Setting one up, and what 10,000 nodes need: docs/fleet.md.
     """

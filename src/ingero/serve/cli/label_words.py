@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from ingero import units
 from ingero.model.finding import LabelRange
 from ingero.model.report import LabelReport, LabelTime
+from ingero.model.words import bucket_words
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.document import Block, Gap, Heading, Line, Rows, tidy
 
@@ -44,7 +45,7 @@ def slowest(by: LabelReport, verbose: bool = False) -> Iterator[Block]:
 
 def _row(each: LabelTime) -> tuple[str, ...]:
     largest = percents(each.time, decimals=0)[:LARGEST] if any(each.time.values()) else []
-    words = ", ".join(f"{tidy(name, 40)} {percent:.0f} %" for name, percent in largest)
+    words = ", ".join(f"{bucket_words(tidy(name, 40))} {percent:.0f} %" for name, percent in largest)
     return (
         tidy(each.value, 60),
         units.format_ns(each.took_ns),

@@ -48,7 +48,7 @@ COMMANDS: dict[str, Lazy] = {
     "export": Lazy("ingero.serve.cli.export", "Write a recording as a timeline, tables or stacks."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
     "dashboard": Lazy("ingero.serve.cli.dashboard", "Show a recording in a browser, live while it grows."),
-    "fleet": Lazy("ingero.serve.cli.fleet", "Watch many nodes: tell a collector, be one, ask one."),
+    "fleet": Lazy("ingero.serve.cli.fleet", "Watch many nodes: report to a collector, run one, ask one."),
     "mcp": Lazy("ingero.serve.cli.mcp", "Answer AI assistants over the Model Context Protocol."),
     "schema": Lazy("ingero.serve.cli.schema", "Print the JSON Schema of every answer."),
     "annotate": Lazy("ingero.serve.cli.annotate", "Tell a running trace what a job is doing."),

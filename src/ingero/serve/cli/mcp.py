@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
     from ingero.config import Config
+    from ingero.serve.mcp.source import Collector
 
 VARIABLES = ("INGERO_MCP_BEARER_TOKEN",)
 EPILOG = """\b
@@ -68,7 +70,20 @@ def _server(db: Path | None, config: Config) -> MCPServer[Any]:
             f"the MCP server needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[mcp]'",
         ) from error
-    return make_server(Source(db, config, lambda: quiet_fleet(config)))
+    return make_server(Source(db, config, lambda: quiet_fleet(config), _collector(config)))
+
+
+def _collector(config: Config) -> Callable[[], Collector | None]:
+    """Who is told by the nodes; looked at when somebody asks."""
+
+    def made() -> Collector | None:
+        from ingero.serve.cli.fleet_asking import TOKENS, CollectorAsked
+
+        where = config.collector.address
+        # INGERO_TOKEN is what clients show this server: nobody else's business.
+        return CollectorAsked(where, config, variables=TOKENS[:1]) if where else None
+
+    return made
 
 
 def _share_messages() -> None:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ingero.model.finding import Finding
 from ingero.model.live import LiveView, Surface
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.cli.surfaces import PlainSurface
 
 EVERY_NS = 2_000_000_000
@@ -106,7 +106,7 @@ class Announced:
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits = surface.metric_limits
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
-        self.behind = surface.behind
+        self.behind, self.starting = surface.behind, surface.starting
         self._surface, self._begun, self._says = surface, begun, says
 
     def begin(self, view: LiveView) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from ingero import units
 from ingero.model.report import CodeLine, ProcessReport, Report, ThreadLine
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import bucket_words
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.cli.diagnosis import Detail, footer, header, line_words, person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar

@@ -11,6 +11,7 @@ import click
 from ingero.errors import UsageError
 from ingero.serve.cli.asking import of_nodes
 from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, whose, wide
+from ingero.serve.cli.paging import paged
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +85,7 @@ def _without_comment(argument: str) -> str:
 @of_nodes
 @click.option("--reduce", is_flag=True, help="With --nodes: run the SQL once, over all nodes' rows together.")
 @database
+@paged
 @configured
 def query(
     sql: str | None, form: str | None, as_json: bool, schema: bool, config: Config, **flags: Any

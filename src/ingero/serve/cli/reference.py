@@ -1,4 +1,4 @@
-"""The pages configuration.md, commands.md, schema.md and detectors/ of docs, written from the code.
+"""Pages of docs that are written from the code: configuration, commands, schema, glossary, detectors/.
 
 `python -m ingero.serve.cli.reference docs` writes them; a test holds them against
 what this module would write.
@@ -15,7 +15,7 @@ import click
 
 from ingero import config
 from ingero.serve.answers.schema_page import schema_markdown
-from ingero.serve.cli import detector_pages
+from ingero.serve.cli import detector_pages, glossary
 from ingero.serve.cli.main import COMMANDS, ingero
 
 WRITTEN_BY = "<!-- Written by `python -m ingero.serve.cli.reference docs`; do not edit. -->"
@@ -57,7 +57,9 @@ error. An error is one line, `error: what failed`, and mostly a second one, `hin
 `trace -- COMMAND` passes the command's own exit code on.
 
 `-d` is `--db` on every command that has a database: the path given, else `INGERO_DB`, else
-`~/.ingero/ingero.db` of whoever called `sudo`. `ingero schema --json` describes what `--json` prints.
+`~/.ingero/ingero.db` of whoever called `sudo`; a demo keeps its recording beside it, and questions
+without `-d` are about whichever of the two was written last. `ingero schema --json` describes what
+`--json` prints.
 """
 
 
@@ -105,6 +107,7 @@ def pages() -> dict[str, str]:
         "configuration.md": configuration_page(),
         "commands.md": commands_page(),
         "schema.md": schema_markdown(),
+        "glossary.md": glossary.page(WRITTEN_BY),
     }
     return made | detector_pages.pages(WRITTEN_BY)
 

@@ -24,7 +24,11 @@ def server_options(function: Function) -> Function:
     for option in reversed(
         (
             click.option(
-                "--cert", "--tls-cert", type=_FILE, metavar="FILE", help="Certificate, PEM.  [made]"
+                "--cert",
+                "--tls-cert",
+                type=_FILE,
+                metavar="FILE",
+                help="Certificate, PEM.  [generated, self-signed]",
             ),
             click.option("--key", "--tls-key", type=_FILE, metavar="FILE", help="Its private key, PEM."),
             click.option(

@@ -21,6 +21,7 @@ from ingero.model.live import UNREAD, LiveView, QuietSurface
 from ingero.serve import terminal
 from ingero.serve.cli import output, tables
 from ingero.serve.cli.outlet import is_behind, outlet, settled
+from ingero.serve.cli.starting import StartingLine
 
 PLAIN_EVERY_NS = 5_000_000_000
 LOG_EVERY_NS = 10_000_000_000
@@ -32,10 +33,14 @@ class PlainSurface(QuietSurface):
     def __init__(self, out: TextIO, *, every_ns: int | None = None, updates: bool = True) -> None:
         super().__init__()
         self.console = tables.console(outlet(out))
+        self._starting = StartingLine()
         self._updates = updates
         self._every_ns = every_ns or (PLAIN_EVERY_NS if self.console.is_terminal else LOG_EVERY_NS)
         self._due_ns = 0
         self._told: set[tuple[str, str]] = set()
+
+    def starting(self, doing: str) -> None:
+        self._starting.say(doing)
 
     def begin(self, view: LiveView) -> None:
         self._due_ns = view.elapsed_ns + self._every_ns
@@ -96,12 +101,16 @@ class JsonSurface(QuietSurface):
         super().__init__()
         self._out: TextIO | None = outlet(out)
         self._err = tables.console(outlet(err))
+        self._starting = StartingLine()
         self._warned: set[str] = set()
         self._recorded = False
         self._failed = False
 
     def run(self, work: Callable[[], int]) -> int:
         return work() or int(self._failed)
+
+    def starting(self, doing: str) -> None:
+        self._starting.say(doing)
 
     def begin(self, view: LiveView) -> None:
         self._recorded = view.database.path is not None

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ingero import units
 from ingero.model.live import LAYERS, LiveView
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.cli.called import runnable
 from ingero.serve.cli.fitting import Fitting
@@ -94,7 +95,7 @@ def _in_flight(view: LiveView) -> list[Any]:
     parts: list[Any] = [Text("In flight for more than a second", "bold yellow")]
     for call in view.in_flight:
         who = f"{terminal.clean(call.comm)} {call.pid}/{call.tid}"
-        inside = f", in {terminal.clean(call.bucket)}" if call.bucket else ""
+        inside = f", {bucket_words(terminal.clean(call.bucket))}" if call.bucket else ""
         parts.append(Text(f"{terminal.clean(call.op)}  {units.format_ns(call.duration_ns)}  {who}{inside}"))
     return [*parts, Text()]
 

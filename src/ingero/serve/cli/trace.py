@@ -23,6 +23,7 @@ import click
 from ingero.errors import UsageError
 from ingero.serve.cli.exporters import exported, exporting
 from ingero.serve.cli.options import as_json, configured, database, given, split_commas
+from ingero.serve.cli.starting import loading
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -74,7 +75,7 @@ Examples:
     "--without", multiple=True, metavar="SOURCE", help="Leave a source of events out; may be repeated."
 )
 @click.option(
-    "--costly-probes", "costly", is_flag=True, help="Also probe hot functions the kernel must single-step."
+    "--costly-probes", "costly", is_flag=True, help="Also probe functions on which a probe is slow."
 )
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
 @click.option("--as-root", is_flag=True, help="Run COMMAND as root, not as whoever called sudo.")
@@ -94,24 +95,27 @@ def trace(
     Finds CUDA processes by itself and attaches to them while they run; nothing in
     them is changed. Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
 
-    A COMMAND starts when the libraries it is going to load have their probes. One
-    that could not be known in advance gets them some milliseconds after it is mapped;
-    the diagnosis then says how long it was not watched.
+    A COMMAND is traced from its first call where its libraries can be known in advance; else
+    the diagnosis says how many milliseconds were missed. When it ends, the diagnosis is printed,
+    and a report to send on is written beside the database, as in ingero.html.
     """
     from ingero import privileges
 
     options = trace_options(config, as_json=as_json, **flags)
     privileges.drop()  # before anything brings in NumPy: its threads would keep what they have
-    surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
-    from ingero import agent
-    from ingero.serve.cli.closing import Remembered
+    with loading():
+        surface = choose_surface(as_json=as_json, no_tui=no_tui, command=bool(options.command))
+        from ingero import agent
+        from ingero.serve.cli.closing import Remembered
 
     shown = Remembered(exported(surface, config, prometheus, otlp, fleet))
     code = run_on(shown, lambda: agent.run(options, shown))
-    if options.command and options.record:
+    if options.command and shown.last and shown.last.database.path:
         from ingero.serve.cli.explain import print_diagnosis
 
-        print_diagnosis(options.db, sys.stderr, shown.last)  # the command's own output stays as it is
+        recording = Path(shown.last.database.path)
+        # The command's own output stays as it is.
+        print_diagnosis(recording, sys.stderr, shown.last, recording.with_suffix(".html"))
     return code
 
 

@@ -25,6 +25,7 @@ from ingero.units import clean
 log = logging.getLogger(__name__)
 THREADS, SQL_THREADS = 4, 2
 STATUS = ((UsageError, 400), (TargetError, 404), (TooLargeError, 413), (StoreError, 503))
+SEE_API = "See /api/v1/openapi.json."
 ELSEWHERE = "fleet"  # the parameter that names another node, by its address
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -45,7 +46,7 @@ def endpoint(route: Route, source: Source, threads: ThreadPoolExecutor) -> Endpo
             asked = await asked_with(request, route.asked)
             body = await loop.run_in_executor(threads, _body, route, source, asked)
         except BadRequest as error:
-            return failed(400, str(error), "See /api/v1/openapi.json.")
+            return failed(400, str(error), SEE_API)
         except IngeroError as error:
             return told(error)
         return Response(body, media_type="application/json")

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ingero.config_tenants import Cost
 from ingero.serve.answers.asked_nodes import Fleet
-from ingero.serve.dashboard.api import SQL_THREADS, THREADS, endpoint, openapi
+from ingero.serve.dashboard.api import SEE_API, SQL_THREADS, THREADS, endpoint, failed, openapi
 from ingero.serve.dashboard.live import Changes
 from ingero.serve.dashboard.openapi import PREFIX
 from ingero.serve.dashboard.pages import PAGES, files, page
@@ -28,7 +29,7 @@ from ingero.serve.dashboard.recording import make_recording
 from ingero.serve.dashboard.routes import ROUTES
 from ingero.serve.dashboard.source import Source
 
-LIVE = f"{PREFIX}/live"
+API, LIVE = "/api/", f"{PREFIX}/live"
 # SQLite lets go of the interpreter at each row: beside another answer, which computes, a quick one would have
 # to wait Python's usual 5 ms for it again and again.
 SWITCH_S = 0.0005
@@ -65,6 +66,12 @@ def make_app(
     async def no_session(_: Request) -> Response:
         return Response(status_code=205)  # where a login stands before us, it answers
 
+    async def unknown(request: Request, error: Exception) -> Response:
+        status = getattr(error, "status_code", 500)
+        if not request.url.path.startswith(API):
+            return PlainTextResponse(str(getattr(error, "detail", error)), status)
+        return failed(status, f"{request.method} {request.url.path} is no question of ours", SEE_API)
+
     static = files()
     app = Starlette(
         routes=[
@@ -78,5 +85,6 @@ def make_app(
             *(Route(f"/{name}", page(static, name)) for name in static if not name.endswith(".html")),
         ],
         lifespan=running,
+        exception_handlers={HTTPException: unknown},
     )
     return app, changes.stop

@@ -1,4 +1,4 @@
-"""The live view: header, system line, tables by layer, accounted time, what is in flight.
+"""The live view: what is wrong and its fix first, then every job's last minutes, then its calls.
 
 It is handed `next_view`, asked a few times a second; None means nothing new. It
 knows no agent and no clock. Every cell is a Text, because Textual reads plain
@@ -7,21 +7,38 @@ strings as markup and a process may be called anything.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from rich.color import Color
+from rich.segment import Segment
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import DataTable, Footer, Input, Static
+from textual.filter import LineFilter
+from textual.widgets import DataTable, Footer, Input, OptionList, Static
 
 from ingero import units
-from ingero.model.live import LAYERS, LiveView, OperationRow, ProcessRow
+from ingero.model.live import LAYERS, LiveView, OperationRow
 from ingero.serve import terminal
-from ingero.serve.tui.screens import HelpScreen, ProcessScreen, headings, show_operations
+from ingero.serve.letters import has_unicode, to_ascii
+from ingero.serve.tui import items
+from ingero.serve.tui.screens import (
+    AboutScreen,
+    FindingScreen,
+    HelpScreen,
+    Overlay,
+    ProcessScreen,
+    headings,
+    keep_options,
+    show_operations,
+)
 
 POLL_S = 0.25
+LIST_SHARE = 0.65  # of the height: findings and jobs; the rest is for calls
+SMALL = 30  # lines: fewer messages and findings then
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 SORTS: dict[str, Callable[[OperationRow], tuple[float, str]]] = {
     "wall": lambda row: (-(row.wall_share or 0), row.op),
@@ -32,24 +49,39 @@ SORTS: dict[str, Callable[[OperationRow], tuple[float, str]]] = {
 }
 
 
+class Ascii(LineFilter):
+    """For terminals without Unicode."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # type: ignore[override]  # noqa: ARG002
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
 class LiveApp(App[None]):
     """One screen, redrawn from the newest view."""
 
     TITLE = "ingero"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
+    Screen { overflow: hidden hidden; }
     #body { height: 1fr; }
     Static { width: 1fr; height: auto; }
-    DataTable { height: auto; margin-bottom: 1; }
+    #items { height: auto; max-height: 65%; border: none; padding: 0; background: $background; }
+    #items:focus { border: none; background-tint: $foreground 0%; }
+    #items > .option-list--option-highlighted, #items:focus > .option-list--option-highlighted {
+        background: $surface; color: $foreground; text-style: none;
+    }
+    #items > .option-list--option-disabled { color: $foreground; }
+    DataTable { height: auto; }
     #filter { display: none; dock: bottom; }
-    #findings, #in_flight { margin-bottom: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c", "quit", "Quit"),
+        Binding("enter", "open", "Open"),
+        Binding("a", "since", "Now/all"),
+        Binding("i", "about", "Attached"),
         Binding("s", "sort", "Sort"),
         Binding("slash", "filter", "Filter"),
         Binding("p", "pause", "Pause"),
-        Binding("enter", "drill", "Process", show=True),
         Binding("question_mark", "help", "Help"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
     ]
@@ -60,22 +92,26 @@ class LiveApp(App[None]):
         finished: Callable[[], bool] = lambda: False,
         poll_s: float = POLL_S,
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._next_view = next_view
         self._finished = finished
         self._poll_s = poll_s
+        self._ascii = not has_unicode(os.environ)
         self.view: LiveView | None = None
         self.paused = False
+        self.whole = False  # numbers since the start
         self.sort = "wall"
         self.wanted = ""
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        filters = super().get_line_filters()
+        return [*filters, Ascii()] if self._ascii else filters
+
     def compose(self) -> ComposeResult:
-        yield Static(id="header")
-        yield Static(id="system")
+        yield Static(id="title")
+        yield OptionList(id="items", compact=True, markup=False)
         with VerticalScroll(id="body"):
-            yield Static(id="findings")
             yield Static(id="in_flight")
-            yield DataTable(id="processes", cursor_type="row", show_header=False)
             for layer in (*LAYERS, "host"):
                 yield Static(id=f"{layer}_title")
                 yield DataTable(id=layer, cursor_type="none")
@@ -85,10 +121,9 @@ class LiveApp(App[None]):
 
     def on_mount(self) -> None:
         self._table("host").add_columns(*headings(HOST_COLUMNS))
-        self._table("processes").add_columns("process", "time")
         for layer in (*LAYERS, "host"):
             self._table(layer).can_focus = False
-        self._table("processes").focus()
+        self._items.focus()
         self.poll()
         self.set_interval(self._poll_s, self.poll)
 
@@ -102,37 +137,67 @@ class LiveApp(App[None]):
             self.view = view
             self.redraw()
 
+    @property
+    def numbers(self) -> LiveView:
+        """What the tables are of: the last seconds, or all of it."""
+        assert self.view is not None
+        return self.view if self.whole or self.view.lately is None else self.view.lately
+
     def redraw(self) -> None:
         if self.view is None:
             return
-        view = self.view
+        view, numbers, width = self.view, self.numbers, self.size.width
         # The base screen's widgets, even while another screen lies on top.
-        self._static("header", terminal.header_lines(view))
-        self._static("system", [terminal.system_line(view), *terminal.card_lines(view)])
-        self._static("findings", [*terminal.bound_lines(view), *terminal.finding_lines(view.findings)])
+        self._static("title", [items.title(view, self.whole, self.paused, width)])
+        self._draw_items(view, numbers)
         self._static("in_flight", self._in_flight(view))
-        self._static("status", [*self._mode_line(), *terminal.footer_lines(view)])
-        self._draw_processes([process for process in view.processes if self._is_wanted(process.comm)])
+        self._static("status", items.status(view, self._view_modes(), width, 2 if self._small else 6))
         for layer in LAYERS:
-            rows = sorted((row for row in view.layer(layer) if self._is_wanted(row.op)), key=SORTS[self.sort])
+            rows = [row for row in numbers.layer(layer) if self._is_wanted(row.op)]
             self._title(layer, bool(rows))
-            show_operations(self._table(layer), rows, self.size.width)
-        self._draw_host([terminal.host_cells(row) for row in view.host if row.ns or row.waits])
+            show_operations(self._table(layer), sorted(rows, key=SORTS[self.sort]), width)
+        self._draw_host([terminal.host_cells(row) for row in numbers.host if row.ns or row.waits])
         for screen in self.screen_stack[1:]:
-            if isinstance(screen, ProcessScreen):
-                screen.show(view)
+            if isinstance(screen, Overlay):
+                screen.follow(view)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.redraw)  # by then the new size is known
 
+    @property
+    def _small(self) -> bool:
+        return bool(self.size.height < SMALL)
+
+    @property
+    def _items(self) -> OptionList:
+        return self.screen_stack[0].query_one("#items", OptionList)
+
+    def _draw_items(self, view: LiveView, numbers: LiveView) -> None:
+        width = self.size.width - 4  # the mark of what is chosen, and a scroll bar
+        found = items.verdict(view, width, items.MOST_FINDINGS if self._small else 8)
+        jobs = [row for row in view.processes if self._is_wanted(row.comm)]
+        now = {row.pid: row for row in numbers.processes}
+        lines = sum(text.plain.count("\n") + 1 for _, text in found)
+        rows = items.rows_for(int(LIST_SHARE * self.size.height), len(jobs), lines)
+        options = [(f"finding {key}" if key else "", text) for key, text in found]
+        options += [
+            (f"process {row.pid}", items.job(view, now.get(row.pid, row), width, rows)) for row in jobs
+        ]
+        chosen = self._items.highlighted_option
+        first = next((key for key, _ in options if key), "")
+        mark = chosen.id if chosen and any(key == chosen.id for key, _ in options) else first
+        keep_options(self._items, [(key, _marked(text, bool(key) and key == mark)) for key, text in options])
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_list.id == "items" and self.view is not None:
+            self._draw_items(self.view, self.numbers)
+
     def _is_wanted(self, name: str) -> bool:
         return self.wanted.lower() in name.lower()
 
-    def _mode_line(self) -> list[Text]:
-        modes = [f"sorted by {self.sort}"]
-        modes += [f"only names with “{terminal.clean(self.wanted)}”"] if self.wanted else []
-        text = Text(", ".join(modes), "bright_black")
-        return [text.append("  PAUSED", "bold yellow") if self.paused else text]
+    def _view_modes(self) -> list[str]:
+        modes = [f"sorted by {self.sort}"] if self.sort != "wall" else []
+        return [*modes, f"only names with “{terminal.clean(self.wanted)}”"] if self.wanted else modes
 
     def _in_flight(self, view: LiveView) -> list[Text]:
         lines = [
@@ -163,18 +228,13 @@ class LiveApp(App[None]):
         for row in rows:
             table.add_row(*row)
 
-    def _draw_processes(self, processes: Sequence[ProcessRow]) -> None:
-        table = self._table("processes")
-        at = table.cursor_row
-        table.display = bool(processes)
-        table.clear()
-        for process in processes:
-            table.add_row(*process_cells(process), key=str(process.pid), height=2)
-        table.move_cursor(row=min(at, max(0, len(processes) - 1)))
-
     def action_sort(self) -> None:
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + 1) % len(names)]
+        self.redraw()
+
+    def action_since(self) -> None:
+        self.whole = not self.whole
         self.redraw()
 
     def action_pause(self) -> None:
@@ -200,27 +260,36 @@ class LiveApp(App[None]):
 
     def _close_filter(self, box: Input) -> None:
         box.display = False
-        self._table("processes").focus()
+        self._items.focus()
 
-    def action_drill(self) -> None:
-        table = self._table("processes")
-        if self.view is None or not table.row_count:
+    def action_open(self) -> None:
+        chosen = self._items.highlighted_option
+        if self.view is None or chosen is None or not chosen.id:
             return
-        key = table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
-        self.push_screen(ProcessScreen(int(key or 0), self.view))
+        what, _, key = chosen.id.partition(" ")
+        if what == "process":
+            self.push_screen(ProcessScreen(int(key), self.view, self.whole))
+            return
+        found = next((each for each in (*self.view.findings, *self.view.past) if each.key == key), None)
+        if found is not None:
+            self.push_screen(FindingScreen(found, self.view))
 
-    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        if event.data_table.id == "processes":
-            self.action_drill()
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_list.id == "items":
+            self.action_open()
+
+    def action_about(self) -> None:
+        if self.view is not None:
+            self.push_screen(AboutScreen(self.view))
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(self.view or LiveView(0, 0)))
 
 
-def process_cells(process: ProcessRow) -> list[Text]:
-    """Its name, and where its time went as a bar over its legend."""
-    name = Text(f"{terminal.clean(process.comm, 16)} ", "bold").append(str(process.pid), "not bold")
-    return [
-        name,
-        Text("\n").join([terminal.stacked_bar(process.time_ns, 60), terminal.legend(process.time_ns)]),
-    ]
+def _marked(text: Text, chosen: bool) -> Text:
+    """Its first line says which is chosen, without colour too."""
+    lines = text.split("\n", allow_blank=True)
+    marks = ["> " if chosen else "  ", *["  "] * (len(lines) - 1)]
+    return Text("\n").join(
+        Text(mark, "bold").append_text(line) for mark, line in zip(marks, lines, strict=True)
+    )

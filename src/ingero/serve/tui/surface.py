@@ -55,6 +55,9 @@ class TuiSurface:
             self._afterwards.end(*self._ended)
         return self._code
 
+    def starting(self, doing: str) -> None:
+        self._afterwards.starting(doing)
+
     def metrics(self, read: Callable[[], Snapshot]) -> None: ...
 
     def behind(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import socket
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,10 +44,16 @@ def given_certificate(chain: Path, key: Path) -> Certificate:
 
 
 def own_certificate(folder: Folder, names: Sequence[str]) -> Certificate:
-    """Ours, made when there is none, when it ends soon or when it lacks a name."""
+    """Ours, made when there is none, when it ends soon or when it lacks a name.
+
+    A new one keeps the names of the old one, and each has the host's: whoever starts the server at
+    another address, and back again, is shown the same one.
+    """
     path = folder.path / WITH_KEY
-    if not _still_good(path, names):
-        both, public = _make(names)
+    known = _names_in(path)
+    wanted = list(dict.fromkeys((*known, *names, socket.gethostname().lower())))
+    if known != wanted or not _still_good(path):
+        both, public = _make(wanted)
         write_whole(folder, WITH_KEY, both)
         write_whole(folder, FOR_CLIENTS, public, mode=0o644)
     return Certificate(folder.path / FOR_CLIENTS, path, made=True)
@@ -106,19 +113,32 @@ def _why(error: Exception) -> str:
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
 
 
-def _still_good(path: Path, names: Sequence[str]) -> bool:
+def _names_in(path: Path) -> list[str]:
+    """That the certificate there is for; none where there is none."""
     from cryptography import x509
 
-    if not path.exists():
-        return False
+    found = _certificate(path)
+    if found is None:
+        return []
     try:
-        found = x509.load_pem_x509_certificate(read_private(path, "certificate"))
         known = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
-        return False
-    listed = set(known.get_values_for_type(x509.DNSName))
-    listed |= set(map(str, known.get_values_for_type(x509.IPAddress)))
-    return set(names) <= listed and found.not_valid_after_utc > _now() + RENEW_DAYS * _DAY
+        return []
+    return [str(each.value) for each in known]
+
+
+def _still_good(path: Path) -> bool:
+    found = _certificate(path)
+    return found is not None and found.not_valid_after_utc > _now() + RENEW_DAYS * _DAY
+
+
+def _certificate(path: Path) -> x509.Certificate | None:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(read_private(path, "certificate")) if path.exists() else None
+    except ValueError:
+        return None
 
 
 def _make(names: Sequence[str]) -> tuple[bytes, bytes]:

@@ -8,11 +8,12 @@ Plain ASGI, so that every server of ours can use it.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from ingero.serve.web.peers import address_of, is_ours
 from ingero.serve.web.sessions import Sessions
@@ -25,6 +26,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
+API = "/api/"
 SECURITY_HEADERS = {
     b"cache-control": b"no-store",
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
@@ -93,12 +95,12 @@ class Guard:
                 await self._app(scope, _replayed(body, receive), sending)
         except Refused as refusal:
             log.info("refused %s from %s: %s", scope["method"], scope.get("client"), refusal)
-            await _refuse(refusal, sending)
+            await _refuse(refusal, scope["path"], sending)
         except TimeoutError:
             log.warning("a request of %s took longer than %g s", scope.get("client"), self._rules.seconds)
             if started:
                 raise
-            await _refuse(Refused(503, "took too long", (b"connection", b"close")), sending)
+            await _refuse(Refused(503, "took too long", (b"connection", b"close")), scope["path"], sending)
 
     async def _admit(self, scope: Scope) -> None:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._rules.max_header_bytes:
@@ -171,8 +173,15 @@ def _require_credentials(scope: Scope, headers: dict[bytes, bytes], rules: Rules
         if (looking or b"origin" in headers) and rules.sessions.accept(scope["headers"]):
             return
         if looking and rules.login and _wants_page(scope["headers"]):
-            raise Refused(303, "sign in", (b"location", rules.login.encode()))
+            raise Refused(303, "sign in", (b"location", _login_for(scope, rules.login)))
     _require_token(headers.get(b"authorization", b""), rules.tokens)
+
+
+def _login_for(scope: Scope, login: str) -> bytes:
+    """Where to sign in; the page that was asked for is opened afterwards."""
+    query = scope.get("query_string", b"").decode("latin-1")
+    wanted = f"{scope['path']}?{query}" if query else scope["path"]
+    return f"{login}?{urlencode({'next': wanted})}".encode() if wanted != "/" else login.encode()
 
 
 def _wants_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -209,10 +218,12 @@ def _replayed(messages: list[Message], receive: Receive) -> Receive:
     return next_message
 
 
-async def _refuse(refusal: Refused, send: Send) -> None:
-    body = f"{refusal.text}\n".encode()
+async def _refuse(refusal: Refused, path: str, send: Send) -> None:
+    """As the rest of the API says it: in JSON."""
+    api = path.startswith(API)
+    body = json.dumps({"error": refusal.text, "hint": ""}).encode() if api else f"{refusal.text}\n".encode()
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", b"application/json" if api else b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
         *refusal.headers,
     ]

@@ -2,7 +2,8 @@
 
 uvicorn gives a client all the time it likes to send a request: a connection that
 sends a byte now and then would stay for ever, and enough of them would keep
-everybody else out. Here a request has to arrive within its time.
+everybody else out. Here a request has to arrive within its time (and connections are bounded
+from the first packet on: doors.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import resource
 import signal
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ingero.errors import UsageError
+from ingero.serve.web.doors import doors_of
 from ingero.serve.web.guard import Application
 from ingero.serve.web.peers import address_of
 
@@ -30,6 +31,7 @@ REQUEST_S = 15.0  # from the connection, or the answer before, to the last byte 
 HANDSHAKE_S = 10.0
 KEEP_ALIVE_S = 5
 CONNECTIONS = 1000  # beyond them: 503
+REFUSED = 100  # connections that may be told so at a time; beyond them: closed
 HEADER_BYTES = 16 << 10
 STOP_S = 5
 CERTIFIED = "certified"  # in the state of a request: names in the client's certificate
@@ -125,40 +127,16 @@ def serve(
     stopping: Callable[[], None] = lambda: None,
     connections: int | None = None,
     keep_alive_s: int = KEEP_ALIVE_S,
+    lifespan: Literal["on", "off"] = "on",
 ) -> None:
     """Answer until SIGINT or SIGTERM; `ready` is called once connections are taken.
 
     `stopping` is called when told to end: answers that go on for ever have to find one then.
     """
     with asyncio.Runner(loop_factory=_Loop) as runner:
-        config = _config(app, tls, "on", connections, keep_alive_s)
-        runner.run(_Server(config, ready, stopping).serve(sockets))
-
-
-class ServerThread:
-    """A server beside something else, which hears the signals; the application has no life of its own."""
-
-    def __init__(self, app: Application, sockets: list[socket.socket], tls: ssl.SSLContext | None) -> None:
-        self._sockets = sockets
-        self._ready = threading.Event()
-        self._server = _DeafServer(_config(app, tls, lifespan="off"), self._ready.set)
-        self._thread = threading.Thread(target=self._work, name="server", daemon=True)
-
-    def start(self) -> None:
-        """Returns once connections are taken."""
-        self._thread.start()
-        self._ready.wait(STOP_S)
-
-    def _work(self) -> None:
-        with asyncio.Runner(loop_factory=_Loop) as runner:
-            runner.run(self._server.serve(self._sockets))
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        if self._thread.is_alive():
-            self._thread.join(2 * STOP_S)
-        for each in self._sockets:
-            each.close()
+        config = _config(app, tls, lifespan, connections, keep_alive_s)
+        doors = doors_of(sockets, (config.limit_concurrency or CONNECTIONS) + REFUSED)
+        runner.run(_Server(config, ready, stopping).serve(list(doors)))
 
 
 def _config(
@@ -214,14 +192,6 @@ class _Server(uvicorn.Server):
         self.force_exit = self.should_exit
         self.should_exit = True
         self._stopping()
-
-
-class _DeafServer(_Server):
-    """Signals are somebody else's."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class _Loop(asyncio.SelectorEventLoop):

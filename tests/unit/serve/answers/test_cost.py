@@ -20,6 +20,7 @@ from ingero.serve.answers.cost_use import ROW
 from ingero.serve.answers.efficiency import Facts, efficiency_of
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.whose import Whose
+from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
 
 LATER_NS = EPOCH_NS + 10**15
@@ -135,6 +136,20 @@ def test_one_tenant_alone_can_be_asked_for(tmp_path: Path) -> None:
         ask(path, whose=Whose(namespace="team-x"))
     with pytest.raises(UsageError, match="group by"):
         ask(path, by="weather")
+
+
+def test_a_tenants_process_is_not_taken_for_one_of_the_same_number_on_another_node(tmp_path: Path) -> None:
+    parts = []
+    for node, namespace in (("n1", "team-a"), ("n2", "team-b")):
+        seen = [second(at, (0, 100, 1.0), busy={0: 1.0}) for at in range(2)]
+        for each in seen:
+            each.containers = [Container(5, "/a", "a" * 64, "containerd", "train-0", namespace)]
+        parts.append(record(tmp_path / f"{node}.db", *seen, node=node))
+    merged = tmp_path / "all.db"
+    merge(parts, merged)
+    whole, mine = ask(merged), ask(merged, whose=Whose(namespace="team-a"))
+    assert whole.total.held_ns == 2 * mine.total.held_ns
+    assert [line.name for line in mine.lines] == ["team-a"]
 
 
 def test_without_the_driver_it_is_estimated_by_calls_and_said_to_be(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ import pytest
 
 from ingero.model import histogram, layout
 from ingero.model.finding import SourceLine
-from ingero.model.gpus import GpuCard, GpuNews, GpuSample
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
 from ingero.scenarios import incident, synthetic
 from ingero.serve import terminal
-from ingero.serve.answers import live, live_lines
+from ingero.serve.answers import live, live_history, live_lines
 from ingero.serve.answers.live import LiveTotals
 
 LAUNCH = Operation(1, "cuLaunchKernel", "driver", "launch")
@@ -196,3 +196,54 @@ def test_every_card_is_shown_as_last_seen() -> None:
     shown = [line.plain for line in terminal.card_lines(view)]
     assert "| Mem - of 141 GiB | 900 MHz | 650 W of 700 | - | held by heat (hardware)" in shown[0]
     assert shown[1] == "GPU 1: does not answer"
+
+
+def second_of(second: int, pid: int, **buckets: int) -> np.ndarray:
+    row = thread(pid, pid, **buckets)
+    row["window_ns"] = second * SECOND
+    return row
+
+
+def test_the_last_seconds_are_told_apart_from_the_whole_time() -> None:
+    totals = LiveTotals([LAUNCH], recent=True)
+    for second in range(live.LATELY + 3):
+        bucket = "host_cpu" if second < 3 else "runqueue"
+        named = [Process(7, 0, "train", "", 0, 0)] if not second else []
+        spent = second_of(second, 7, **{bucket: SECOND})
+        totals.add(window(second, operations=calls(7, 5_000), threads=spent, processes=named))
+    view = totals.view(now_ns=1000 * SECOND, elapsed_ns=8 * SECOND, steps={7: "cuLaunchKernel"})
+    assert view.lately is not None
+    (now,) = view.lately.processes
+    assert (now.comm, now.time_ns, now.operations[0].count) == ("train", {"runqueue": 5 * SECOND}, 5)
+    assert view.processes[0].time_ns == {"host_cpu": 3 * SECOND, "runqueue": 5 * SECOND}
+    seconds = view.seconds(7)
+    assert [list(each.time_ns) for each in seconds] == [["host_cpu"]] * 3 + [["runqueue"]] * 5
+    assert [each.steps_per_s for each in seconds] == [1.0] * 8
+    assert seconds[-1].at_ns == 999 * SECOND
+    assert view.seconds(7, 7)[-1].time_ns == {"runqueue": SECOND}
+
+
+def test_history_is_bounded_and_costs_nothing_where_nobody_looks() -> None:
+    totals = LiveTotals([LAUNCH], recent=True)
+    for second in range(live_history.SECONDS + 5):
+        totals.add(window(second, threads=second_of(second, 7, sleep=SECOND)))
+    assert len(totals.view(0, 0).seconds(7)) == live_history.SECONDS
+    for pid in range(live_history.TRACKS):
+        totals.add(window(400, threads=thread(1000 + pid, 1, sleep=SECOND)))
+    assert len(totals.view(0, 0).history) == live_history.TRACKS
+    quiet = LiveTotals([LAUNCH])
+    quiet.add(window(0, threads=thread(7, 7, sleep=SECOND)))
+    assert (quiet.view(0, 0).history, quiet.view(0, 0).lately) == ((), None)
+
+
+def test_a_card_is_beside_the_job_that_uses_it() -> None:
+    totals = LiveTotals([LAUNCH], recent=True)
+    news = GpuNews(
+        samples=(GpuSample(0, 0, gpu_share=0.25), GpuSample(1, 0, gpu_share=0.75)),
+        processes=(GpuProcess(1, 0, 7, "train"),),
+    )
+    both = np.concatenate([thread(7, 7, sleep=SECOND), thread(8, 8, sleep=SECOND)])
+    totals.add(window(0, threads=both, gpus=news))
+    view = totals.view(0, 0)
+    assert view.seconds(7)[0].gpu_busy_share == 0.75
+    assert view.seconds(8)[0].gpu_busy_share is None  # of two cards, and nobody says which

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingero.model.finding import Severity
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.live import DatabaseStatus, InFlight, LiveView, Overhead, ProbeSource, SystemLine, Target
 from ingero.model.metrics import ALL, BY_NAME, Distribution, Limits, Snapshot
 from ingero.model.window import Container
+from ingero.model.words import KINDS
 from ingero.serve.answers.metrics import Meter
 from tests.builders import (
     EPOCH_NS,
@@ -215,11 +217,24 @@ def test_findings_are_counted_once_while_they_last_and_again_when_they_come_back
     ):
         made.observe(view(findings=findings))
     snapshot = made.snapshot()
-    assert values(snapshot, "findings") == {("cpu-contention", "HIGH"): 2}
-    assert values(snapshot, "findings.found") == {("cpu-contention", "HIGH"): 2}
+    assert values(snapshot, "findings", "cpu-contention", "HIGH") == {("cpu-contention", "HIGH"): 2}
+    assert values(snapshot, "findings.found", "cpu-contention", "HIGH") == {("cpu-contention", "HIGH"): 2}
     assert values(snapshot, "finding.lost_time", "cpu-contention") == {
         ("100", "", "", "", "", "cpu-contention", "HIGH"): 0.4
     }
+
+
+def test_series_are_there_before_they_are_more_than_zero() -> None:
+    """Else a panel says that there is no data, and the first finding is no increase."""
+    made = meter()
+    made.observe(view())
+    snapshot = made.snapshot()
+    for name in ("findings", "findings.found"):
+        found = values(snapshot, name)
+        assert {kind for kind, _ in found} == set(KINDS)
+        assert {severity for _, severity in found} == set(Severity)
+        assert set(found.values()) == {0}
+    assert values(snapshot, "lost.events", "ring_call") == {("ring_call",): 0}
 
 
 def test_without_a_recording_it_is_not_known_whether_something_is_wrong() -> None:

@@ -13,6 +13,8 @@ import pytest
 from builders import finding, unexplained
 
 import ingero
+from ingero.model.live import DatabaseStatus, LiveView, Surface
+from ingero.model.options import TraceOptions
 from ingero.model.report import Report
 from ingero.serve.answers import explain
 from ingero.serve.answers.compare import Comparison
@@ -190,7 +192,12 @@ def test_a_traced_command_ends_with_its_diagnosis_on_stderr(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    agent = SimpleNamespace(run=lambda *_: 7)
+    def run(options: TraceOptions, surface: Surface) -> int:
+        recorded = DatabaseStatus(str(options.db) if options.record else None)
+        surface.end(LiveView(0, 0, database=recorded), 7)
+        return 7
+
+    agent = SimpleNamespace(run=run)
     monkeypatch.setitem(sys.modules, "ingero.agent", agent)
     monkeypatch.setattr(ingero, "agent", agent, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

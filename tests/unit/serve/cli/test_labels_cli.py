@@ -161,7 +161,7 @@ def test_statistics_while_a_label_held(db: str, said: Callable[..., str]) -> Non
 def test_the_slowest_steps_and_where_their_time_went(db: str, said: Callable[..., str]) -> None:
     text = said("explain", "-d", db, "--by", "step")
     assert "By step: 3" in text
-    assert "sleep 80 %" in text
+    assert "asleep on purpose 80 %" in text
     assert "By step: 3" in said("explain", "-d", db, "--by", "step", "--per-process")
     assert "| 1 |" in said("explain", "-d", db, "--by", "step", "--format", "md")
     answer = json.loads(said("explain", "-d", db, "--label", "step=1", "--json"))

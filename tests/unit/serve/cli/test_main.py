@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from ingero.serve.cli.main import COMMANDS, ingero, main
 from ingero.serve.cli.reference import pages
+from tests.command import INGERO
 
 HEAVY = ("numpy", "rich", "sqlite3", "textual", "msgspec", "yaml")
 DOCS = Path(__file__).parents[4] / "docs"
@@ -20,7 +21,7 @@ DOCS = Path(__file__).parents[4] / "docs"
 
 def run(*arguments: str, **more: object) -> "subprocess.CompletedProcess[str]":
     environ = {**os.environ, "NO_COLOR": "1", **more.pop("env", {})}  # type: ignore[dict-item]
-    command = [sys.executable, "-m", "ingero", *arguments]
+    command = [*INGERO, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environ, **more)  # type: ignore[call-overload]
 
 

@@ -155,7 +155,7 @@ def test_findings_of_several_nodes_say_whose_they_are(
     assert main(["explain", "-d", out]) == 0
     text = capsys.readouterr().out
     assert "Diagnosis of node-1, node-2" in text
-    assert {"Node:      node-1", "Node:      node-2"} <= {line.strip() for line in text.splitlines()}
+    assert {"Node:        node-1", "Node:        node-2"} <= {line.strip() for line in text.splitlines()}
     assert main(["explain", "-d", out, "--node", "node-1"]) == 0
     assert "Node:" not in capsys.readouterr().out
     assert main(["explain", "-d", out, "--per-process"]) == 0

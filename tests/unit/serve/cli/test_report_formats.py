@@ -91,7 +91,12 @@ def test_html_works_on_a_phone_and_in_the_dark() -> None:
     assert "prefers-color-scheme: dark" in text
     assert "width:45.0%" in text
     page = Page(text)
-    for part in ("HIGH", "taskset -cp 0-5 100", "forward() at /home/a/train.py:142", "gpu_wait 45.0 %"):
+    for part in (
+        "HIGH",
+        "taskset -cp 0-5 100",
+        "forward() at /home/a/train.py:142",
+        "waiting for the GPU 45.0 %",
+    ):
         assert part in page.text, part
 
 
@@ -101,7 +106,7 @@ def test_markdown_holds_the_diagnosis() -> None:
         "# Diagnosis of gpu-node-01",
         "## HIGH: Another process takes the CPU",
         "- **Effect**: python (100): step 62 ms → 110 ms",
-        "| gpu\\_wait | 45.0 % |",
+        "| waiting for the GPU | 45.0 % |",
         "```sh\ntaskset -cp 0-5 100\n```",
         "ring\\_call 12",
     ):

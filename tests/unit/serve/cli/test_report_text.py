@@ -62,14 +62,14 @@ def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
         "confidence 92.0 %",
         "python (100): step 62 ms → 110 ms, 40.0 % of its time lost",
         "Give the job cores of its own (wins 3.1 s, 35.0 %)",
-        "gpu_wait 45.0 %  host_cpu 30.0 %  runqueue 25.0 %",
+        "waiting for the GPU 45.0 %  on the CPU outside CUDA 30.0 %  waiting for a core 25.0 %",
         "90.0 % waiting for a core (3.1 s)",
         "thread 100 waited 3.15 s for a core",
-        "10.0 % unexplained",
+        "10.0 % not attributed",
         "stress-ng (200) in ml/noisy-0 2.1 s, stress-ng (201) 900 ms",
         "forward() at /home/a/train.py:142",
         "$ taskset -cp 0-5 100",
-        "Lost:      nothing; tracing cost 1.2 % of a budget of 2.0 %",
+        "Dropped:     nothing; tracing cost 1.2 % of at most 2 %",
     ):
         assert part in text, part
 
@@ -101,7 +101,7 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     answer = report()
     overhead = msgspec.structs.replace(answer.overhead, actions=acts)
     text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
-    assert "reduced for it: timing of launches, copies: 1 call in 2 timed, all counted\n" in text
+    assert "reduced to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
 def test_three_findings_fit_a_screen_of_80_by_40() -> None:
@@ -150,8 +150,8 @@ def test_no_problem_found_comes_with_its_evidence() -> None:
         "python (100) for 20 s, 47,372 calls of 2 operations",
         "110 ms, 290 steps",
         "cuLaunchKernel: p50 5.2 µs, p99 14.7 µs, 1.4 % of the wall time",
-        "gpu_wait 45.0 %",
-        "Lost:      nothing",
+        "waiting for the GPU 45.0 %",
+        "Dropped:     nothing",
     ):
         assert part in text, part
     assert "[" not in text.split("System")[1]

@@ -86,11 +86,11 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "17,509",
         "8.4 ms",
         "⚠ p99 2 errors",
-        "runqueue",
+        "waiting for a core",
         "stress 9",
         "1,460 events/s",
         "lost 0",
-        "overhead 0.4 % of 2.0 % budget; launches watched 12.0 % of the time",
+        "overhead 0.4 % of at most 2 %; reduced to stay within 2 %",
         "db /home/a/.ingero/ingero.db 5 MiB",
         "ingero explain -d /home/a/.ingero/ingero.db",
     ):
@@ -117,7 +117,7 @@ def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> Non
     text = shown(live)
     for part in (
         "[HIGH] Another process takes the CPU: 40.0 % of python3 (4821), since",
-        "ncclAllReduce  9 s  python3 4821/4822, in gpu_wait",
+        "ncclAllReduce  9 s  python3 4821/4822, waiting for the GPU",
         "Lost: ring full 12",
         "db: no space left on device",
         "⚠ probes are in duty cycles",

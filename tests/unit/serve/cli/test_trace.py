@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,9 +116,9 @@ def test_a_commands_output_is_left_alone_and_the_summary_goes_to_stderr() -> Non
     assert surface.console.file.fileno() == sys.stderr.fileno()
 
 
-def test_a_signal_asks_to_stop_and_a_second_one_has_its_usual_effect() -> None:
-    stop = threading.Event()
-    usual = signal.getsignal(signal.SIGINT)
+def test_a_signal_asks_to_stop_and_a_second_one_has_its_usual_effect(request: pytest.FixtureRequest) -> None:
+    stop, usual = threading.Event(), signal.default_int_handler  # tests in the background have it ignored
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, usual)))
     with stopping_on_signals(stop):
         signal.raise_signal(signal.SIGTERM)
         assert stop.is_set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from builders import process_report
 
 from ingero.model.report import CodeLine
-from ingero.serve.answers.buckets import bucket_words
+from ingero.model.words import bucket_words
 from ingero.serve.answers.cost import CostAnswer, CostLine, LostTo, Prices
 from ingero.serve.answers.efficiency import Efficiency
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats

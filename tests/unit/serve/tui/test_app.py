@@ -9,15 +9,24 @@ from typing import Any
 
 import pytest
 from builders import finding
-from msgspec import structs
+from screen import screen_rows
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable, OptionList, Static
 
 from ingero.errors import PrivilegeError
 from ingero.model.finding import SourceLine
-from ingero.model.live import InFlight, LiveView, OperationRow, ProcessRow, QuietSurface
+from ingero.model.live import (
+    InFlight,
+    Library,
+    LiveView,
+    OperationRow,
+    ProbeSource,
+    ProcessRow,
+    QuietSurface,
+    ThreadRow,
+)
 from ingero.serve.tui.app import LiveApp
-from ingero.serve.tui.screens import HelpScreen, ProcessScreen
+from ingero.serve.tui.screens import FindingScreen, HelpScreen, ProcessScreen, ThreadScreen
 from ingero.serve.tui.surface import TuiSurface
 
 ROWS = (
@@ -59,6 +68,10 @@ def cells(app: LiveApp, table: str) -> list[list[str]]:
     return [[str(cell) for cell in widget.get_row_at(row)] for row in range(widget.row_count)]
 
 
+def options(app: LiveApp) -> list[str]:
+    return [str(option.prompt) for option in app.screen_stack[0].query_one("#items", OptionList).options]
+
+
 def text(app: LiveApp, name: str) -> str:
     return str(app.screen.query_one(f"#{name}", Static).render())
 
@@ -68,7 +81,8 @@ def test_the_tables_show_the_view_and_empty_parts_are_left_out() -> None:
         assert [row[0] for row in cells(app, "driver")] == ["cuMemAlloc", "cuLaunchKernel"]
         assert cells(app, "driver")[1][1:4] == ["900", "5 µs", "9 µs"]
         assert not app.query_one("#nccl").display
-        assert not app.query_one("#findings").display
+        assert "No problem" not in "\n".join(options(app))
+        assert "Watching" in options(app)[0]
         assert "12 events/s" in text(app, "status")
 
     run(check)
@@ -110,7 +124,7 @@ def test_p_holds_the_picture() -> None:
         await pilot.press("p")
         app.poll()
         assert "12 events/s" in text(app, "status")
-        assert "PAUSED" in text(app, "status")
+        assert "PAUSED" in text(app, "title")
         await pilot.press("p")
         app.poll()
         assert "99 events/s" in text(app, "status")
@@ -124,14 +138,14 @@ def test_enter_looks_into_the_chosen_process_and_follows_it() -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(app.screen, ProcessScreen)
-        assert "python3 (PID 7)" in text(app, "about")
+        assert "python3 7" in text(app, "about")
         assert "stress 9" in text(app, "culprits")
         app.poll()
-        assert "renamed (PID 7)" in text(app, "about")
+        assert "renamed 7" in text(app, "about")
         await pilot.press("escape")
         await pilot.press("down", "enter")
         await pilot.pause()
-        assert "[red]evil (PID 8)" in text(app, "about")
+        assert "[red]evil 8" in text(app, "about")
 
     process = replace(VIEW.processes[0], comm="renamed")
     run(check, VIEW, replace(VIEW, processes=(process, VIEW.processes[1])))
@@ -149,7 +163,8 @@ def test_question_mark_lists_the_keys() -> None:
 
 def test_findings_and_calls_in_flight_appear_when_there_are_some() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        assert "takes the CPU: 40.0 % of python3 (7), since" in text(app, "findings")
+        assert "takes the CPU: 40.0 % of python3 (7), since" in options(app)[0]
+        assert "Fix: $ taskset -cp 0-5 100" in options(app)[0]
         assert "ncclAllReduce" in text(app, "in_flight")
 
     found = finding("Another process takes the CPU", pid=7, comm="python3")
@@ -197,21 +212,125 @@ def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
     run(check, replace(VIEW, operations=(failing, spread)), size=(80, 24))
 
 
-def test_the_worst_findings_have_their_line() -> None:
-    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        shown = text(app, "findings").splitlines()
-        assert [line.strip() for line in shown if "train.py" in line] == ["step() at train.py:7"] * 3
-        assert len(shown) == 4 + 3
+FOUND = finding("Another process takes the CPU", pid=7, comm="python3")
+OVER_NS = FOUND.last_ns + 60_000_000_000
 
-    found = finding("Another process takes the CPU", pid=7, comm="python3")
-    found = structs.replace(found, source=SourceLine("/x/train.py", 7, "main.<locals>.step"))
-    run(check, replace(VIEW, findings=(found,) * 4))
+
+def test_enter_opens_a_finding_with_its_proof_stack_and_fixes_to_copy() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, FindingScreen)
+        shown = text(app, "about")
+        for words in ("still so", "stress-ng (200) 2.1 s", "forward /home/a/train.py:142", "copy: 2"):
+            assert words in shown
+        await pilot.press("2")
+        assert app.clipboard == "renice -n 19 -p 200"
+        await pilot.press("3")
+        assert app.clipboard == "renice -n 19 -p 200"
+
+    run(check, replace(VIEW, findings=(FOUND,), looked_ns=FOUND.last_ns))
+
+
+def test_a_finding_that_ended_is_shown_as_ended_also_when_it_is_out_of_reach() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        for _ in range(2):
+            shown = options(app)
+            assert "Nothing is wrong now." in shown[0]
+            assert "[ended " in shown[1]
+            assert "Fix" not in shown[1]
+            app.poll()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert ", ended " in text(app, "about")
+
+    reached = replace(VIEW, findings=(FOUND,), looked_ns=OVER_NS)
+    run(check, reached, replace(reached, findings=(), past=(FOUND,)))
+
+
+def test_a_key_shows_all_since_the_start_instead_of_the_last_seconds() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert cells(app, "driver")[0][1] == "3"
+        assert "last 5 s" in text(app, "title")
+        assert "100 % waiting for a core" in options(app)[1]
+        await pilot.press("a")
+        assert cells(app, "driver")[0][1] == "10"
+        assert "since the start" in text(app, "title")
+        assert "75 % waiting for the GPU" in options(app)[1]
+
+    lately = replace(
+        VIEW,
+        elapsed_ns=5_000_000_000,
+        operations=(replace(ROWS[1], count=3),),
+        processes=(replace(VIEW.processes[0], time_ns={"runqueue": 9}),),
+    )
+    run(check, replace(VIEW, lately=lately))
+
+
+def test_a_thread_can_be_opened_from_its_process() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("enter")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, ThreadScreen)
+        assert "worker 9  thread of python3 7, feeds the GPU" in text(app, "about")
+        await pilot.press("escape", "escape")
+        assert len(app.screen_stack) == 1
+
+    thread = ThreadRow(9, "worker", True, 4, {"gpu_wait": 4})
+    run(check, replace(VIEW, processes=(replace(VIEW.processes[0], threads=(thread,)),)))
+
+
+def test_libraries_and_probes_are_behind_a_key() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press("i")
+        await pilot.pause()
+        assert "/usr/lib/libcuda.so.1" in text(app, "about")
+        assert "runtime 3" in text(app, "about")
+
+    library, probes = Library("/usr/lib/libcuda.so.1", "driver"), ProbeSource("runtime", 3)
+    run(check, replace(VIEW, libraries=(library,), probes=(probes,)))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (200, 50)])
+def test_the_job_is_on_the_screen_however_small_it_is(size: tuple[int, int]) -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        shown = "\n".join("".join(part.text for part in row) for row in screen_rows(app))
+        assert "python3 7" in shown
+        assert "Another process takes the" in shown
+
+    run(check, replace(VIEW, findings=(FOUND,), looked_ns=FOUND.last_ns), size=size)
+
+
+def test_without_unicode_everything_is_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANG", "C")
+    monkeypatch.delenv("LC_ALL", raising=False)
+
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        shown = "".join(part.text for row in screen_rows(app) for part in row)
+        assert "python3 7" in shown
+        assert shown.isascii()
+
+    run(check, replace(VIEW, findings=(FOUND,)))
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        styles = [part.style for row in screen_rows(app) for part in row if part.style]
+        assert styles
+        assert all(each.color is None or each.color.is_default for each in styles)
+        assert all(each.bgcolor is None or each.bgcolor.is_default for each in styles)
+
+    run(check, replace(VIEW, findings=(FOUND,)))
 
 
 def test_a_hostile_name_is_shown_as_text() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
         assert cells(app, "driver")[0][0] == "[blink]x"
-        assert cells(app, "processes")[0][0] == "[/] 7"
+        assert "[/] 7" in options(app)[1]
 
     row = OperationRow("driver", "\x1b]0;own\x07[blink]x", 1, None, None, None, None, None)
     run(check, replace(VIEW, operations=(row,), processes=(ProcessRow(7, "[/]", 1, 1, {"sleep": 1}),)))

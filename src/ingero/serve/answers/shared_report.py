@@ -1,0 +1,79 @@
+"""Everything a report to send on shows: diagnosis, the job's seconds, stacks. Bounded in size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ingero import __version__
+from ingero.model.report import Report
+from ingero.serve.answers.flame import FlameAnswer, get_flame
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
+from ingero.serve.answers.zoom_tracks import ZoomTrack
+
+WIDTH = 1600  # points of the timeline, however long the recording is
+THREADS = 16
+MOST_BYTES = 1_500_000  # of the answers; the page itself has less than a tenth of that
+FLAMES = ("calls", "waits", "samples")
+CLOSE = frozenset({"calls", "waits", "called", "in_flight"})  # kinds that grow with the number of calls
+
+
+class SharedReport(msgspec.Struct, frozen=True):
+    """`left_out` says what was too large."""
+
+    report: Report
+    timeline: ZoomAnswer
+    flames: list[FlameAnswer]
+    version: str
+    left_out: str = ""
+
+
+def get_shared_report(db: Path | None, report: Report, node: str | None = None) -> SharedReport:
+    """Around a diagnosis of this database."""
+    window = report.window
+    when = Range(None, str(window.from_ns), str(window.to_ns))
+    zoom = get_zoom(db, when, WIDTH, node)
+    flames = [get_flame(db, when, what, node=node) for what in FLAMES]
+    shared = SharedReport(
+        _without_unused(report), replace(zoom, tracks=_job_first(zoom.tracks)),
+        [each for each in flames if each.root.children and each.without_share != 1], __version__,
+    )  # fmt: skip
+    return _small_enough(shared)
+
+
+def _without_unused(report: Report) -> Report:
+    """Operations and threads of processes fill most of a report, and this page shows where time went."""
+    processes = [replace(each, lines=[], threads=[]) for each in report.processes if each.threads_ns]
+    return replace(report, processes=processes)
+
+
+def _job_first(tracks: list[ZoomTrack]) -> list[ZoomTrack]:
+    threads = [each for each in tracks if each.kind == "accounted"][:THREADS]
+    rest = [each for each in tracks if each.kind != "accounted"]
+    return [*rest, *threads]
+
+
+def _small_enough(shared: SharedReport) -> SharedReport:
+    """What matters least goes first."""
+    steps = (
+        ("single calls", lambda one: _only(one, lambda track: track.kind not in CLOSE)),
+        ("counters", lambda one: _only(one, lambda track: track.kind == "accounted")),
+        ("stacks", lambda one: replace(one, flames=one.flames[:1])),
+        ("threads that feed no GPU", lambda one: _only(one, lambda track: track.feeder)),
+    )
+    gone: list[str] = []
+    for words, smaller in steps:
+        if len(msgspec.json.encode(shared)) <= MOST_BYTES:
+            break
+        shared = smaller(shared)
+        gone.append(words)
+    return replace(shared, left_out=", ".join(gone))
+
+
+def _only(shared: SharedReport, wanted: object) -> SharedReport:
+    assert callable(wanted)
+    tracks = [track for track in shared.timeline.tracks if wanted(track)]
+    return replace(shared, timeline=replace(shared.timeline, tracks=tracks))
