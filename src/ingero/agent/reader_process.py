@@ -28,6 +28,7 @@ from ingero import privileges
 from ingero.agent.reading import Reading
 from ingero.errors import FileFormatError
 from ingero.model.layout import PYTHON_LAYOUT
+from ingero.native import seccomp
 
 ROOM_BYTES = 1 << 30  # of address space, beyond what is there at the start
 MAX_MESSAGE_BYTES = 64 << 20
@@ -200,6 +201,7 @@ def _serve(asker: socket.socket) -> None:
         os.dup2(0, 2)
         privileges.keep_only(KEPT)
         privileges.bound(ROOM_BYTES, files=64)
+        seccomp.only_reading()
         reading = Reading()
         while True:
             message = receive(asker)

@@ -166,7 +166,8 @@ static ssize_t run_child(demangler_function demangler, const char *names, size_t
 	used = child < 0 ? 0 : listen_to(ends[0], text, room);
 	close(ends[0]);
 	if (child > 0) {
-		kill(child, SIGKILL);
+		/* Not killed, which the filter of readers lets nobody do: it ends with its next word, for
+		 * nobody listens, or when the name it is at has taken its time. */
 		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
 			;
 	}

@@ -20,6 +20,8 @@ LOAD, EQUAL, HAS, RETURN = 0x20, 0x15, 0x45, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # places in struct seccomp_data
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 TCGETS = 0x5401  # Python asks every file whether it is a terminal
+FORK = 0x1200011  # the flags of the C library's fork(): no namespace, no shared memory, no thread
+PR_SET_PDEATHSIG = 1
 
 
 class Processor(NamedTuple):
@@ -27,7 +29,8 @@ class Processor(NamedTuple):
     calls: dict[str, int]
 
 
-# What a reader does: look at files and memory, answer, take and give back memory, end.
+# What a reader does: look at files and memory, answer, take and give back memory, end. Names are made
+# readable in a copy of it (native/_demangle.c) under the same filter: hence pipes, writing, limits, waiting.
 ALLOWED = (
     "read", "readv", "pread64", "close", "fstat", "newfstatat", "statx", "lseek", "getdents64",
     "readlinkat", "faccessat", "faccessat2", "openat2", "fstatfs", "statfs", "fcntl", "dup", "mmap",
@@ -36,49 +39,59 @@ ALLOWED = (
     "getegid", "getcwd", "uname", "sysinfo", "getrandom", "clock_gettime", "clock_nanosleep",
     "gettimeofday", "getrusage", "sched_yield", "sched_getaffinity", "rt_sigaction", "rt_sigprocmask",
     "rt_sigreturn", "sigaltstack", "restart_syscall", "set_robust_list", "rseq", "membarrier", "exit",
-    "exit_group",
+    "exit_group", "pipe2", "write", "dup3", "close_range", "setitimer", "wait4",
 )  # fmt: skip
-ALLOWED_ON_X86 = ("stat", "lstat", "poll", "access", "readlink", "time")  # older forms of the same
+ALLOWED_ON_X86 = ("dup2", "stat", "lstat", "poll", "access", "readlink", "time")  # older forms of the same
 # What nobody but an intruder would try.
 ENDED = (
-    "execve", "execveat", "ptrace", "process_vm_writev", "socket", "connect", "bind", "clone", "clone3",
+    "execve", "execveat", "ptrace", "process_vm_writev", "socket", "connect", "bind", "clone3",
     "bpf", "perf_event_open", "init_module", "finit_module", "mount", "setns", "unshare", "kill", "tgkill",
     "pidfd_send_signal", "pidfd_getfd", "io_uring_setup",
 )  # fmt: skip
 
+# Of these an argument decides: which, how it is compared, with what, what becomes of the call then, and else.
+BY_ARGUMENT = (
+    ("openat", 2, HAS, WRITING, REFUSE, ALLOW),
+    ("ioctl", 1, EQUAL, TCGETS, ALLOW, REFUSE),
+    ("clone", 0, EQUAL, FORK, ALLOW, KILL),
+    ("prctl", 0, EQUAL, PR_SET_PDEATHSIG, ALLOW, REFUSE),
+    ("prlimit64", 0, EQUAL, 0, ALLOW, REFUSE),  # its own limits
+)
+
 X86_64 = Processor(0xC000003E, {
-    "read": 0, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8, "mmap": 9,
+    "read": 0, "write": 1, "close": 3, "stat": 4, "fstat": 5, "lstat": 6, "poll": 7, "lseek": 8, "mmap": 9,
     "mprotect": 10, "munmap": 11, "brk": 12, "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15,
     "ioctl": 16, "pread64": 17, "readv": 19, "access": 21, "sched_yield": 24, "mremap": 25, "madvise": 28,
-    "dup": 32, "getpid": 39, "socket": 41, "connect": 42, "sendto": 44, "recvfrom": 45, "sendmsg": 46,
-    "recvmsg": 47, "bind": 49, "clone": 56, "execve": 59, "exit": 60, "kill": 62, "uname": 63, "fcntl": 72,
-    "getcwd": 79, "readlink": 89, "gettimeofday": 96, "getrusage": 98, "sysinfo": 99, "ptrace": 101,
-    "getuid": 102, "getgid": 104, "geteuid": 107, "getegid": 108, "getppid": 110, "sigaltstack": 131,
-    "statfs": 137, "fstatfs": 138, "mount": 165, "init_module": 175, "gettid": 186, "time": 201,
-    "futex": 202, "sched_getaffinity": 204, "getdents64": 217, "restart_syscall": 219, "clock_gettime": 228,
-    "clock_nanosleep": 230, "exit_group": 231, "tgkill": 234, "openat": 257, "newfstatat": 262,
-    "readlinkat": 267, "faccessat": 269, "ppoll": 271, "unshare": 272, "set_robust_list": 273,
-    "perf_event_open": 298, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311,
-    "finit_module": 313, "getrandom": 318, "bpf": 321, "execveat": 322, "membarrier": 324, "statx": 332,
-    "rseq": 334, "pidfd_send_signal": 424, "io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438,
-    "faccessat2": 439, "openat2": 437,
+    "dup": 32, "dup2": 33, "setitimer": 38, "getpid": 39, "socket": 41, "connect": 42, "sendto": 44,
+    "recvfrom": 45, "sendmsg": 46, "recvmsg": 47, "bind": 49, "clone": 56, "execve": 59, "exit": 60,
+    "wait4": 61, "kill": 62, "uname": 63, "fcntl": 72, "getcwd": 79, "readlink": 89, "gettimeofday": 96,
+    "getrusage": 98, "sysinfo": 99, "ptrace": 101, "getuid": 102, "getgid": 104, "geteuid": 107,
+    "getegid": 108, "getppid": 110, "sigaltstack": 131, "statfs": 137, "fstatfs": 138, "prctl": 157,
+    "mount": 165, "init_module": 175, "gettid": 186, "time": 201, "futex": 202, "sched_getaffinity": 204,
+    "getdents64": 217, "restart_syscall": 219, "clock_gettime": 228, "clock_nanosleep": 230,
+    "exit_group": 231, "tgkill": 234, "openat": 257, "newfstatat": 262, "readlinkat": 267, "faccessat": 269,
+    "ppoll": 271, "unshare": 272, "set_robust_list": 273, "dup3": 292, "pipe2": 293, "perf_event_open": 298,
+    "prlimit64": 302, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "finit_module": 313,
+    "getrandom": 318, "bpf": 321, "execveat": 322, "membarrier": 324, "statx": 332, "rseq": 334,
+    "pidfd_send_signal": 424, "io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438, "faccessat2": 439,
+    "openat2": 437, "close_range": 436,
 })  # fmt: skip
 ARM64 = Processor(0xC00000B7, {
-    "getcwd": 17, "dup": 23, "fcntl": 25, "ioctl": 29, "mount": 40, "statfs": 43, "fstatfs": 44,
-    "faccessat": 48, "openat": 56, "close": 57, "getdents64": 61, "lseek": 62, "read": 63, "readv": 65,
-    "pread64": 67, "ppoll": 73, "readlinkat": 78, "newfstatat": 79, "fstat": 80, "exit": 93,
-    "exit_group": 94, "unshare": 97, "futex": 98, "set_robust_list": 99, "init_module": 105,
-    "clock_gettime": 113, "clock_nanosleep": 115, "ptrace": 117, "sched_getaffinity": 123,
-    "sched_yield": 124, "restart_syscall": 128, "kill": 129, "tgkill": 131, "sigaltstack": 132,
-    "rt_sigaction": 134, "rt_sigprocmask": 135, "rt_sigreturn": 139, "uname": 160, "getrusage": 165,
-    "gettimeofday": 169, "getpid": 172, "getppid": 173, "getuid": 174, "geteuid": 175, "getgid": 176,
-    "getegid": 177, "gettid": 178, "sysinfo": 179, "socket": 198, "bind": 200, "connect": 203,
-    "sendto": 206, "recvfrom": 207, "sendmsg": 211, "recvmsg": 212, "brk": 214, "munmap": 215,
-    "mremap": 216, "clone": 220, "execve": 221, "mmap": 222, "mprotect": 226, "madvise": 233,
-    "perf_event_open": 241, "setns": 268, "process_vm_readv": 270, "process_vm_writev": 271,
-    "finit_module": 273, "getrandom": 278, "bpf": 280, "execveat": 281, "membarrier": 283, "statx": 291,
-    "rseq": 293, "pidfd_send_signal": 424, "io_uring_setup": 425, "clone3": 435, "pidfd_getfd": 438,
-    "faccessat2": 439, "openat2": 437,
+    "getcwd": 17, "dup": 23, "dup3": 24, "fcntl": 25, "ioctl": 29, "mount": 40, "statfs": 43, "fstatfs": 44,
+    "faccessat": 48, "openat": 56, "close": 57, "pipe2": 59, "getdents64": 61, "lseek": 62, "read": 63,
+    "write": 64, "readv": 65, "pread64": 67, "ppoll": 73, "readlinkat": 78, "newfstatat": 79, "fstat": 80,
+    "exit": 93, "exit_group": 94, "unshare": 97, "futex": 98, "set_robust_list": 99, "setitimer": 103,
+    "init_module": 105, "clock_gettime": 113, "clock_nanosleep": 115, "ptrace": 117,
+    "sched_getaffinity": 123, "sched_yield": 124, "restart_syscall": 128, "kill": 129, "tgkill": 131,
+    "sigaltstack": 132, "rt_sigaction": 134, "rt_sigprocmask": 135, "rt_sigreturn": 139, "uname": 160,
+    "getrusage": 165, "prctl": 167, "gettimeofday": 169, "getpid": 172, "getppid": 173, "getuid": 174,
+    "geteuid": 175, "getgid": 176, "getegid": 177, "gettid": 178, "sysinfo": 179, "socket": 198,
+    "bind": 200, "connect": 203, "sendto": 206, "recvfrom": 207, "sendmsg": 211, "recvmsg": 212, "brk": 214,
+    "munmap": 215, "mremap": 216, "clone": 220, "execve": 221, "mmap": 222, "mprotect": 226, "madvise": 233,
+    "perf_event_open": 241, "wait4": 260, "prlimit64": 261, "setns": 268, "process_vm_readv": 270,
+    "process_vm_writev": 271, "finit_module": 273, "getrandom": 278, "bpf": 280, "execveat": 281,
+    "membarrier": 283, "statx": 291, "rseq": 293, "pidfd_send_signal": 424, "io_uring_setup": 425,
+    "clone3": 435, "pidfd_getfd": 438, "faccessat2": 439, "openat2": 437, "close_range": 436,
 })  # fmt: skip
 PROCESSORS = {"x86_64": X86_64, "aarch64": ARM64}
 
@@ -110,11 +123,16 @@ def program(processor: Processor) -> Steps:
         for name in names:
             if name in calls:
                 steps += [(EQUAL, 0, 1, calls[name]), (RETURN, 0, 0, action)]
-    # Of these two an argument decides; the number is not looked at afterwards.
-    steps += [(EQUAL, 0, 4, calls["openat"]), (LOAD, 0, 0, _argument(2)), (HAS, 0, 1, WRITING),
-              (RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]  # fmt: skip
-    steps += [(EQUAL, 0, 3, calls["ioctl"]), (LOAD, 0, 0, _argument(1)), (EQUAL, 0, 1, TCGETS),
-              (RETURN, 0, 0, ALLOW)]  # fmt: skip
+    for (
+        name,
+        argument,
+        condition,
+        number,
+        yes,
+        no,
+    ) in BY_ARGUMENT:  # the number of the call is not looked at afterwards
+        steps += [(EQUAL, 0, 4, calls[name]), (LOAD, 0, 0, _argument(argument)), (condition, 0, 1, number),
+                  (RETURN, 0, 0, yes), (RETURN, 0, 0, no)]  # fmt: skip
     return [*steps, (RETURN, 0, 0, REFUSE)]
 
 

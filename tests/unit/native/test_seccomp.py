@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from ingero.native import seccomp
+from ingero.native.demangle import demangle
+from tests.unit.native.test_demangle import bomb
 
 HERE = seccomp.PROCESSORS.get(platform.machine())
 pytestmark = pytest.mark.skipif(HERE is None, reason="no filter for this processor")
@@ -50,7 +53,30 @@ def test_what_only_an_intruder_does_ends_the_process(name: str) -> None:
 def test_neither_a_program_nor_a_connection_can_be_started() -> None:
     assert outcome(lambda: os.execv("/bin/true", ["true"])) == -signal.SIGSYS
     assert outcome(socket.socket) == -signal.SIGSYS
-    assert outcome(os.fork) == -signal.SIGSYS
+    thread = 0x3D0F00  # CLONE_VM and all that a thread has
+    assert outcome(lambda: call("clone", thread, 0, 0, 0, 0)) == -signal.SIGSYS
+
+
+def test_a_copy_is_under_the_same_filter() -> None:
+    def copied() -> None:
+        child = os.fork()
+        if child == 0:
+            try:
+                socket.socket()
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGSYS
+
+    assert outcome(copied) == DONE
+
+
+def test_names_are_made_readable_under_it_and_limits_of_others_are_left_alone() -> None:
+    def readable() -> None:
+        assert demangle([b"_ZN3foo3barEv", bomb(30), b"_ZN3foo3barEv"])[::2] == ["foo::bar()"] * 2
+
+    assert outcome(readable) == DONE
+    parent = os.getpid()
+    assert outcome(lambda: resource.prlimit(parent, resource.RLIMIT_CPU, (1, 1))) == REFUSED
 
 
 def test_files_are_read_and_neither_written_nor_removed(tmp_path: Path) -> None:
@@ -75,7 +101,7 @@ def test_files_are_read_and_neither_written_nor_removed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processor", seccomp.PROCESSORS.values(), ids=seccomp.PROCESSORS)
 def test_every_name_has_a_number_on_every_processor(processor: seccomp.Processor) -> None:
-    names = {*seccomp.ALLOWED, *seccomp.ENDED, "openat", "ioctl"}
+    names = {*seccomp.ALLOWED, *seccomp.ENDED, *(each[0] for each in seccomp.BY_ARGUMENT)}
     assert names <= set(processor.calls)
     assert len(set(processor.calls.values())) == len(processor.calls)
 
