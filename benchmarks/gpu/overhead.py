@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks import jobs
 from benchmarks.gpu.around import JOBS
 
-WORK = ("small-training", "launch-loop", "graph-decode", "large-training")
+WORK = ("small-training", "many-items", "no-caching", "launch-loop", "graph-decode", "large-training")
 SETTINGS = {"default": "0.02", "no budget": "off"}
 CORES = 4
 SKIPPED_NS = 40_000_000  # after a change: probes go on one library after the other
@@ -48,13 +48,13 @@ class Cost:
     actions: list[str]
 
 
-def run(folder: Path, seconds: float, work: list[str]) -> list[Cost]:
+def run(folder: Path, seconds: float, work: list[str], settings: list[str]) -> list[Cost]:
     found: list[Cost] = []
     for name in work or WORK:
         place = folder / name
         place.mkdir(parents=True, exist_ok=True)
         try:
-            costs = _measured(name, seconds, place)
+            costs = _measured(name, seconds, place, settings)
         except (RuntimeError, OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
             print(f"{name}: BROKEN: {type(error).__name__}: {error}", flush=True)
             continue
@@ -73,13 +73,14 @@ def _said(cost: Cost) -> str:
     )
 
 
-def _measured(work: str, seconds: float, folder: Path) -> list[Cost]:
+def _measured(work: str, seconds: float, folder: Path, settings: list[str]) -> list[Cost]:
     cores = sorted(os.sched_getaffinity(0))
     pinned = ("taskset", "-c", ",".join(map(str, cores[:CORES])), sys.executable)
     with jobs.job(*pinned, JOBS / "paced.py", work, folder / "book") as job:
         told = {
             setting: _intermittent(job.pid, budget, seconds if setting == "default" else seconds / 2, folder)
             for setting, budget in SETTINGS.items()
+            if setting in (settings or SETTINGS)
         }
         assert job.process.stdin is not None
         job.process.stdin.close()

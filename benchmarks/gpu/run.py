@@ -24,6 +24,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seconds", type=float, help="of each measurement (overhead, long)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--setting", nargs="+", default=[], choices=sorted(overhead.SETTINGS))
     options = parser.parse_args(words)
     folder = options.out / options.what
     folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +32,8 @@ def main(words: list[str]) -> int:
         long.run(folder, options.seconds or 600)
         return 0
     if options.what == "overhead":
-        results = [asdict(each) for each in overhead.run(folder, options.seconds or 70, options.only)]
+        costs = overhead.run(folder, options.seconds or 70, options.only, options.setting)
+        results = [asdict(each) for each in costs]
     else:
         results = [asdict(each) for each in truth.run(folder, options.seed, options.only)]
     (folder / "results.json").write_text(json.dumps(results, indent=1))

@@ -31,6 +31,42 @@ def test_calls_are_those_the_profiler_counts(tmp_path: Path) -> None:
     assert trace.losses() == []
 
 
+LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx")
+# Rare calls are watched at the layer the profiler names; copies at the driver.
+ALWAYS_EXACT = {
+    "copies": (("cudaMemcpyAsync",), "op LIKE 'cuMemcpy%'"),
+    "memsets": (("cudaMemsetAsync",), "op LIKE 'cuMemset%'"),
+    "waits": (
+        ("cudaStreamSynchronize", "cudaDeviceSynchronize"),
+        "op IN ('cudaStreamSynchronize', 'cudaDeviceSynchronize')",
+    ),
+    "allocations": (("cudaMalloc",), "op = 'cudaMalloc'"),
+    "frees": (("cudaFree",), "op = 'cudaFree'"),
+}
+
+
+def test_default_settings_count_all_but_launches_exactly_and_those_within_their_stated_error(
+    tmp_path: Path,
+) -> None:
+    trace = Traced(tmp_path, "profiled_whole")
+    said = trace.said["counts"]
+    made = sum(said.get(name, 0) for name in LAUNCHES)
+    (row,) = trace.sql(
+        "SELECT SUM(count), SUM(count_error), MIN(exact) FROM operations WHERE op LIKE 'cuLaunchKernel%'"
+    )
+    counted, error = (float(str(each)) for each in row[:2])
+    print(f"{made} launches, counted {counted:.0f} +- {error:.0f}, exact {row[2]}; {said}")
+    print(trace.sql("SELECT op, SUM(count), MIN(exact) FROM operations GROUP BY 1"))
+    assert abs(counted - made) <= min(error + 1, 0.1 * made)
+    seen = {
+        what: trace.count(f"SELECT SUM(count) FROM operations WHERE {where}")
+        for what, (_, where) in ALWAYS_EXACT.items()
+    }
+    assert seen == {
+        what: sum(said.get(name, 0) for name in names) for what, (names, _) in ALWAYS_EXACT.items()
+    }
+
+
 def test_exact_without_a_budget(tmp_path: Path) -> None:
     trace = Traced(tmp_path, "launches", "--max-overhead", "off")
     launched = trace.count("SELECT SUM(count) FROM operations WHERE op LIKE 'cuLaunchKernel%'")

@@ -6,6 +6,7 @@ such jobs usually do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -36,6 +37,23 @@ def small_training() -> Step:
         return loss.item() if turn % 10 == 0 else None
 
     return step
+
+
+def many_items() -> Step:
+    """A value read back 250 times in every step, and so waited for."""
+    train, values = small_training(), torch.ones(250, device="cuda")
+
+    def step() -> object:
+        train()
+        return [values[number].item() for number in range(250)]
+
+    return step
+
+
+def no_caching() -> Step:
+    """Every tensor asks the driver for its memory."""
+    os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    return small_training()
 
 
 def large_training() -> Step:
@@ -96,6 +114,8 @@ def graph_decode() -> Step:
 
 MAKERS: dict[str, Callable[[], Step]] = {
     "small-training": small_training,
+    "many-items": many_items,
+    "no-caching": no_caching,
     "large-training": large_training,
     "launch-loop": launch_loop,
     "graph-decode": graph_decode,
