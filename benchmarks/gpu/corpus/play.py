@@ -1,6 +1,6 @@
 """Plays the corpus on a card: each job recorded as a user would, with its truth beside it.
 
-    python -m benchmarks.gpu.corpus.play --out DIR --seed N [--set first|last|all] [--only NAME ...]
+    python -m benchmarks.gpu.corpus.play --out DIR --seed N [--set first|last|all|unmet] [--only NAME ...]
 
 Leaves NAME.db.xz and NAME.json for each; corpus/keep.py takes them into the repository.
 Needs root, a card and PyTorch.
@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import jobs
-from benchmarks.gpu.corpus.cases import SETS, Case
+from benchmarks.gpu.corpus.cases import SETS as KNOWN
+from benchmarks.gpu.corpus.cases import Case
+from benchmarks.gpu.corpus.unmet import UNMET
 
+SETS = {**KNOWN, "unmet": UNMET}
 PROGRAMS = Path(__file__).parent / "programs"
 HEALTHY_BEFORE_S = 6.0
 TROUBLED_S = 6.0
@@ -112,6 +115,16 @@ def hogs(job: Playing, ends: contextlib.ExitStack, _: int, count: int | None = N
     return [each.pid for each in started]
 
 
+def hogs_elsewhere(job: Playing, ends: contextlib.ExitStack, _: int) -> list[int]:
+    """On cores the job may not use: nobody's trouble."""
+    others = [core for core in sorted(os.sched_getaffinity(0)) if core not in job.cores][-2:]
+    for core in others:
+        hog = subprocess.Popen(["taskset", "-c", str(core), sys.executable, "-c", HOG])
+        ends.callback(hog.wait)
+        ends.callback(hog.kill)
+    return []
+
+
 def quota(_: Playing, ends: contextlib.ExitStack, pid: int) -> list[int]:
     GROUP.mkdir(exist_ok=True)
     (GROUP / "cgroup.procs").write_text(str(pid))
@@ -154,6 +167,7 @@ def peer(_: Playing, ends: contextlib.ExitStack, __: int) -> list[int]:
 AROUND: dict[str, Any] = {
     "hogs": hogs,
     "one-hog": lambda job, ends, pid: hogs(job, ends, pid, 1),
+    "hogs-elsewhere": hogs_elsewhere,
     "quota": quota,
     "second-job": lambda job, ends, _: other_job(job, ends, 1000, 0),
     "burst-job": lambda job, ends, _: other_job(job, ends, 450, 1100),
@@ -202,6 +216,7 @@ def truth(job: Playing, pid: int, bitten_ns: int) -> dict[str, Any]:
     if job.book.exists():
         book = json.loads(job.book.read_text())
     before = [at for at in book["ends"] if book["bitten"] and at < book["bitten"]]
+    before = before[len(before) // 2 :]  # the first ones were warming up
     after = [at for at in book["ends"] if at > book["bitten"] + 5e8]
     return {
         "case": case.name,

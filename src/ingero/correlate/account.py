@@ -155,6 +155,16 @@ class Accounts:
                 sums[op.name] += int(row["count"])
         return max(sums.values(), default=0)  # the runtime's call and the driver's inside it are one
 
+    def sent(self, number: int, pid: int) -> int:
+        """How often it copied something to the GPU."""
+        rows = self._tables.operations.get((number, pid))
+        return sum(int(row["count"]) for row in (rows if rows is not None else ()) if self._is_sending(row))
+
+    def _is_sending(self, row: np.void) -> bool:
+        """By the driver's name: the runtime's does not tell the direction."""
+        known = self._facts.ops.get(int(row["op"]))
+        return known is not None and "cuMemcpyHtoD" in known.name
+
     def out_of_memory(self, number: int, pid: int) -> bool:
         """Whether allocations fail: what they, and the tidying up after them, take is a matter of memory."""
         rows = self._tables.operations.get((number, pid))

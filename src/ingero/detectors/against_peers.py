@@ -69,7 +69,7 @@ def reasons(
     usual = mean_of([(account, 1.0) for account in told])
     if not now.rows or not usual.rows:
         return []
-    setting = Setting(slow.timeline, slow.job, False, *slow.span)
+    setting = Setting(slow.timeline, slow.job, False, False, *slow.span)
     rows = _lost(grown(usual, now, 1.0, 1 << 62), setting)
     total = sum(row.ns for _, row in rows)
     part = min(1.0, excess_ns / total) if total else 0.0

@@ -1,12 +1,13 @@
 """CUDA graph trouble: graphs are captured again and again, never launched, or fail to capture.
 
-Shows as   instantiations that keep pace with launches; captures that end in an error.
+Shows as   instantiations that keep pace with launches; steps that became longer by what making
+           graphs takes; captures that end in an error.
 Proof      the counts of capture, instantiation and launch, the time from the begin of
            each capture to its end and in instantiating, and the failed calls.
 Not this   captures before the first launch; a new graph now and then; graphs of a server
            that nobody has asked yet.
 Blind to   how long a graph runs.
-Severity   by the time capturing takes, at least MEDIUM; never launched: LOW.
+Severity   by the time capturing takes, at least MEDIUM where graphs are hardly launched; never launched: LOW.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import status_codes
 from ingero.detectors.cuda_error import proof_of
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Case, Detector, Line, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity, severity_of
 from ingero.units import format_ns
@@ -70,6 +71,19 @@ def find(timeline: Timeline) -> Iterator[State]:
             yield _failed(job, failed)
         elif state:
             yield state
+
+
+ONCE_A_SHAPE = (
+    Fix("Capture once per shape and launch it again; pad inputs to a few fixed shapes."),
+    Fix(
+        "Change parameters in place instead of capturing again.",
+        code="cudaGraphExecUpdate(exec, graph, &result)",
+    ),
+)
+
+
+def headline(case: Case) -> str:
+    return f"{case.job.comm} captures CUDA graphs again and again"
 
 
 def _failed(job: Job, failed: list[ErrorFact]) -> State:
@@ -128,13 +142,7 @@ def _state(
         ),
         severity,
         job.tid,
-        fixes=(
-            Fix("Capture once per shape and launch it again; pad inputs to a few fixed shapes."),
-            Fix(
-                "Change parameters in place instead of capturing again.",
-                code="cudaGraphExecUpdate(exec, graph, &result)",
-            ),
-        ),
+        fixes=ONCE_A_SHAPE,
     )
 
 
@@ -142,6 +150,8 @@ DETECTOR = Detector(
     name="graph-trouble",
     needs=frozenset({"calls"}),
     find=find,
+    headline=headline,
+    advise=lambda _: list(ONCE_A_SHAPE),
     severity="at least MEDIUM; LOW when never launched",
     lines=(
         Line("event", "fails"),

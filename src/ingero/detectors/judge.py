@@ -249,10 +249,11 @@ class Judge:
         told = named.told
         claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
         left = max(0, told.excess_ns - claimed)
-        unexplained = int(left * named.ns / claimed) if left > 0.1 * told.excess_ns else 0
-        excess = named.ns + unexplained
         # Most of the extra time takes the rest along: waking up, cold caches, others that wait in turn.
-        lost_ns = excess if told.changed and claimed >= MOSTLY * told.excess_ns else named.ns
+        all_of_it = told.changed and claimed >= MOSTLY * told.excess_ns
+        unexplained = int(left * named.ns / claimed) if all_of_it or left > 0.1 * told.excess_ns else 0
+        excess = named.ns + unexplained
+        lost_ns = excess if all_of_it else named.ns
         share = min(1.0, lost_ns / max(told.wall_ns, 1))
         severity = severity_of(share)
         if severity is None:

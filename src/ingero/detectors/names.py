@@ -48,6 +48,7 @@ class Setting:
     timeline: Timeline
     job: Job
     waits_often: bool  # for the GPU, several times a step, or oftener than usual
+    sends: bool  # these waits are for copies to the GPU: each of those from pageable memory has one
     first_ns: int
     last_ns: int
 
@@ -58,7 +59,7 @@ def name_of(row: Lost, setting: Setting) -> str:
     if row.bucket == "runqueue":
         return _of_core(row, setting.job)
     if row.bucket == "gpu_wait":
-        often = "sync-heavy" if setting.waits_often else GPU
+        often = _waiting(setting) if setting.waits_often else GPU
         return FOR_THE_GPU.get(row.what, often) if not row.via or row.whose == "feeder" else GPU
     if row.bucket in ("host_cpu", "cuda_cpu"):
         return _of_work(row, setting)
@@ -82,7 +83,15 @@ def _is_ours(row: Lost, setting: Setting) -> bool:
 def _of_work(row: Lost, setting: Setting) -> str:
     if row.via and row.whose != "feeder":
         return "data-starvation" if _is_ours(row, setting) else "slow-peer"
+    if row.what == "sync":
+        return _waiting(setting)
+    if row.bucket == "cuda_cpu" and not row.what:
+        return UNNAMED  # in calls that are no work of the program's
     return ON_CORE.get(row.what, UNNAMED)
+
+
+def _waiting(setting: Setting) -> str:
+    return ON_CORE["copy" if setting.sends else "sync"]
 
 
 def _of_waiting(row: Lost, setting: Setting) -> str:

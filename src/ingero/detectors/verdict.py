@@ -43,6 +43,7 @@ NOW_NS = 20 * SECOND  # of the last time at one pace: what limits the job now
 WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
 A_PART = 0.25  # of a slice that lies in what is judged here
 CAPTURING = 0.2  # of the launching: then it is for graphs
+WAITS_SENDING = 0.5  # copies to the GPU for each wait: then the waits are theirs
 LEAST_IDLE = 0.10  # of the time: a card that works all the time is idle for some percent of it
 IDLE_SHARE = 0.25  # of the time: with less idleness a card counts as kept busy
 KEPT_BUSY = 0.90  # of the time: such a card has nothing to complain of
@@ -184,7 +185,7 @@ class Verdicts:
     def _limit(self, job: Job, stretches: Sequence[Stretch], account: Account, last: Sequence[Span]) -> None:
         """What limits the job at the end."""
         now = max(stretches, key=lambda each: each.last_ns)
-        setting = Setting(self._timeline, job, False, *last[0])
+        setting = Setting(self._timeline, job, False, False, *last[0])
         limit = bound_of(setting, account, self._busy(job, replace(now, spans=tuple(last))))
         if limit is not None:
             limit = _with_pace(limit, job, now)
@@ -227,7 +228,9 @@ class Verdicts:
             return []  # the card has more to do in a step
         per_step = [accounts.waits(at, job.pid) / stretches[at].steps for at in (0, number)]
         often = per_step[1] >= OFTENER * per_step[0] and _takes_turns(accounts, number, job)
-        setting = Setting(self._timeline, job, often, slow.first_ns, slow.last_ns)
+        sent = [accounts.sent(at, job.pid) / stretches[at].steps for at in (0, number)]
+        sends = sent[1] - sent[0] >= WAITS_SENDING * (per_step[1] - per_step[0])
+        setting = Setting(self._timeline, job, often, sends, slow.first_ns, slow.last_ns)
         groups = self._groups(grown(made[0], made[number], ratio, excess), setting)
         if accounts.out_of_memory(number, job.pid):
             groups.pop("alloc-churn", None)
@@ -259,7 +262,8 @@ class Verdicts:
         wall = account.wall_ns
         idle = int((1 - busy) * wall)
         often = _takes_turns(accounts, 0, job)
-        setting = Setting(self._timeline, job, often, usual.first_ns, usual.last_ns)
+        sends = accounts.sent(0, job.pid) >= WAITS_SENDING * accounts.waits(0, job.pid)
+        setting = Setting(self._timeline, job, often, sends, usual.first_ns, usual.last_ns)
         named = [(row, name_of(row, setting)) for row in account.rows]
         chosen = sum(row.ns for row, name in named if name == NOBODY or _chosen(row))
         lost = idle - chosen
@@ -297,9 +301,9 @@ class Verdicts:
     ) -> list[Named]:
         """What is worth saying; what has no name when it is most of it."""
         total = sum(row.ns for rows in groups.values() for row in rows)
-        capturing = sum(row.ns for row in groups.pop("graph-trouble", ()))
-        if capturing >= CAPTURING * sum(row.ns for row in groups.get("launch-bound", ())):
-            groups.pop("launch-bound", None)  # what a capture launches is part of capturing
+        capturing = sum(row.ns for row in groups.get("graph-trouble", ()))
+        if 0 < capturing >= CAPTURING * sum(row.ns for row in groups.get("launch-bound", ())):
+            groups["graph-trouble"] += groups.pop("launch-bound", [])  # what a capture launches is part of it
         found = []
         for kind, rows in groups.items():
             ns = sum(row.ns for row in rows)

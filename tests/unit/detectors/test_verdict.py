@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero.correlate.account import Accounts
+from ingero.correlate.loss import Lost
+from ingero.detectors.names import UNNAMED, Setting, name_of
 from ingero.model.finding import Finding
 from tests import contradictions
 from tests.facts import HOG, JOB, Story, job
@@ -147,3 +151,43 @@ def test_what_limits_a_job_now_is_of_the_end() -> None:
     job(story=story, when=range(8, 16))
     (bound,) = story.paced().diagnose().bound
     assert (bound.by, bound.usual_steps_per_s) == ("gpu", None)
+
+
+def test_waits_that_copies_to_the_gpu_bring_along_are_copying() -> None:
+    """Each copy from pageable memory is waited for; reading values back is another matter."""
+    for sends, kind in (("cuMemcpyHtoDAsync_v2", "copy-bound"), ("cuMemcpyDtoH_v2", "sync-heavy")):
+        story = job(slices=SLICES, when=USUAL)
+        job({"gpu_wait": 1000.0, "cuda_cpu": 300.0}, steps=100, story=story, when=SLOW)
+        story.calls("cudaStreamSynchronize", 50_000, 900, when=SLOW, split={"gpu_wait": 900})
+        story.calls(sends, 50_000, 200, when=SLOW, size=64)
+        story.looked(gpu_share=0.9, when=USUAL).looked(gpu_share=0.3, when=SLOW)
+        assert [each.kind for each in slowest(story.paced())][:1] == [kind]
+
+
+def test_making_graphs_in_every_step_is_told_however_often_they_are_launched() -> None:
+    story = job(slices=SLICES, when=USUAL)
+    job({"cuda_cpu": 900.0}, steps=100, story=story, when=SLOW)
+    story.calls("cudaGraphInstantiate", 200, 300, when=SLOW, split={"cuda_cpu": 300})
+    story.calls("cuLaunchKernel", 9000, 500, when=SLOW, split={"cuda_cpu": 500})
+    story.calls("cudaGraphLaunch", 3200, 20, when=SLOW, split={"cuda_cpu": 20})
+    (found, *_) = slowest(story.paced())
+    assert found.kind == "graph-trouble"
+
+
+def test_what_is_left_of_a_fall_that_is_mostly_named_counts_as_lost_with_it() -> None:
+    """And stands among the causes, so that they sum to all of it."""
+    (found, *_) = slowest(slower("host_cpu", 0.5, "lock_wait", 0.08))
+    assert found.kind == "data-starvation"
+    assert found.gain is not None
+    assert found.gain.ns == found.effect.excess_ns
+    assert 0.04 < 1 - found.explained_share < 0.1
+    assert [each.bucket for each in found.causes][-1] == "unexplained"
+    assert abs(sum(each.share for each in found.causes) - 1) < 0.01
+
+
+def test_time_in_calls_of_no_kind_is_not_taken_for_the_programs_own_work() -> None:
+    timeline = job().timeline()
+    setting = Setting(timeline, timeline.jobs[0], False, False, 0, 1)
+    row = Lost("cuda_cpu", 10, JOB, JOB, "python3")
+    assert name_of(row, setting) == UNNAMED
+    assert name_of(replace(row, bucket="host_cpu"), setting) == "data-starvation"
