@@ -184,11 +184,11 @@ class Estimator:
 
 def _by_steps(pool: Pool, base: Base, pace: Pace, part: float, calls: int) -> tuple[float, float] | None:
     """Calls made while nobody looked, and how far that may be off (95 %), by what they keep step with."""
-    if pace.anchor is None or not base.calls[pace.anchor]:
+    if pace.anchor is None:
         return None
     per_call = pool.per_call(pace.anchor)
-    if per_call is None:
-        return None
+    if per_call is None or (calls and not base.calls[pace.anchor]):
+        return None  # or something else calls it now; where neither was seen, there were no steps
     # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
     total = per_call * int(base.calls[pace.anchor])
     divided = 2 * total * (part * (1 - part) / max(pool.calls(), 1)) ** 0.5

@@ -31,8 +31,8 @@ from ingero.governor.policy import (
     period_ns,
     turn_ns,
 )
-from ingero.governor.rates import OTHERS, SWITCH_NS, Rates
-from ingero.governor.seen import METERS, Base, Seen, Steps, StepsBy, Watched, own_ns
+from ingero.governor.rates import SWITCH_NS, Rates
+from ingero.governor.seen import METERS, OTHERS, Base, Seen, Steps, StepsBy, Watched, own_ns
 from ingero.governor.thread_time import ThreadEstimator
 from ingero.governor.words import actions_between, watched_less
 from ingero.model.governor import HitCost
@@ -50,6 +50,9 @@ ANOTHER_JOB = 5  # times the calls; what a short period shows may be off by two
 FEW_PERIODS = 4
 LEAST_WALL_NS = 200_000_000  # of a thread, to say what tracing cost it
 WAITS = frozenset(number for number, row in enumerate(ROWS, start=1) if row.sync)
+# How much a function's calls tell one by one, by what it does: what tells most is spared first.
+TELLS = {"event": 1, "poll": 1, "set": 2, "copy": 2, "alloc": 3, "free": 3, "sync": 4}
+TELLING = {number: TELLS.get(row.kind, 0) for number, row in enumerate(ROWS, start=1)}
 WHOLE = frozenset(
     number for number, row in enumerate(ROWS, start=1) if row.layer == "nccl" or row.kind == "context"
 )
@@ -72,7 +75,7 @@ class Governor:
         self._chance = chance or random.Random()
         self._counters = Counters(kernel.maps["thread_costs"], kernel.maps["op_hits"])
         self._rates, self._periods = Rates(self._counters, cost, now_ns), Periods()
-        means = Means(cost, cost.shape != "perf", WAITS, WHOLE)
+        means = Means(cost, cost.shape != "perf", WAITS, WHOLE, TELLING)
         self._controller = Controller(budget, means) if budget is not None else None
         self._number = 0  # settings.watch
         self._next_take_ns = now_ns

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.seen import METERS, TAKEN, Pace, Steps, StepsBy
+from ingero.governor.seen import METERS, OTHERS, TAKEN, Pace, Steps, StepsBy
 
 KEPT = 24
 ENOUGH = 8  # calls always watched, in all of them: to go by those
@@ -128,8 +128,11 @@ class Periods:
         took_ns = np.array([each.took_ns.get(pid, 0.0) for each in timed], np.float64)
         slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
         by_time = Pace(_spread(calls, cpu_ns), len(calls), slowed)
-        anchored = (self._anchored(pid, function, anchor) for anchor in range(METERS))
-        best = min((each for each in anchored if each), key=lambda each: each.chance, default=by_time)
+        anchored = {anchor: self._anchored(pid, function, anchor) for anchor in range(METERS)}
+        known = {anchor: each for anchor, each in anchored.items() if each}
+        if len(known) > 1:  # what others without a meter do together changes with every phase of a job
+            known.pop(OTHERS, None)
+        best = min(known.values(), key=lambda each: each.chance, default=by_time)
         return best if best.chance < by_time.chance + TAKEN * slowed else by_time
 
     def _anchored(self, pid: int, function: int, anchor: int) -> Pace | None:

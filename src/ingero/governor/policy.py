@@ -21,10 +21,13 @@ CYCLE_NS = 250_000_000  # from one on-period to the next
 SHORTEST_NS, LONGEST_NS = 15_000_000, 200_000_000  # an on-period
 # What taking probes off and putting them on again costs: 1 ms for 73 functions (docs/real-gpu.md).
 TURN_NS, TURN_FUNCTION_NS = 125_000, 12_000
+RARE = 200.0  # calls a second: a function that is called less often is never watched less
+GOOD_SHARE = 0.10  # of the time: functions are spared as long as so much is left for the others
+KEPT_SHARE = 0.8  # or so much of what there is where none is spared
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 # Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
 # hit is measured, up to three times as much (docs/real-gpu.md).
-AIM, HIGH, LOW = 0.35, 0.5, 0.25
+AIM, HIGH, LOW = 0.3, 0.5, 0.2
 COUNTING = 0.475  # of the budget: as long as every call is counted, so much may be spent
 # Of the budget, for the stacks of a process's calls and waits: where there is room, and where there is not.
 WALKS, FEWER_WALKS = 0.25, 0.075
@@ -72,6 +75,7 @@ class Means:
     can_cycle: bool = True
     waits: frozenset[int] = frozenset()  # time inside them is known only where they are timed
     whole: frozenset[int] = frozenset()  # each call counts: collectives are numbered, contexts are set
+    telling: Mapping[int, int] = field(default_factory=dict)  # how much single calls tell, by function
 
     @property
     def can_thin(self) -> bool:
@@ -119,15 +123,16 @@ def cost_share(load: Load, watch: Watch, means: Means) -> float:
 def fitting(load: Load, now: Watch, means: Means, budget: float) -> Watch:
     """The most that can be watched within the budget; the least there is, where nothing is."""
     watch = ALL
-    for watch in _ways(load, means, budget):
-        room = (AIM if watch.cycles else COUNTING) * budget
-        if cost_share(load, watch, means) + detail_share(load, now, watch, budget) <= room * 1.001:
-            break
-    return watch
+    for watch in _ways(load, means):
+        taken = cost_share(load, watch, means) + detail_share(load, now, watch, budget)
+        if taken <= COUNTING * budget * 1.001:
+            return watch
+    often = {each for each, calls in load.calls.items() if calls >= RARE and each not in means.whole}
+    return _sparing(load, often, means, budget) if means.can_cycle and often else watch
 
 
-def _ways(load: Load, means: Means, budget: float) -> Iterator[Watch]:
-    """From all to least."""
+def _ways(load: Load, means: Means) -> Iterator[Watch]:
+    """To count every call, from all to least."""
     yield ALL
     yield Watch(less_detail=True)
     enough = MATTERS * sum(load.calls.values())
@@ -138,9 +143,22 @@ def _ways(load: Load, means: Means, budget: float) -> Iterator[Watch]:
         for every in EVERY:
             for count in range(len(thinnable)):
                 yield Watch(True, every, frozenset(thinnable[: count + 1]))
-    if means.can_cycle:
-        for count in range(len(hottest)):
-            yield _cycled(load, frozenset(hottest[: count + 1]), means, budget)
+
+
+def _sparing(load: Load, often: set[int], means: Means, budget: float) -> Watch:
+    """As few functions as possible are watched less: those are spared first whose calls tell most, then the
+    rarest. The others must still be seen often enough to tell how many there are."""
+    chosen = _cycled(load, frozenset(often), means, budget)
+    least = min(GOOD_SHARE, KEPT_SHARE * chosen.share)
+    for each in sorted(often, key=lambda each: (-means.telling.get(each, 0), load.calls[each])):
+        without = _cycled(load, chosen.cycled - {each}, means, budget)
+        if without.cycled and without.share >= least and _fits(load, without, means, budget):
+            chosen = without
+    return chosen
+
+
+def _fits(load: Load, watch: Watch, means: Means, budget: float) -> bool:
+    return cost_share(load, watch, means) + FEWER_WALKS * budget <= AIM * budget * 1.001
 
 
 def _cycled(load: Load, functions: frozenset[int], means: Means, budget: float) -> Watch:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ingero.governor.counters import PASSED, Counters, calls, detail_ns, hit_ns
 from ingero.governor.policy import Load
-from ingero.governor.seen import METERS
+from ingero.governor.seen import METERS, OTHERS
 from ingero.model.governor import HitCost
-from ingero.model.layout import Meters
 
 MEMORY_NS = 1_000_000_000  # how long what a thread did counts
 ON_MEMORY_NS = 400_000_000  # of time watched, for functions that are watched a part of it
@@ -28,7 +27,7 @@ SWITCH_NS = 700  # what the scheduler's programs add to a context switch: docs/o
 IDLE = 1e-3  # calls per second
 MANY = METERS // 2
 OFTEN = 200.0  # calls per second: a function gets a meter of its own
-OTHERS = int(Meters.METER_OTHERS)
+REGULAR = 20.0  # while there are many meters left: calls that come so often tell what others keep step with
 
 
 def _none() -> NDArray[np.float64]:
@@ -129,10 +128,11 @@ class Rates:
         self._hits, self._hits_ns = now, now_ns
         free = sorted(set(range(METERS)) - {OTHERS} - set(self.meters.values()))
         known = [each for each in waits if rates[each] > 0 and len(free) > MANY]
+        least = REGULAR if len(free) > MANY else OFTEN
         often = [
             each
             for each in np.argsort(-rates).tolist()
-            if (rates[each] >= OFTEN or each in known) and each not in self.meters
+            if (rates[each] >= least or each in known) and each not in self.meters
         ]
         found = dict(zip(often, free, strict=False))
         if found:  # what they did so far is among the others

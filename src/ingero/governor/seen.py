@@ -11,6 +11,7 @@ from ingero.model.layout import Bucket, Meters
 from ingero.model.window import BUCKETS
 
 METERS = int(Meters.METERS)
+OTHERS = int(Meters.METER_OTHERS)  # all functions without a meter of their own
 # Of what hits are calibrated to take, what they do: a loop that spins until its turn loses nothing by them,
 # one of nothing but calls half, a program with much between its calls all. All of that range is doubted.
 TAKEN = 0.5

@@ -129,6 +129,15 @@ def test_where_what_they_keep_step_with_was_not_called_time_counts() -> None:
     assert row["count"] == pytest.approx(1000, abs=2)
 
 
+def test_where_neither_they_nor_what_they_keep_step_with_was_called_there_were_none() -> None:
+    """The job goes on computing after its last step."""
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.1, IN_STEP, Steps(90, 9), waits=100))
+    found = estimator.complete(np.zeros(0, OPERATION), watched(0.1, IN_STEP, Steps(), waits=0))
+    assert [int(row["count"]) for row in found] == [0]
+    assert int(found[0]["count_error"]) <= 10  # one step may have begun
+
+
 def test_calls_at_the_edges_of_on_periods_are_counted_once() -> None:
     """110 launches were counted, ten of them before and after the time that is known of."""
     seen = watched(0.1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ingero.governor.periods import Aligned, Period, Periods
-from ingero.governor.seen import METERS, Steps
+from ingero.governor.seen import METERS, OTHERS, Steps
 
 MS = 1_000_000
 PID, LAUNCH, ANCHOR, OTHER = 100, 7, 3, 4
@@ -88,6 +88,19 @@ def test_the_function_that_calls_keep_step_with_best_is_found() -> None:
     pace = periods.paces()[PID, LAUNCH]
     assert pace.anchor == ANCHOR
     assert pace.spread == pytest.approx(0, abs=1e-9)
+
+
+def test_what_all_others_do_together_is_gone_by_only_where_there_is_nothing_else() -> None:
+    periods = Periods()
+    for waits in (3, 4, 2, 5):
+        steps = {(PID, LAUNCH, OTHERS): Steps(100 * waits, 10 * waits)}
+        periods.add(Period({(PID, LAUNCH): 100 * waits}, {PID: 20 * MS * waits % 7}, {}, steps))
+    assert periods.paces()[PID, LAUNCH].anchor == OTHERS
+    for waits in (3, 4, 2, 5):
+        steps = {(PID, LAUNCH, OTHERS): Steps(100 * waits, 10 * waits)}
+        steps |= {(PID, LAUNCH, ANCHOR): Steps(100 * waits + waits % 2, waits)}
+        periods.add(Period({(PID, LAUNCH): 100 * waits}, {PID: 20 * MS * waits % 7}, {}, steps))
+    assert periods.paces()[PID, LAUNCH].anchor == ANCHOR
 
 
 def test_where_nothing_keeps_step_time_on_a_core_counts() -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 import pytest
 
 from ingero.attach.probes import BY_NAME
-from ingero.governor.governor import WHOLE
+from ingero.governor.governor import TELLING, WHOLE
 from ingero.governor.policy import (
     AIM,
     ALL,
     COUNTING,
+    FEWER_WALKS,
     FIRST_NS,
     HIGH,
     LEAST_SHARE,
@@ -28,6 +29,7 @@ from ingero.governor.policy import (
 from ingero.model.governor import HitCost
 
 SESSION = HitCost("session", 1600.0, 1000.0, 850.0, 300.0)
+CARD = HitCost("session", 2900.0, 2000.0, 1700.0, 300.0)
 MULTI = HitCost("multi", 1700.0, 1700.0, 1450.0, 300.0)
 LAUNCH, EVENT, COPY, WAIT, ALLOC = (
     BY_NAME[name][0]
@@ -138,6 +140,24 @@ def test_waits_and_allocations_that_come_in_the_ten_thousands_obey_the_budget_to
     allocations = load(11_000, allocations=11_000)
     assert ALLOC in fit(allocations).cycled
     assert expected(allocations, fit(allocations)) <= BUDGET
+
+
+def test_a_job_with_much_beside_its_launches_stays_within_what_is_aimed_at() -> None:
+    """A small transformer where a hit costs 3 us: launches alone cannot make up for the rest."""
+    means = Means(CARD, waits=frozenset({WAIT}), telling=TELLING)
+    busy = load(42_000, others=300.0, copies=800.0, events=1200.0, allocations=400.0)
+    watch = fit(busy, means)
+    assert {LAUNCH, EVENT} <= watch.cycled
+    assert cost_share(busy, watch, means) + FEWER_WALKS * BUDGET <= AIM * BUDGET * 1.001
+    assert watch.share > LEAST_SHARE
+
+
+def test_what_tells_most_is_spared_where_there_is_room() -> None:
+    means = Means(CARD, waits=frozenset({WAIT}), telling=TELLING)
+    everyday = load(8_000, copies=450.0, waits=30.0, allocations=5.0)
+    watch = fit(everyday, means)
+    assert watch.cycled == {LAUNCH}
+    assert watch.share > 0.1
 
 
 def test_collectives_and_contexts_are_never_watched_less() -> None:
