@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,9 @@ PERF_TIMEOUT_S = 600
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks at it
 def pytest_configure(config: pytest.Config) -> None:
-    """Whoever sees a failure can draw the same again."""
+    """Whoever sees a failure can draw the same again. Tests end programs as Ctrl-C does, also where they were
+    started in the background: there SIGINT is ignored, and that would pass on."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(1 << 32))
 
