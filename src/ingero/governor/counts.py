@@ -26,6 +26,8 @@ NO_BASE = Base(0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 LEAST_CALL_NS = 200  # no call of the driver is shorter: more calls than that fit into no time
 EDGES = 1.0  # steps: one that began before the window, one that ends after it
+STOPPED = 30.0  # calls that a window should have shown: where it shows none, the job makes no more of them
+STOPPED_SINCE = 0.5  # of the window: so long it may have gone on before, unseen
 LEAST_CPU_NS = 2_000_000  # seen on a core: less says nothing of a rate
 Key = tuple[int, int, int]
 
@@ -54,6 +56,10 @@ class Pool:
         """The same of the last window alone."""
         last = self.glimpses[-1]
         return last.inside / last.cpu_ns if last.cpu_ns >= LEAST_CPU_NS else None
+
+    def has_stopped(self, per_ns: float) -> bool:
+        last = self.glimpses[-1]
+        return not last.calls and per_ns * last.cpu_ns >= STOPPED
 
     def per_call(self, anchor: int) -> float | None:
         """For each call of another function."""
@@ -214,6 +220,8 @@ def _by_time(pool: Pool, base: Base | None, pace: Pace, calls: int, share: float
     slowed = 0.0 if queue_full else TAKEN * min(pace.slowed, 0.5)
     unseen = min(per_ns * base.cpu_between_ns / (1 - slowed), most)
     unseen = max(unseen - calls * (1 - base.inside), 0.0)  # counted though not in the time that is known of
+    if pool.has_stopped(per_ns):
+        return 0.0, STOPPED_SINCE * unseen
     chance = (pace.chance**2 + 4 / max(pool.calls(), 1)) ** 0.5
     chance = _with_drift(chance, per_ns, pool.per_ns_now())
     return unseen, unseen * (chance + slowed / (1 - slowed / TAKEN))

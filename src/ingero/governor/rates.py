@@ -27,7 +27,10 @@ SWITCH_NS = 700  # what the scheduler's programs add to a context switch: docs/o
 IDLE = 1e-3  # calls per second
 MANY = METERS // 2
 OFTEN = 200.0  # calls per second: a function gets a meter of its own
-REGULAR = 20.0  # while there are many meters left: calls that come so often tell what others keep step with
+# While there are many meters left, a function that is called all the time gets one, too: others may keep
+# step with it. A start makes bursts of calls that never come again.
+REGULAR_NS = 40_000_000
+REGULAR_TIMES = 6
 
 
 def _none() -> NDArray[np.float64]:
@@ -60,6 +63,8 @@ class Rates:
         self._counters, self._cost = counters, cost
         self._mark, self._mark_ns = counters.read(), now_ns
         self._hits, self._hits_ns = counters.hits(), now_ns
+        self._looked, self._looked_ns = self._hits, now_ns
+        self._times = np.zeros(len(self._hits), np.int64)  # looks in a row that saw the function called
         self._threads: dict[int, ThreadRates] = {}
         self.meters: dict[int, int] = {}  # by function
         self.spent_ns: dict[int, float] = {}  # by process, in what was taken last
@@ -128,11 +133,11 @@ class Rates:
         self._hits, self._hits_ns = now, now_ns
         free = sorted(set(range(METERS)) - {OTHERS} - set(self.meters.values()))
         known = [each for each in waits if rates[each] > 0 and len(free) > MANY]
-        least = REGULAR if len(free) > MANY else OFTEN
+        wanted = (rates >= OFTEN) | (self._regular(now, now_ns) & (len(free) > MANY))
         often = [
             each
             for each in np.argsort(-rates).tolist()
-            if (rates[each] >= least or each in known) and each not in self.meters
+            if (wanted[each] or each in known) and each not in self.meters
         ]
         found = dict(zip(often, free, strict=False))
         if found:  # what they did so far is among the others
@@ -140,6 +145,14 @@ class Rates:
                 each.calls[OTHERS] = each.watched_ns[OTHERS] = 0.0
         self.meters |= found
         return found
+
+    def _regular(self, now: NDArray[np.int64], now_ns: int) -> NDArray[np.bool_]:
+        """Functions that were called in each of the last looks."""
+        if now_ns - self._looked_ns >= REGULAR_NS:
+            self._times = np.where(now > self._looked, self._times + 1, 0)
+            self._looked, self._looked_ns = now, now_ns
+        regular: NDArray[np.bool_] = self._times >= REGULAR_TIMES
+        return regular
 
     def worst(self) -> tuple[int, int, Load] | None:
         """The process that watching in full would slow most, its hottest thread, and what is to be fitted.

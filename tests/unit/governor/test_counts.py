@@ -138,6 +138,15 @@ def test_where_neither_they_nor_what_they_keep_step_with_was_called_there_were_n
     assert int(found[0]["count_error"]) <= 10  # one step may have begun
 
 
+def test_calls_of_a_job_that_makes_no_more_of_them_are_not_told_from_before() -> None:
+    """By time on a core: it goes on computing."""
+    estimator = Estimator()
+    estimator.complete(records(launches((5000,) * 100)), watched(0.3))
+    found = estimator.complete(np.zeros(0, OPERATION), watched(0.3))
+    assert [int(row["count"]) for row in found] == [0]
+    assert int(found[0]["count_error"]) > 0
+
+
 def test_calls_at_the_edges_of_on_periods_are_counted_once() -> None:
     """110 launches were counted, ten of them before and after the time that is known of."""
     seen = watched(0.1)
