@@ -7,7 +7,7 @@ Where none of that tells, the job has no card here and nobody concludes anything
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from ingero.model.facts import Facts
 from ingero.model.gpus import FORCED, SW_POWER_CAP, GpuCard
 
 LEAST_USUAL = 3  # slices that tell a card's usual clock
+WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
 LOWERED = 0.98  # of the power limit a card comes with: limits are set in whole watts
 
 
@@ -74,6 +75,22 @@ class Cards:
 
     def users(self, number: int, gpu_ids: set[int]) -> list[User]:
         return [each for each in self._users.get(number, ()) if each.gpu_id in gpu_ids]
+
+    def shared(self, pid: int, numbers: Iterable[int]) -> bool:
+        """Whether others work on the cards of a process in these slices."""
+        mine = self.of(pid)
+        return any(
+            user.pid != pid and (user.sm_share or 0.0) >= WORKS_SHARE
+            for number in numbers
+            for user in self.users(number, mine)
+        )
+
+    def busy_for(self, pid: int, number: int) -> float | None:
+        """How busy its cards are in a slice; None: they do not tell, or work for others, too."""
+        if self.shared(pid, (number,)):
+            return None
+        shares = [known(row["gpu_share"]) for row in self.during(number, pid)]
+        return max((share for share in shares if share is not None), default=None)
 
     def memory_of(self, pid: int) -> list[tuple[int, int]]:
         """Slice and memory held by a process on all cards, where that was told."""

@@ -4,7 +4,8 @@ Shows as   single long iterations at equal distances in time.
 Proof      the iterations themselves; the period and its regularity.
            Waits for the GPU count, too, where the job gives it nothing meanwhile.
 Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
-           irregular ones; frequent ones (gradient accumulation, logging).
+           irregular ones; frequent ones (gradient accumulation, logging); waits for a GPU that works
+           for this job alone, and does: playing and learning take turns, say.
 Blind to   what happens in a spike, unless another finding tells; computing that falls between
            two on-periods, where launches are watched for little of the time, in jobs that only poll
            the GPU: no call marks their iterations (docs/governor.md), only long waits show.
@@ -27,6 +28,7 @@ from ingero.units import format_ns
 
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
 WITH_THE_GPU = {"gpu_wait", "cuda_cpu"}
+MOSTLY = 0.9
 SEEN_IN_PART = 0.5  # of it at least without work for the GPU, where launches were watched a part of the time
 
 
@@ -57,6 +59,18 @@ def _doing(numbers: list[SliceLedger]) -> str:
     for each in numbers:
         sums.update(each.gap if any(slice.gap_ns for slice in numbers) else each.ns)
     return max((name for name in sums if name not in WITH_THE_GPU), key=lambda name: sums[name])
+
+
+def _own_work(timeline: Timeline, job: Job, numbers: list[SliceLedger]) -> bool:
+    """Whether the GPU, which works for this job alone, is busy in the waits: then its iterations differ, as
+    where playing and learning take turns."""
+    told = [timeline.cards.busy_for(job.pid, each.number) for each in numbers]
+    shares = [share for share in told if share is not None]
+    if len(shares) < len(told) or not shares:
+        return False
+    waits = sum(each.ns["gpu_wait"] for each in numbers)
+    total = sum(each.wall_ns for each in numbers)
+    return sum(shares) / len(shares) * total >= MOSTLY * waits
 
 
 def _steps_apart(job: Job, period_ns: int) -> str:
@@ -91,6 +105,8 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         stopped = sum(each.ns["unexplained"] for each in numbers) >= EXPLAINED * all_ns  # by a debugger, say
         for_the_gpu = idle < enough * all_ns and waited >= (1 - EXPLAINED) * all_ns and not stopped
         if left < (1 - EXPLAINED) * all_ns or (idle < enough * all_ns and not for_the_gpu) or not total:
+            continue
+        if for_the_gpu and _own_work(timeline, job, numbers):
             continue
         left, bucket = (min(left, waited), "gpu_wait") if for_the_gpu else (min(left, idle), _doing(numbers))
         every = _steps_apart(job, period)

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines, scaled
-from ingero.correlate.cards import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import MOST_SPANS, Stretch
 from ingero.correlate.timeline import Job, Timeline
@@ -40,7 +39,6 @@ NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
 MORE_WORK = 0.5  # of what a step takes longer: the card's own work; then nothing is wrong with it
 MOST_SLOW = 4  # slow times of a job that are looked at, the longest
 NOW_NS = 20 * SECOND  # of the last time at one pace: what limits the job now
-WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
 A_PART = 0.25  # of a slice that lies in what is judged here
 CAPTURING = 0.2  # of the launching: then it is for graphs
 WAITS_SENDING = 0.5  # copies to the GPU for each wait: then the waits are theirs
@@ -138,25 +136,8 @@ class Verdicts:
             return False
         if (job.pid, each.number) in self._judged:
             return True
-        return kind not in DESPITE and self._busy_in(job, each.number) >= KEPT_BUSY
-
-    def _busy_in(self, job: Job, number: int) -> float:
-        """The card in a slice, where it works for this job alone; 0 where that is not known."""
-        cards = self._timeline.cards
-        if self._shared(job, number, number + 1):
-            return 0.0
-        shares = [known(row["gpu_share"]) for row in cards.during(number, job.pid)]
-        return max((share for share in shares if share is not None), default=0.0)
-
-    def _shared(self, job: Job, first: int, last: int) -> bool:
-        """Whether others work on the job's card in these slices."""
-        cards = self._timeline.cards
-        mine = cards.of(job.pid)
-        return any(
-            user.pid != job.pid and (user.sm_share or 0.0) >= WORKS_SHARE
-            for number in range(first, last)
-            for user in cards.users(number, mine)
-        )
+        busy = self._timeline.cards.busy_for(job.pid, each.number) or 0.0
+        return kind not in DESPITE and busy >= KEPT_BUSY
 
     def _busy(self, job: Job, stretch: Stretch) -> float | None:
         """The card's own word, as far as it is about this job."""
@@ -164,7 +145,8 @@ class Verdicts:
         if not cards:
             return None
         slices = [(at - facts.origin_ns) // facts.slice_ns for at in (stretch.first_ns, stretch.last_ns)]
-        return None if self._shared(job, *slices) else facts.busy(cards, stretch.spans)
+        shared = self._timeline.cards.shared(job.pid, range(*slices))
+        return None if shared else facts.busy(cards, stretch.spans)
 
     def _judge(self, job: Job) -> None:
         usual, slow = self._stretches(job)
