@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -274,6 +276,46 @@ def test_a_recording_that_cannot_be_read_is_the_nodes_own_failure(
 def test_all_answers_together_are_bounded(cluster: Cluster, authority: Authority) -> None:
     replies = asked(cluster.listed, trust(authority), at_once=1, all_bytes=100)
     assert [reply.failure and reply.failure.problem for reply in replies] == [None, "too-large", "too-large"]
+
+
+@pytest.mark.parametrize("into_files", [False, True])
+def test_answers_that_come_at_the_same_time_are_bounded_together_and_leave_no_part_behind(
+    authority: Authority, tmp_path: Path, into_files: bool
+) -> None:
+    """32 nodes send half of their answers, and go on when all have: no bound that was fixed before knew."""
+    nodes, part = 32, bytes(10_000)
+    half = threading.Barrier(nodes)
+
+    def in_halves(connection: socket.socket) -> None:
+        connection.sendall(f"HTTP/1.1 200 OK\r\ncontent-length: {2 * len(part)}\r\n\r\n".encode() + part)
+        half.wait(20)
+        connection.sendall(part)
+
+    def told(node: Node) -> Path:
+        return tmp_path / f"{node.port}.db"
+
+    def whole(connection: socket.socket) -> None:
+        while request := request_of(connection):
+            if b"/health" in request.partition(b"\r\n")[0]:
+                connection.sendall(health(instance=str(connection.getsockname())))
+            else:
+                in_halves(connection)
+
+    signed = authority.sign("odd")
+    with ExitStack() as stack:
+        each = [stack.enter_context(misbehaving(whole, signed)) for _ in range(nodes)]
+        replies = ask_all(
+            parse_nodes([",".join(each)]),
+            Question("recording", into=told) if into_files else SQL,
+            trust(authority),
+            Limits(seconds=60, at_once=32, answer_bytes=30_000, all_bytes=40 * len(part)),
+        )
+    good = [reply for reply in replies if reply.answered]
+    bad = [reply.failure for reply in replies if reply.failure is not None]
+    assert 2 * len(part) * len(good) <= 40 * len(part)
+    assert {failure.problem for failure in bad} == {Problem.TOO_LARGE}
+    assert "all nodes together" in bad[0].why
+    assert sorted(tmp_path.glob("*.db")) == sorted(reply.file for reply in good if reply.file is not None)
 
 
 def test_no_more_are_asked_at_once_than_allowed(authority: Authority) -> None:

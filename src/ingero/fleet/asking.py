@@ -90,6 +90,12 @@ class Reply:
     def answered(self) -> bool:
         return self.failure is None
 
+    def forget(self) -> None:
+        """What it answered does not count, and takes no room."""
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+        self.body = self.file = None
+
 
 Progress = Callable[[int, int], None]  # how many are through, of how many
 Now = Callable[[], int]
@@ -179,6 +185,8 @@ class _Asking:
             reply.failure = failures.too_slow(self._limits.seconds)
         except (self._httpx.HTTPError, self._httpx.InvalidURL, OSError, ValueError) as error:
             reply.failure = failures.told_by(error)
+        if reply.failure is not None:
+            reply.forget()
         reply.took_s = time.monotonic() - began
         return reply
 
@@ -246,7 +254,10 @@ class _Asking:
         finally:
             await response.aclose()
 
-    async def _read(self, response: httpx2.Response, take: Callable[[bytes], object], most: int) -> int:
+    async def _read(
+        self, response: httpx2.Response, take: Callable[[bytes], object], most: int, *, counted: bool = False
+    ) -> None:
+        """`counted`: part of what all answers together may be, also where this one fails later."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise NodeFailed(
                 Failure(Problem.GARBAGE, "its answer is packed though a plain one was asked for")
@@ -256,22 +267,28 @@ class _Asking:
             size += len(part)
             if size > most:
                 raise NodeFailed(failures.too_large(most))
+            if counted:
+                # Part by part, with no await between: others are read at the same time.
+                self._left_bytes -= len(part)
+                if self._left_bytes < 0:
+                    raise NodeFailed(failures.too_large_together(self._limits.all_bytes))
             take(part)
-        return size
 
     async def _asked(self, client: httpx2.AsyncClient, reply: Reply, body: bytearray) -> bytearray:
         async with self._sent(client, reply.node, self._request(client, reply.clock)) as response:
             await self._require_answer(response)
-            await self._read(response, body.extend, min(self._limits.answer_bytes, self._left_bytes))
-        self._left_bytes -= len(body)
+            await self._read(response, body.extend, self._limits.answer_bytes, counted=True)
         return body
 
     async def _fetched(self, client: httpx2.AsyncClient, reply: Reply, path: Path) -> None:
         async with self._sent(client, reply.node, self._request(client, reply.clock)) as response:
             await self._require_answer(response)
-            with path.open("wb") as file:
-                most = min(self._limits.answer_bytes, self._left_bytes)
-                self._left_bytes -= await self._read(response, file.write, most)
+            try:
+                with path.open("wb") as file:
+                    await self._read(response, file.write, self._limits.answer_bytes, counted=True)
+            except BaseException:  # also where its time is over
+                path.unlink(missing_ok=True)
+                raise
         reply.file = path
 
     def _request(self, client: httpx2.AsyncClient, clock: Offset | None) -> httpx2.Request:
@@ -309,5 +326,5 @@ def _each_server_once(replies: list[Reply]) -> list[Reply]:
         first = known.setdefault(instance, reply)
         if first is not reply:
             reply.failure = Failure(Problem.SAME, f"it is the server that answers as {first.node.name}", "")
-            reply.body = reply.file = None
+            reply.forget()
     return replies

@@ -65,6 +65,14 @@ def too_large(most_bytes: int) -> Failure:
     )
 
 
+def too_large_together(most_bytes: int) -> Failure:
+    return Failure(
+        Problem.TOO_LARGE,
+        f"the answers of all nodes together are larger than {format_bytes(most_bytes)}",
+        "Ask for less, or fewer nodes at a time.",
+    )
+
+
 def told_by(error: BaseException) -> Failure:
     """From an exception of the client library: what lies behind it says more than its own text."""
     chain = list(_behind(error))
