@@ -181,6 +181,22 @@ def test_the_statements_of_a_cluster_are_understood_by_the_engine(store: Store) 
         assert store.ask(f"EXPLAIN AST {each.replace('$', '')}")
 
 
+def test_what_may_be_told_at_most_can_be_kept(store: Store) -> None:
+    """The bounds of otlp.py are those of the tables."""
+    from ingero.fleet.collector.otlp import AHEAD_NS, BEHIND_NS, MOST_NS, WHOLE
+
+    most = fresh(
+        lost_events=MOST_NS - 1, dropped_rounds=MOST_NS - 1, targets=WHOLE["targets"] - 1,
+        jobs=[job((1 << 31) - 1, rank=(1 << 31) - 1)], gpus=[gpu((1 << 16) - 1, memory_bytes=MOST_NS - 1)],
+        cores_share=-float(MOST_NS),
+    )  # fmt: skip
+    days = range(-BEHIND_NS, AHEAD_NS, 86_400 * S)
+    put(store, most, *(fresh(f"d{at}", at_ns=time.time_ns() + at) for at in days))
+    told = fresh(findings=[finding(pid=(1 << 32) - 1, confidence=float(MOST_NS), opened_ns=1, first_ns=1)])
+    put(store, told, signal="logs")
+    assert statuses(store)["n1"].lost_events == MOST_NS - 1
+
+
 def test_a_question_that_fails_says_so(store: Store) -> None:
     with pytest.raises(StoreError, match="chdb"):
         store.ask("SELECT nothing FROM $nowhere")

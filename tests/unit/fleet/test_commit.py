@@ -17,14 +17,19 @@ class Store:
     def __init__(self) -> None:
         self.rows: list[Rows] = []
         self.fails = False
+        self.tries = 0
+        self.bad: set[str] = set()  # nodes whose rows it does not take
         self.entered, self.may_go = threading.Event(), threading.Event()
         self.may_go.set()
 
     def insert(self, rows: Rows) -> None:
         self.entered.set()
         assert self.may_go.wait(10)
+        self.tries += 1
         if self.fails:
             raise StoreError("the disk is full")
+        if self.bad & {row[1] for row in rows.get("node_rounds", [])}:
+            raise OverflowError("a number does not fit")
         self.rows.append(rows)
 
     def count(self, table: str) -> int:
@@ -79,6 +84,28 @@ def test_a_store_that_fails_is_told_to_everybody_and_nothing_counts_as_stored(
     assert committer.submit("metrics", [health()]).result(10) == 1
     assert store.count("node_rounds") == 1
     assert (committer.counts.failures, committer.counts.batches) == (1, 1)
+    committer.stop()
+
+
+@pytest.mark.parametrize("bad", [{"n0"}, {"n31"}, {"n63"}, {"n5", "n40"}])
+def test_rows_the_store_does_not_take_fail_their_own_request_and_no_other(
+    store: Store, committer: Committer, bad: set[str]
+) -> None:
+    store.bad = bad
+    futures = {f"n{at}": committer.submit("metrics", [health(f"n{at}")]) for at in range(64)}
+    committer.start()
+    failed = {node for node, each in futures.items() if each.exception(10) is not None}
+    assert failed == bad
+    assert store.count("node_rounds") == 64 - len(bad)
+    committer.stop()
+
+
+def test_a_store_that_is_away_is_not_tried_for_each_request(store: Store, committer: Committer) -> None:
+    store.fails = True
+    futures = [committer.submit("metrics", [health(f"n{at}")]) for at in range(1000)]
+    committer.start()
+    assert all(isinstance(each.exception(10), StoreError) for each in futures)
+    assert store.tries < 20
     committer.stop()
 
 

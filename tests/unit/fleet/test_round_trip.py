@@ -11,10 +11,16 @@ from google.protobuf.json_format import MessageToDict
 from msgspec.structs import replace
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from ingero.fleet.collector.otlp import UNPACKED_BYTES, Malformed, read, unpacked
+from ingero.fleet.collector import otlp as received
+from ingero.fleet.collector.otlp import UNPACKED_BYTES, Malformed, Received, unpacked
 from ingero.fleet.push import otlp
 from ingero.model.fleet import FINDINGS, JOBS
-from tests.unit.fleet.rounds import finding, gpu, health, job
+from ingero.units import DAY
+from tests.unit.fleet.rounds import NOW_NS, finding, gpu, health, job
+
+
+def read(signal: str, body: bytes, is_json: bool) -> Received:
+    return received.read(signal, body, is_json, NOW_NS)
 
 
 def as_json(body: bytes) -> bytes:
@@ -53,9 +59,9 @@ def test_a_collector_in_between_may_put_many_nodes_into_one_request() -> None:
 def test_what_is_not_ours_is_counted_and_left_aside() -> None:
     request = ExportMetricsServiceRequest.FromString(otlp.metrics(health()))
     request.resource_metrics.add().scope_metrics.add().scope.name = "some.other.program"
-    received = read("metrics", request.SerializeToString(), False)
-    assert len(received.batches) == 1
-    assert received.foreign == 1
+    found = read("metrics", request.SerializeToString(), False)
+    assert len(found.batches) == 1
+    assert found.foreign == 1
 
 
 @pytest.mark.parametrize(
@@ -91,6 +97,36 @@ def test_a_finding_of_an_unknown_severity_is_left_out() -> None:
     body = otlp.logs(health(findings=[finding(severity="DOOM"), finding()]))
     assert body is not None
     assert [each.severity for each in read("logs", body, False).batches[0].findings] == ["HIGH"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gpus": [gpu(1 << 16)]}, {"gpus": [gpu(memory_bytes=-1)]}, {"targets": 1 << 32}, {"targets": -1},
+        {"lost_events": -1}, {"dropped_rounds": -1}, {"jobs": [job(1 << 31)]}, {"at_ns": NOW_NS - 32 * DAY},
+        {"at_ns": NOW_NS + 2 * DAY}, {"at_ns": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_round_that_no_table_can_keep_is_refused_and_others_beside_it_are_taken(
+    more: dict[str, Any],
+) -> None:
+    bad = otlp.metrics(replace(health("bad"), **more))
+    with pytest.raises(Malformed, match="bad: "):
+        read("metrics", bad, False)
+    found = read("metrics", bad + otlp.metrics(health("good")), False)
+    assert [each.node for each in found.batches] == ["good"]
+    assert len(found.refused) == 1
+
+
+@pytest.mark.parametrize(
+    "more", [{"pid": 1 << 32}, {"pid": -1}, {"confidence": float("nan")}, {"lost_share": float("inf")}]
+)
+def test_a_finding_that_no_table_can_keep_is_refused(more: dict[str, Any]) -> None:
+    body = otlp.logs(health(findings=[finding(**more)]))
+    assert body is not None
+    with pytest.raises(Malformed):
+        read("logs", body, False)
 
 
 @pytest.mark.parametrize("body", [b"\xff\xff\xff", b"{", b"\n\x7f"])

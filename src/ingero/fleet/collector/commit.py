@@ -129,31 +129,62 @@ class Committer:
             last = time.monotonic()
 
     def commit(self, taken: list[_Waiting]) -> None:
-        """One insert for each table."""
+        """One insert for each table; where it fails, in halves: what one request has wrong fails it alone."""
+        waiting, failed = [taken], 0
+        most = len(taken).bit_length() + 1  # halvings until the culprit is alone, wherever it stands
+        error: Exception | None = None
+        while waiting:
+            part = waiting.pop()
+            if error is not None and failed > most:  # it is not the data
+                _fail(part, error)
+                continue
+            again = self._stored(part)
+            failed = failed + 1 if again else 0
+            if again is None:
+                continue
+            if error is None:
+                self._note(again)
+            error = again
+            if len(part) == 1:
+                _fail(part, again)
+            else:
+                half = len(part) // 2
+                waiting += [part[half:], part[:half]]
+
+    def _stored(self, taken: list[_Waiting]) -> Exception | None:
+        """Together; whatever it was that failed, nobody may believe it is stored."""
         rows: Rows = {}
         fresh: list[tuple[str, Health]] = []
-        for each in taken:
-            new = [batch for batch in each.batches if not self._seen.has(each.signal, batch)]
-            self.counts.again += len(each.batches) - len(new)
-            fresh += [(each.signal, batch) for batch in new]
-            rows_of(new, each.signal, self._now_ns(), rows)
+        again = 0
         began = time.perf_counter()
         try:
-            self._store.insert(rows)
-        except Exception as error:  # whatever it was: nobody may believe it is stored
-            self.counts.failures += 1
-            if not isinstance(error, StoreError):
-                log.exception("the store failed")
-            else:
-                log.warning("%s", error)
             for each in taken:
-                each.future.set_exception(error)
-            return
+                new = [batch for batch in each.batches if not self._seen.has(each.signal, batch)]
+                again += len(each.batches) - len(new)
+                fresh += [(each.signal, batch) for batch in new]
+                rows_of(new, each.signal, self._now_ns(), rows)
+            self._store.insert(rows)
+        except Exception as error:
+            return error
         self.counts.insert_s += time.perf_counter() - began
         self.counts.inserts += 1
+        self.counts.again += again
         self.counts.batches += len(fresh)
         self.counts.rows += sum(map(len, rows.values()))
         for signal, batch in fresh:
             self._seen.add(signal, batch)
         for each in taken:
             each.future.set_result(len(each.batches))
+        return None
+
+    def _note(self, error: Exception) -> None:
+        self.counts.failures += 1
+        if isinstance(error, StoreError):
+            log.warning("%s", error)
+        else:
+            log.error("the store failed", exc_info=error)
+
+
+def _fail(taken: list[_Waiting], error: Exception) -> None:
+    for each in taken:
+        each.future.set_exception(error)

@@ -2,7 +2,8 @@
 
 An OpenTelemetry Collector in between may put the batches of many nodes into one request, so a request
 is a list of batches, each with its own name. Everything in it was written by somebody else:
-texts are cleaned and cut, numbers checked, and a node's name must be one.
+texts are cleaned and cut, numbers held to what the tables can keep, times to a window around now, and a
+node's name must be one. What breaks a bound would make the insert of everybody's batches fail.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from ingero.model.fleet import (
     JobHealth,
 )
 from ingero.model.window import BUCKET_NAMES
+from ingero.units import DAY
 
 UNPACKED_BYTES = 16 << 20
 TEXT, WORD = 300, 120
@@ -60,6 +62,9 @@ _SERIES = {
 }
 REQUESTS: dict[str, Any] = {"metrics": ExportMetricsServiceRequest, "logs": ExportLogsServiceRequest}
 MOST_NS = 1 << 62
+WHOLE = {"targets": 1 << 32}  # whole numbers stay below, others below 1 << 62: the types of tables.sql
+# Batches wait on disks of nodes for days; every day is a part of an insert, which may have a hundred.
+BEHIND_NS, AHEAD_NS = 31 * DAY, DAY
 
 
 class Malformed(Exception):  # noqa: N818 - no error of ours
@@ -67,10 +72,11 @@ class Malformed(Exception):  # noqa: N818 - no error of ours
 
 
 class Received(NamedTuple):
-    """The batches of a request, and how many parts of it were not ours."""
+    """The batches of a request, how many parts of it were not ours, and what is wrong with those left out."""
 
     batches: list[Health]
     foreign: int = 0
+    refused: tuple[str, ...] = ()
 
 
 def unpacked(body: bytes, encoding: str) -> bytes:
@@ -89,8 +95,8 @@ def unpacked(body: bytes, encoding: str) -> bytes:
     return found
 
 
-def read(signal: str, body: bytes, is_json: bool) -> Received:
-    """`signal` is metrics or logs."""
+def read(signal: str, body: bytes, is_json: bool, now_ns: int) -> Received:
+    """`signal` is metrics or logs. Malformed where nothing in it can be kept; else what can be is."""
     try:
         request = REQUESTS[signal]()
         if is_json:
@@ -102,17 +108,32 @@ def read(signal: str, body: bytes, is_json: bool) -> Received:
     parts = request.resource_metrics if signal == "metrics" else request.resource_logs
     found: list[Health] = []
     foreign = 0
+    refused: list[str] = []
     for part in parts:
         about = _values(part.resource.attributes)
         for scope in part.scope_metrics if signal == "metrics" else part.scope_logs:
             named = _named(about, _values(scope.scope.attributes))
             if named is None or scope.scope.name != "ingero.fleet":
                 foreign += 1
-            elif signal == "metrics":
-                found.append(_round(named, scope.metrics))
+                continue
+            try:
+                made = (
+                    _round(named, scope.metrics) if signal == "metrics" else _told(named, scope.log_records)
+                )
+                if made.at_ns or made.findings or signal == "metrics":
+                    _within("its time", made.at_ns - now_ns, -BEHIND_NS, AHEAD_NS)
+            except Malformed as error:
+                refused.append(f"{named['node']}: {error}")
             else:
-                found.append(_told(named, scope.log_records))
-    return Received(found, foreign)
+                found.append(made)
+    if refused and not found:
+        raise Malformed(refused[0])
+    return Received(found, foreign, tuple(refused))
+
+
+def _within(what: str, value: float, least: float, most: float) -> None:
+    if not least <= value < most:
+        raise Malformed(f"{what} is out of range")
 
 
 def _named(about: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -146,6 +167,8 @@ def _round(named: dict[str, Any], metrics: Iterable[Any]) -> Health:
             value = _number(point)
             if metric.name in _SERIES and value is not None:
                 thing, series = _SERIES[metric.name]
+                if series.whole:
+                    _within(metric.name, value, 0, WHOLE.get(series.field, MOST_NS))
                 checked = int(value) if series.whole else float(value)
                 if thing == "node":
                     values[series.field] = checked
@@ -198,9 +221,13 @@ def _finding(record: Any) -> FindingHealth | None:
         if not isinstance(instant, int) or not 0 < instant < MOST_NS:
             return None
     try:
-        return msgspec.convert(given, FindingHealth)
+        found = msgspec.convert(given, FindingHealth)
     except msgspec.ValidationError:
         return None
+    _within("a finding's process", found.pid or 0, 0, 1 << 32)
+    for share in (found.confidence, found.lost_share or 0.0):
+        _within("a finding's share", share, -MOST_NS, MOST_NS)  # none is a number that is none
+    return found
 
 
 def _values(attributes: Iterable[Any]) -> dict[str, Any]:
@@ -220,7 +247,10 @@ def _number(point: Any) -> float | None:
 
 def _key(words: Mapping[str, Any], name: str) -> int | None:
     value = words.get(name)
-    return value if isinstance(value, int) and 0 <= value < 1 << 31 else None
+    if not isinstance(value, int):
+        return None
+    _within(name, value, 0, 1 << 16 if name == GPU else 1 << 31)
+    return value
 
 
 def _whole(value: Any) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -60,11 +61,13 @@ async def _received(
         if kind not in (JSON, PROTOBUF):
             return PlainTextResponse(f"send {PROTOBUF} or {JSON}\n", 415), "malformed"
         body = unpacked(await request.body(), request.headers.get("content-encoding", "").lower())
-        received = read(signal, body, kind == JSON)
+        received = read(signal, body, kind == JSON, time.time_ns())
     except Stranger as error:
         return PlainTextResponse(f"{error}\n", 401, {"www-authenticate": 'Bearer realm="ingero"'}), "stranger"
     except Malformed as error:
         return PlainTextResponse(f"{error}\n", 400), "malformed"
+    if received.refused:
+        log.warning("%s: left out: %s", request.client, units.clean("; ".join(received.refused), 300))
     false = sorted({each.node for each in received.batches if not speaker.may_speak_for(each.node)})
     if false:
         log.warning("%s may not speak for %s", request.client, units.clean(", ".join(false), 200))
