@@ -202,3 +202,5 @@ def test_a_question_that_fails_says_so(store: Store) -> None:
         store.ask("SELECT nothing FROM $nowhere")
     with pytest.raises(StoreError, match="cannot write"):
         store.insert({"node_rounds": [("not", "a row")]})
+    with pytest.raises(StoreError, match="cannot write"):
+        put(store, fresh(gpus=[gpu(1 << 20)]))  # whatever the driver makes of a number that does not fit

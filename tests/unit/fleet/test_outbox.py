@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ingero.fleet.push.outbox import WAITING, Outbox, Pace
 from ingero.fleet.push.spool import Batch, Spool
 from ingero.serve.metrics.otlp_sending import Outcome
@@ -85,6 +87,16 @@ def test_whoever_hands_in_never_waits(tmp_path: Path) -> None:
     released.set()
     box.stop()
     assert box.sent == WAITING + 1
+
+
+@pytest.mark.parametrize("status", [500, 501, 502, 503, 504, 507, None])
+def test_a_collector_that_fails_has_refused_nothing(tmp_path: Path, status: int | None) -> None:
+    from ingero.serve.metrics.fleet import FleetSender
+    from ingero.serve.metrics.otlp_destination import parse
+
+    sender = FleetSender(parse("http://127.0.0.1:1", "--fleet"), tmp_path, "c")
+    sender._http.send = lambda *_: Outcome(False, why="?", status=status)  # type: ignore[method-assign]
+    assert sender._send("metrics", b"", 1).again
 
 
 def test_advice_and_errors_that_can_be_mended_keep_the_batch(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ async def _received(
         await asyncio.wrap_future(committer.submit(signal, received.batches))
     except Busy:
         return _later("too much waits to be stored"), "busy"
-    except StoreError:
+    except Exception as error:  # whatever it is: what is refused for good would be lost
+        if not isinstance(error, StoreError):
+            log.error("what nodes sent was not stored", exc_info=error)
         return _later("the store does not take it"), "store-failed"
     return _taken(signal, kind, received, advice()), "taken"
 

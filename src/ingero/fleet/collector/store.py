@@ -109,7 +109,7 @@ class Store:
     def _insert(self, table: str, rows: list[tuple[Any, ...]]) -> None:
         try:
             self._writer.insert(table, rows, column_names=COLUMNS[table], database=self.address.database)
-        except _errors() as error:
+        except Exception as error:  # also of sockets, of numbers: it is not stored
             raise _failed(f"cannot write into {table}", self.address, error) from error
 
     def ask(self, sql: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ class Store:
         with self._asking:
             try:
                 found = self._reader.query(sql.replace("$", f"{self.address.database}."), parameters)
-            except _errors() as error:
+            except Exception as error:
                 raise _failed("cannot be asked", self.address, error) from error
         return list(found.named_results())
 

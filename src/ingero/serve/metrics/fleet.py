@@ -55,7 +55,9 @@ class FleetSender:
         outcome = self._http.send(signal, body, timeout_s)
         if outcome.accepted and signal == "metrics":
             self.advice = _read_advice(outcome.advice)
-        if outcome.status in MENDABLE or (outcome.status is None and not outcome.accepted):
+        # OTLP has some of 5xx tried again; a collector of ours that fails has not looked at the batch.
+        theirs = outcome.status is None or outcome.status >= 500 or outcome.status in MENDABLE
+        if theirs and not outcome.accepted:
             return replace(outcome, again=True)
         return outcome
 
