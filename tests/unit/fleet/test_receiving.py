@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from typing import Any
@@ -12,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingero.errors import StoreError
+from ingero.fleet.collector import receiving
 from ingero.fleet.collector.commit import Committer
 from ingero.fleet.collector.credentials import Credentials
-from ingero.fleet.collector.receiving import receiver
+from ingero.fleet.collector.otlp import Received
+from ingero.fleet.collector.receiving import READING, receiver
 from ingero.fleet.push import otlp
 from ingero.model.fleet import Health
 from tests.unit.fleet.rounds import health
@@ -38,11 +41,15 @@ def post(body: bytes) -> Request:
     return Request(scope, receive)
 
 
-def answer(body: bytes, error: Exception | None = None, **more: Any) -> tuple[Response, Counter[str]]:
+def answer(body: bytes, error: Exception | None = None) -> tuple[Response, Counter[str]]:
     committer, counts = Committer(Failing(error), linger_s=0.0), Counter[str]()
     committer.start()
-    endpoint = receiver("metrics", Credentials(None, False), committer, dict, counts, **more)
-    response = asyncio.run(endpoint(post(body)))  # type: ignore[arg-type]
+
+    async def asked() -> Response:
+        turn = asyncio.Semaphore(READING)
+        return await receiver("metrics", Credentials(None, False), committer, dict, counts, turn)(post(body))
+
+    response = asyncio.run(asked())
     committer.stop()
     return response, counts
 
@@ -58,3 +65,36 @@ def test_whatever_fails_in_the_store_the_node_comes_again(error: Exception) -> N
     assert response.headers["retry-after"]
     assert counts == {"store-failed": 1}
     assert answer(otlp.metrics(round_of()))[0].status_code == 200
+
+
+def test_bodies_are_read_beside_the_loop_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they are, others are answered."""
+    at_once, most = 0, 0
+    may_go, lock = threading.Event(), threading.Lock()
+
+    def slow(*_: Any) -> Received:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        assert may_go.wait(10)
+        with lock:
+            at_once -= 1
+        return Received([])
+
+    monkeypatch.setattr(receiving, "_read", slow)
+    committer = Committer(Failing(None), linger_s=0.0)
+    committer.start()
+
+    async def asked() -> list[Response]:
+        turn = asyncio.Semaphore(READING)
+        endpoint = receiver("metrics", Credentials(None, False), committer, dict, Counter(), turn)
+        waiting = [asyncio.ensure_future(endpoint(post(b""))) for _ in range(8)]
+        while most < READING:
+            await asyncio.sleep(0.001)  # the loop turns
+        may_go.set()
+        return await asyncio.gather(*waiting)
+
+    assert [each.status_code for each in asyncio.run(asked())] == [200] * 8
+    assert most == READING
+    committer.stop()

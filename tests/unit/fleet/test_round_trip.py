@@ -136,6 +136,17 @@ def test_garbage_is_malformed(body: bytes, is_json: bool) -> None:
         read("metrics", body, is_json)
 
 
+def test_a_request_of_empty_parts_without_end_is_refused() -> None:
+    few, many = ExportMetricsServiceRequest(), ExportMetricsServiceRequest()
+    for request, count in ((few, received.BATCHES), (many, received.BATCHES + 1)):
+        part = request.resource_metrics.add()
+        for _ in range(count):
+            part.scope_metrics.add()
+    assert read("metrics", few.SerializeToString(), False).foreign == received.BATCHES
+    with pytest.raises(Malformed, match="send fewer"):
+        read("metrics", many.SerializeToString(), False)
+
+
 def test_a_bomb_is_not_unpacked() -> None:
     assert unpacked(gzip.compress(b"x" * 1000), "gzip") == b"x" * 1000
     with pytest.raises(Malformed, match="too large"):

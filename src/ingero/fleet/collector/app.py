@@ -23,7 +23,7 @@ from ingero.fleet.collector import exposition
 from ingero.fleet.collector.commit import Committer
 from ingero.fleet.collector.credentials import Credentials
 from ingero.fleet.collector.history import history
-from ingero.fleet.collector.receiving import PATHS, receiver
+from ingero.fleet.collector.receiving import PATHS, READING, receiver
 from ingero.fleet.collector.status import Filters, filtered
 from ingero.fleet.collector.store import Store
 from ingero.fleet.collector.watch import Watch
@@ -87,11 +87,12 @@ def make_app(
         text = await asyncio.to_thread(exposition.text, watch, committer, counts)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
+    turn = asyncio.Semaphore(READING)
     advice = lambda: watch.advice  # noqa: E731
     return Starlette(
         routes=[
             *(
-                Route(path, receiver(signal, credentials, committer, advice, counts), methods=["POST"])
+                Route(path, receiver(signal, credentials, committer, advice, counts, turn), methods=["POST"])
                 for path, signal in PATHS.items()
             ),
             Route(STATUS, status),

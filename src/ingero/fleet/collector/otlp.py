@@ -52,6 +52,7 @@ from ingero.model.window import BUCKET_NAMES
 from ingero.units import DAY
 
 UNPACKED_BYTES = 16 << 20
+BATCHES, POINTS = 1024, 500_000  # of one request: nodes gathered, and points or records in all
 TEXT, WORD = 300, 120
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _RUN = re.compile(r"[0-9a-f]{16}")
@@ -106,6 +107,7 @@ def read(signal: str, body: bytes, is_json: bool, now_ns: int) -> Received:
     except (DecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise Malformed(f"not an OTLP request: {units.clean(str(error), WORD)}") from error
     parts = request.resource_metrics if signal == "metrics" else request.resource_logs
+    _require_few(signal, parts)
     found: list[Health] = []
     foreign = 0
     refused: list[str] = []
@@ -129,6 +131,21 @@ def read(signal: str, body: bytes, is_json: bool, now_ns: int) -> Received:
     if refused and not found:
         raise Malformed(refused[0])
     return Received(found, foreign, tuple(refused))
+
+
+def _require_few(signal: str, parts: Iterable[Any]) -> None:
+    """Little of a request is its own: 16 MB of empty parts would be millions."""
+    scopes = points = 0
+    for part in parts:
+        for scope in part.scope_metrics if signal == "metrics" else part.scope_logs:
+            scopes += 1
+            points += sum(map(_size, scope.metrics)) if signal == "metrics" else len(scope.log_records)
+            if scopes > BATCHES or points > POINTS:
+                raise Malformed(f"more than {BATCHES} batches or {POINTS} points in one request: send fewer")
+
+
+def _size(metric: Any) -> int:
+    return 1 + len((metric.sum if metric.HasField("sum") else metric.gauge).data_points)
 
 
 def _within(what: str, value: float, least: float, most: float) -> None:

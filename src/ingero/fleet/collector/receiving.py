@@ -35,16 +35,24 @@ _ANSWERS = {
     "logs": bytes(ExportLogsServiceResponse().SerializeToString()),
 }
 Endpoint = Callable[[Request], Awaitable[Response]]
+READING = (
+    2  # bodies unpacked and parsed at a time, in threads: each may be 16 MB, and answers go on meanwhile
+)
 AdviceOf = Callable[[], Mapping[tuple[str, str], list[Advice]]]
 
 
 def receiver(
-    signal: str, credentials: Credentials, committer: Committer, advice: AdviceOf, counts: Counter[str]
+    signal: str,
+    credentials: Credentials,
+    committer: Committer,
+    advice: AdviceOf,
+    counts: Counter[str],
+    turn: asyncio.Semaphore,
 ) -> Endpoint:
-    """The endpoint of one signal."""
+    """The endpoint of one signal; `turn`: to read a body."""
 
     async def receive(request: Request) -> Response:
-        response, name = await _received(request, signal, credentials, committer, advice)
+        response, name = await _received(request, signal, credentials, committer, advice, turn)
         counts[name] += 1
         return response
 
@@ -52,7 +60,12 @@ def receiver(
 
 
 async def _received(
-    request: Request, signal: str, credentials: Credentials, committer: Committer, advice: AdviceOf
+    request: Request,
+    signal: str,
+    credentials: Credentials,
+    committer: Committer,
+    advice: AdviceOf,
+    turn: asyncio.Semaphore,
 ) -> tuple[Response, str]:
     try:
         names = getattr(request.state, "certified", ())
@@ -60,8 +73,9 @@ async def _received(
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (JSON, PROTOBUF):
             return PlainTextResponse(f"send {PROTOBUF} or {JSON}\n", 415), "malformed"
-        body = unpacked(await request.body(), request.headers.get("content-encoding", "").lower())
-        received = read(signal, body, kind == JSON, time.time_ns())
+        packed, encoding = await request.body(), request.headers.get("content-encoding", "").lower()
+        async with turn:
+            received = await asyncio.to_thread(_read, signal, packed, encoding, kind == JSON)
     except Stranger as error:
         return PlainTextResponse(f"{error}\n", 401, {"www-authenticate": 'Bearer realm="ingero"'}), "stranger"
     except Malformed as error:
@@ -81,6 +95,10 @@ async def _received(
             log.error("what nodes sent was not stored", exc_info=error)
         return _later("the store does not take it"), "store-failed"
     return _taken(signal, kind, received, advice()), "taken"
+
+
+def _read(signal: str, packed: bytes, encoding: str, is_json: bool) -> Received:
+    return read(signal, unpacked(packed, encoding), is_json, time.time_ns())
 
 
 def _later(why: str) -> Response:
