@@ -1,7 +1,9 @@
 """How well a job used what it held, and how many more like it would fit.
 
 Busy and clock come from the driver's samples, pace from calls that were counted, goodput
-from the steps a job said it did: a step said twice was done again. Unknown is None.
+from the steps a job said it did: a step said twice by one rank of one job was done again.
+A job is what the batch system calls one, else the ranks of one command; a process that is no
+rank of anything is a job by itself. Unknown is None.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.fleet.push.taking import command_digest
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.units import HOUR, MINUTE
@@ -22,9 +25,12 @@ _CALLS = """
     JOIN op o ON o.id = t.op_id AND o.kind IN ('launch', 'graph')
     WHERE t.start_ns >= ? AND t.start_ns < ? AND t.process_id > 0 GROUP BY 1, 2"""
 _STEPS = """
-    SELECT a.process_id, COALESCE('rank ' || p.rank, a.process_id), a.number
-    FROM annotation a JOIN string s ON s.id = a.key_id LEFT JOIN process p ON p.id = a.process_id
+    SELECT a.process_id, a.number, a.start_ns FROM annotation a JOIN string s ON s.id = a.key_id
     WHERE s.text = 'step' AND a.number IS NOT NULL AND a.start_ns >= ? AND a.start_ns < ?"""
+_SEATS = """
+    SELECT p.id, p.rank, COALESCE(j.value, c.job), p.cmdline FROM process p
+    LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
+    LEFT JOIN process_label j ON j.process_id = p.id AND j.key = 'job'"""
 _MEMORY = """
     SELECT g.node_id, g.gpu_id, MAX(g.memory_bytes), AVG(s.memory_used_bytes), AVG(s.gpu_share)
     FROM gpu g JOIN gpu_sample s ON s.node_id = g.node_id AND s.gpu_id = g.gpu_id
@@ -46,7 +52,8 @@ class Efficiency(msgspec.Struct, frozen=True):
 @dataclass
 class Facts:
     launches: dict[int, dict[int, int]] = field(default_factory=dict)  # by process and minute
-    steps: dict[int, tuple[str, list[int]]] = field(default_factory=dict)  # as which rank, which ones
+    steps: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # number, and when
+    seats: dict[int, tuple[str, int]] = field(default_factory=dict)  # of which job it is which rank
     gpus: dict[tuple[int, int], tuple[float, float, float]] = field(default_factory=dict)
 
 
@@ -54,8 +61,12 @@ def facts_within(reader: Reader, when: TimeRange) -> Facts:
     between, found = (when.from_ns, when.to_ns), Facts()
     for process, minute, count in reader.rows(_CALLS.format(minute=MINUTE), between):
         found.launches.setdefault(process, {})[minute] = count
-    for process, rank, number in reader.rows(_STEPS, between):
-        found.steps.setdefault(process, (str(rank), []))[1].append(number)
+    for process, number, at_ns in reader.rows(_STEPS, between):
+        found.steps.setdefault(process, []).append((number, at_ns))
+    for process, rank, job, command in reader.rows(_SEATS):
+        named = job or command_digest(command or "")
+        if rank is not None and named:
+            found.seats[process] = (named, rank)
     for node, gpu, size, used, share in reader.rows(_MEMORY, between):
         if None not in (size, used, share):
             found.gpus[node, gpu] = (float(size), float(used), float(share))
@@ -103,14 +114,31 @@ def _pace(members: list[int], facts: Facts) -> tuple[float | None, str | None]:
 
 def _goodput(members: list[int], facts: Facts) -> tuple[float | None, int | None]:
     """Steps that counted, and all: a rank that says a step again, restarted or not, did it again."""
-    by_rank: dict[str, list[int]] = {}
-    for member in members:
-        if member in facts.steps:
-            rank, steps = facts.steps[member]
-            by_rank.setdefault(rank, []).extend(steps)
-    done = sum(len(steps) for steps in by_rank.values())
-    counted = sum(len(set(steps)) for steps in by_rank.values())
+    done = counted = 0
+    for lives in _by_job([member for member in members if member in facts.steps], facts):
+        steps = [number for member in lives for number, _ in facts.steps[member]]
+        done += len(steps)
+        counted += len(set(steps))
     return (counted / done, done) if done else (None, None)
+
+
+def _by_job(members: list[int], facts: Facts) -> list[list[int]]:
+    """Processes that were one rank of one job, one after the other; those at the same time are two jobs'."""
+    spans = {each: _span(facts.steps[each]) for each in members}
+    seats: dict[object, list[list[int]]] = {}
+    for member in sorted(members, key=lambda each: spans[each]):
+        lives = seats.setdefault(facts.seats.get(member, member), [])
+        before = [each for each in lives if spans[each[-1]][1] < spans[member][0]]
+        if before:
+            before[-1].append(member)
+        else:
+            lives.append([member])
+    return [each for lives in seats.values() for each in lives]
+
+
+def _span(steps: list[tuple[int, int]]) -> tuple[int, int]:
+    at = [at_ns for _, at_ns in steps]
+    return min(at), max(at)
 
 
 def _more(rows: Rows, members: list[int], facts: Facts, busy: float | None) -> int | None:

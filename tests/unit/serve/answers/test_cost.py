@@ -221,12 +221,31 @@ def test_the_neighbours_finding_is_not_charged_to_us() -> None:
 # --- how well it was used ---------------------------------------------------------------------
 
 
+def steps(numbers: range, from_s: int = 0) -> list[tuple[int, int]]:
+    return [(number, (from_s + at) * SECOND) for at, number in enumerate(numbers)]
+
+
+@pytest.mark.parametrize(
+    "seats",
+    [
+        {1: ("a", 0), 2: ("b", 0)},  # of the batch system, or of two commands
+        {1: ("a", 0), 2: ("a", 0)},  # one command, twice at the same time
+        {},  # no ranks
+    ],
+)
+def test_jobs_of_one_group_do_not_do_each_others_steps_again(seats: dict[int, tuple[str, int]]) -> None:
+    facts = Facts(steps={1: steps(range(60)), 2: steps(range(60), 5)}, seats=seats)
+    found = efficiency_of(np.zeros(0, ROW), [1, 2], facts)
+    assert (found.steps, found.goodput_share) == (120, 1.0)
+
+
 def test_steps_done_again_after_a_restart_do_not_count() -> None:
     rows = np.zeros(0, ROW)
-    facts = Facts(steps={1: ("rank 0", list(range(60))), 2: ("rank 0", list(range(50, 100)))})
+    said = {1: steps(range(60), 0), 2: steps(range(50, 100), 60)}
+    facts = Facts(steps=said, seats={1: ("j", 0), 2: ("j", 0)})
     found = efficiency_of(rows, [1, 2], facts)
     assert (found.steps, found.goodput_share) == (110, pytest.approx(100 / 110))
-    ranks = Facts(steps={1: ("rank 0", list(range(60))), 2: ("rank 1", list(range(60)))})
+    ranks = Facts(steps={1: steps(range(60)), 2: steps(range(60))}, seats={1: ("j", 0), 2: ("j", 1)})
     assert efficiency_of(rows, [1, 2], ranks).goodput_share == 1.0
     assert efficiency_of(rows, [1], Facts()).goodput_share is None
 
@@ -247,3 +266,15 @@ def test_steps_are_read_from_what_the_job_said(tmp_path: Path) -> None:
         each.annotations = [Annotation(100, at * SECOND + 1, "step", str(min(at, 2)) if at < 3 else "1")]
     (line,) = ask(record(tmp_path / "a", *said)).lines
     assert (line.efficiency.steps, line.efficiency.goodput_share) == (4, 0.75)
+
+
+def test_two_healthy_jobs_of_a_tenant_have_all_of_their_goodput(tmp_path: Path) -> None:
+    said = [second(at, (0, 100, 0.5), (1, 200, 0.5), busy={0: 0.5, 1: 0.5}) for at in range(4)]
+    for at, each in enumerate(said):
+        each.processes = [
+            process(pid, cgroup_id=5, rank=0, world_size=2, cmdline=f"python {name}.py")
+            for pid, name in ((100, "one"), (200, "two"))
+        ]
+        each.annotations = [Annotation(pid, at * SECOND + 1, "step", str(at)) for pid in (100, 200)]
+    (line,) = ask(record(tmp_path / "a", *said)).lines
+    assert (line.efficiency.steps, line.efficiency.goodput_share) == (8, 1.0)
