@@ -142,14 +142,31 @@ def _span(steps: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _more(rows: Rows, members: list[int], facts: Facts, busy: float | None) -> int | None:
-    """A job of this kind needs what one of them has; a GPU takes as many as its memory and time allow."""
+    """A GPU takes as many processes like these as its memory and time allow; a job may need several GPUs."""
     memory = rows["memory"][~np.isnan(rows["memory"])]
     nodes = set(rows["node"].tolist())
     if not len(memory) or not busy or not facts.gpus or not members:
         return None
     need = float(np.median(memory))
-    fit = 0
-    for (node, _), (size, used, share) in facts.gpus.items():
-        if node in nodes and need > 0:
-            fit += int(max(0.0, min((size - used) / need, (1.0 - share) / busy)))
-    return fit
+    gpus_of, each_gpu = _shape(rows, facts)
+    room = [
+        int(max(0.0, min((size - used) / need, (1.0 - share) / busy))) // each_gpu
+        for (node, _), (size, used, share) in facts.gpus.items()
+        if node in nodes and need > 0
+    ]
+    more = sum(room) // gpus_of
+    while more and sum(min(each, more) for each in room) < more * gpus_of:
+        more -= 1  # its ranks need GPUs of their own: room on one does not make up for none on another
+    return more
+
+
+def _shape(rows: Rows, facts: Facts) -> tuple[int, int]:
+    """On how many GPUs one of these jobs is, in the median, and how many of its processes on each."""
+    jobs: dict[object, set[tuple[int, int, object]]] = {}
+    for row in np.unique(rows[["process", "node", "gpu"]]):
+        process, node, gpu = (int(row[name]) for name in ("process", "node", "gpu"))
+        job, rank = facts.seats.get(process, (process, process))
+        jobs.setdefault(job, set()).add((node, gpu, rank))
+    gpus = [len({(node, gpu) for node, gpu, _ in seats}) for seats in jobs.values()]
+    each = [len(seats) / count for seats, count in zip(jobs.values(), gpus, strict=True)]
+    return max(1, round(float(np.median(gpus)))), max(1, round(float(np.median(each))))

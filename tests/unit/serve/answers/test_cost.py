@@ -260,6 +260,38 @@ def test_pace_is_against_its_own_best_hour_or_minute() -> None:
     assert efficiency_of(rows, [1], Facts(launches={1: {0: 5}})).pace_share is None
 
 
+def held(*seats: tuple[int, int]) -> np.ndarray:
+    """Rows of processes on GPUs, a tenth of the time and 10 GiB each."""
+    rows = np.zeros(len(seats), ROW)
+    rows["node"], rows["held_ns"], rows["busy_ns"], rows["clock"] = 1, SECOND, SECOND / 10, np.nan
+    rows["process"], rows["gpu"] = np.array(seats).T
+    rows["memory"] = 10 * GIB
+    return rows
+
+
+def room(*free: int) -> dict[tuple[int, int], tuple[float, float, float]]:
+    """GPUs with memory for so many more processes of that size."""
+    return {(1, gpu): (80.0 * GIB, (80.0 - 10 * each) * GIB, 0.1) for gpu, each in enumerate(free)}
+
+
+@pytest.mark.parametrize(
+    "seats, free, more",
+    [
+        ([(1, 0), (2, 1)], (3, 3), 3),  # one job of two ranks on two GPUs
+        ([(1, 0), (2, 1)], (6, 0), 0),  # nothing on the second GPU
+        ([(1, 0), (2, 1)], (6, 1), 1),
+        ([(1, 0), (2, 0)], (3, 3), 2),  # both ranks on one GPU
+    ],
+)
+def test_more_of_its_kind_are_jobs_and_not_ranks(
+    seats: list[tuple[int, int]], free: tuple[int, int], more: int
+) -> None:
+    facts = Facts(seats={1: ("j", 0), 2: ("j", 1)}, gpus=room(*free))
+    assert efficiency_of(held(*seats), [1, 2], facts).more_jobs == more
+    facts = Facts(gpus=room(3, 3))
+    assert efficiency_of(held((1, 0), (2, 1)), [1, 2], facts).more_jobs == 6  # two jobs of one process each
+
+
 def test_steps_are_read_from_what_the_job_said(tmp_path: Path) -> None:
     said = [second(at, (0, 100, 0.5), busy={0: 0.5}) for at in range(4)]
     for at, each in enumerate(said):
