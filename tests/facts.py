@@ -58,6 +58,7 @@ OPS = {
     22: OpFact("driver", "cuMemHostAlloc", "alloc"),
     23: OpFact("driver", "cuMemMap", "alloc"),
     24: OpFact("driver", "cuMemsetD8Async", "set"),
+    25: OpFact("driver", "cuMemcpyDtoDAsync_v2", "copy"),
 }
 BY_NAME = {op.name: number for number, op in OPS.items()}
 

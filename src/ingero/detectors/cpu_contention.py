@@ -83,7 +83,7 @@ def advise(case: Case) -> list[Fix]:
     fixes = []
     if others and elsewhere:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
-        apart = f"Keep {names} off the job's cores: it may use {format_cpus(case.cpus)} alone."
+        apart = f"Move {names} to other cores: the job keeps {format_cpus(case.cpus)} for itself."
         fixes.append(_for_all(case, others, apart, f"taskset -acp {format_cpus(elsewhere)} {{}}"))
     elif others and own:
         names = ", ".join(sorted({part.comm for part in others[:3]}))
@@ -91,7 +91,8 @@ def advise(case: Case) -> list[Fix]:
         fixes.append(_for_all(case, others, apart, f"taskset -acp {last} {{}}"))
         fixes.append(_own_cores(case, format_cpus(own)))
     if others:
-        text = "Or let them run only when nobody else wants to."
+        them = "it" if len(others) == 1 else "them"
+        text = f"Or let {them} run only when nobody else wants to."
         fixes.append(_for_all(case, others, text, "renice -n 19 -p {}"))
     if not fixes:
         fixes.append(

@@ -74,7 +74,10 @@ def find(timeline: Timeline) -> Iterator[State]:
 
 
 ONCE_A_SHAPE = (
-    Fix("Capture once per shape and launch it again; pad inputs to a few fixed shapes."),
+    Fix(
+        "Capture once per shape and launch it again; pad inputs to a few fixed shapes.",
+        code="graphs = {}; graph = graphs.get(shape) or graphs.setdefault(shape, capture(shape))",
+    ),
     Fix(
         "Change parameters in place instead of capturing again.",
         code="cudaGraphExecUpdate(exec, graph, &result)",
@@ -84,6 +87,21 @@ ONCE_A_SHAPE = (
 
 def headline(case: Case) -> str:
     return f"{case.job.comm} captures CUDA graphs again and again"
+
+
+def prove(case: Case) -> list[Proof]:
+    numbers = [each.slice.number for each in case.evidence]
+    counts, ns = _counts(case.timeline, case.job, numbers)
+    return [_proof(case.job, counts, ns, sum(each.slice.wall_ns for each in case.evidence), case.span_sql)]
+
+
+def _proof(job: Job, counts: dict[str, int], ns: int, wall: int, span_sql: str) -> Proof:
+    return Proof(
+        f"{counts['capture']} captures, {counts['instantiate']} instantiations, {counts['launch']} launches;"
+        f" {format_ns(ns)} of {format_ns(wall)} in making graphs",
+        "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE layer = 'graph'"
+        f" AND pid = {job.pid} AND {span_sql} GROUP BY op",
+    )
 
 
 def _failed(job: Job, failed: list[ErrorFact]) -> State:
@@ -130,16 +148,7 @@ def _state(
         title,
         first,
         last,
-        (
-            Proof(
-                f"{counts['capture']} captures, {counts['instantiate']} instantiations,"
-                f" {counts['launch']} launches;"
-                f" {format_ns(ns)} of {format_ns(wall)} in making graphs",
-                "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE layer = 'graph'"
-                f" AND pid = {job.pid} AND bucket_start_ns >= {first}"
-                f" AND bucket_start_ns < {last} GROUP BY op",
-            ),
-        ),
+        (_proof(job, counts, ns, wall, f"bucket_start_ns >= {first} AND bucket_start_ns < {last}"),),
         severity,
         job.tid,
         fixes=ONCE_A_SHAPE,
@@ -151,6 +160,7 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     headline=headline,
+    prove=prove,
     advise=lambda _: list(ONCE_A_SHAPE),
     severity="at least MEDIUM; LOW when never launched",
     lines=(

@@ -109,15 +109,16 @@ def _launching(case: Case) -> int:
 
 
 def headline(case: Case) -> str:
-    per_launch = _launching(case) / max(_launches(case).count, 1)
-    return f"{case.job.comm} spends its time launching tiny kernels, {format_ns(per_launch)} each"
+    per_launch = format_ns(_launching(case) / max(_launches(case).count, 1))
+    return f"{case.job.comm} spends its time launching tiny kernels: {per_launch} of the CPU for each"
 
 
 def prove(case: Case) -> list[Proof]:
+    launches = _launches(case)
     return [
         Proof(
-            f"{_launches(case).calls} launches in {format_ns(_launching(case))} of launching;"
-            " the GPU was hardly ever waited for",
+            f"{launches.calls} launches: {format_ns(_launching(case))} of launching,"
+            f" {format_ns(launches.ns)} of it inside the calls",
             "SELECT op, SUM(count), SUM(sum_ns) FROM operations WHERE op LIKE '%Launch%'"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
         )

@@ -107,7 +107,9 @@ def with_line(
         frames = sites.stacks([grown.stack]).get(grown.stack, ())
         there = Place(grown.source, frames, grown.ns, grown.share, (grown.stack,))
         finding = msgspec.structs.replace(finding, source=there.source, stack=there.frames())
-        return _with_proofs(finding, [_proof(Line("sample", "most of that time is spent"), there, subject)])
+        return _with_proofs(
+            finding, [_proof(Line("sample", "the largest part of that time is spent"), there, subject)]
+        )
     told = [(line, place) for line in detector.lines if (place := place_of(line, subject)) is not None]
     if not told:
         return finding

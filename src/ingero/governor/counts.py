@@ -193,8 +193,10 @@ def _by_steps(pool: Pool, base: Base, pace: Pace, part: float, calls: int) -> tu
     if pace.anchor is None:
         return None
     per_call = pool.per_call(pace.anchor)
-    if per_call is None or (calls and not base.calls[pace.anchor]):
-        return None  # or something else calls it now; where neither was seen, there were no steps
+    if per_call is None:
+        return None
+    if not base.calls[pace.anchor] and (calls or base.cpu_ns < LEAST_CPU_NS):
+        return None  # something else calls it now, or may do so unseen
     # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
     total = per_call * int(base.calls[pace.anchor])
     divided = 2 * total * (part * (1 - part) / max(pool.calls(), 1)) ** 0.5

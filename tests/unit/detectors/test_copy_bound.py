@@ -171,3 +171,11 @@ def test_pinned_copies_over_an_old_bus_are_not_taken_for_pageable_ones() -> None
 def test_a_link_over_which_more_passes_than_it_says_is_not_believed() -> None:
     assert pinned(pcie_gen=1, pcie_rx_bytes_per_s=40e9).kinds() == []
     assert pinned(size=100 << 20, pcie_gen=1).kinds() == []
+
+
+def test_what_the_gpu_copies_within_its_own_memory_is_no_part_of_the_rate() -> None:
+    """Thousands of gigabytes a second cross no bus."""
+    story = copying(900.0, size=100 << 20, count=10)
+    story.calls("cuMemcpyDtoDAsync_v2", 700, 7, size=50 << 20, caller=1)
+    (found,) = [each for each in story.findings() if each.kind == "copy-bound"]
+    assert float(found.title.partition(" at ")[2].split()[0]) < 4

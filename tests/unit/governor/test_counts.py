@@ -136,6 +136,8 @@ def test_where_neither_they_nor_what_they_keep_step_with_was_called_there_were_n
     found = estimator.complete(np.zeros(0, OPERATION), watched(0.1, IN_STEP, Steps(), waits=0))
     assert [int(row["count"]) for row in found] == [0]
     assert int(found[0]["count_error"]) <= 10  # one step may have begun
+    unseen = estimator.complete(np.zeros(0, OPERATION), watched(0.0, IN_STEP, Steps(), waits=0))
+    assert int(unseen[0]["count_error"]) > 100  # nobody looked: it may call them without that
 
 
 def test_calls_of_a_job_that_makes_no_more_of_them_are_not_told_from_before() -> None:

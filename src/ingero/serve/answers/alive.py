@@ -37,10 +37,13 @@ def _of(fix: Fix, gone: set[int]) -> Fix:
 
 def _gone(reader: Reader, pids: Iterable[int]) -> set[int]:
     here, gone = boot_id(), set()
+    recorded_here = here and reader.rows("SELECT 1 FROM process WHERE boot_id = ? LIMIT 1", (here,))
     for pid in pids:
         rows = reader.rows(
             "SELECT boot_id, start_tick FROM process WHERE pid = ? ORDER BY id DESC LIMIT 1", (pid,)
         )
+        if not rows and recorded_here and _started(pid) is None:  # of a bystander only sums are kept
+            gone.add(pid)
         if rows and here and rows[0][0] == here and rows[0][1] is not None and _started(pid) != rows[0][1]:
             gone.add(pid)
     return gone
