@@ -32,6 +32,7 @@ from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import HOUR, clean
 
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 # How lines can be told apart, and which column of a process says it; the first that is known is usual.
 GROUPS = {
     "namespace": "namespace", "job": "job", "user": "user", "pod": "pod", "owner": "owner",
@@ -159,6 +160,7 @@ def get_cost(
     findings = told.findings
     ledger = _Ledger(rows, people, findings, models, prices, facts)
     chosen = by or _usual(people, rows)
+    efficiency = efficiency_of(rows, np.unique(rows["process"]).tolist(), facts)
     lines = sorted(ledger.lines(chosen), key=lambda line: (-(line.money or 0.0), -line.held_ns, line.name))
     return CostAnswer(
         WindowAnswer(when.from_ns, when.to_ns),
@@ -169,7 +171,7 @@ def get_cost(
         sorted(nodes.get(each, "?") for each in use.by_calls),
         sorted({model for model in models.values() if prices.of(model) is None}),
         lines,
-        _total(lines, efficiency_of(rows, np.unique(rows["process"]).tolist(), facts)),
+        _total(lines, ledger.gpus(rows), efficiency),
         ledger.line(NOBODY, free, counted=False) if len(free) else None,
     )
 
@@ -205,7 +207,7 @@ class _Ledger:
     ) -> None:
         self._rows, self._people, self._models, self._prices = rows, people, models, prices
         self._facts = facts
-        self._lost: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        self._lost: dict[str, Floats] = {}
         by_victim: dict[tuple[str, int], list[Finding]] = {}
         for each in findings:
             by_victim.setdefault((each.node, each.victim.pid), []).append(each)
@@ -218,7 +220,7 @@ class _Ledger:
         mine = np.flatnonzero(self._rows["process"] == number)
         rows = self._rows[mine]
         idle = np.nan_to_num(rows["held_ns"] - rows["busy_ns"])
-        claims: dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        claims: dict[str, Floats] = {}
         for each in findings:
             if each.last_ns < person.start_ns or (person.end_ns and each.first_ns > person.end_ns):
                 continue  # another process had the number then
@@ -248,50 +250,55 @@ class _Ledger:
         members = np.unique(rows["process"]).tolist() if members is None else members
         chosen = np.isin(self._rows["process"], members) if counted else np.zeros(len(self._rows), bool)
         known = ~np.isnan(rows["busy_ns"])
-        held, busy = int(rows["held_ns"].sum()), int(rows["busy_ns"][known].sum())
-        unknown = int(rows["held_ns"][~known].sum())
-        lost_by = {kind: int(ns[chosen].sum()) for kind, ns in self._lost.items()}
-        lost_by = {kind: ns for kind, ns in lost_by.items() if ns}
-        held = max(held, busy + unknown + sum(lost_by.values()))  # each was rounded by itself
-        price = self._price(rows)
-        lost = [
-            LostTo(kind, ns, _money(ns, price)) for kind, ns in sorted(lost_by.items(), key=lambda x: -x[1])
-        ]
-        lost_ns = sum(lost_by.values())
-        idle = held - busy - unknown - lost_ns
+        busy_ns = np.where(known, rows["busy_ns"], 0.0)
+        unknown_ns = np.where(known, 0.0, rows["held_ns"])
+        lost_ns = {kind: ns[chosen] for kind, ns in self._lost.items() if counted and int(ns[chosen].sum())}
+        lost_to_all = sum(lost_ns.values(), np.zeros(len(rows)))
+        # What a row costs is its own GPU's price, so no part depends on what else is in the line.
+        price = self._price_of(rows)
+        lost = sorted(
+            (LostTo(kind, int(ns.sum()), _money(ns, price)) for kind, ns in lost_ns.items()),
+            key=lambda each: -each.ns,
+        )
+        busy, unknown = int(busy_ns.sum()), int(unknown_ns.sum())
+        lost_sum = sum(each.ns for each in lost)
+        held = max(int(rows["held_ns"].sum()), busy + unknown + lost_sum)  # each was rounded by itself
+        idle_ns = np.maximum(rows["held_ns"] - busy_ns - unknown_ns - lost_to_all, 0.0)
         return CostLine(
-            name, len(members) if counted else 0, self._gpus(rows), held, busy, lost, lost_ns, idle, unknown,
-            _money(held, price), _money(busy, price), _money(lost_ns, price), _money(idle, price),
-            efficiency_of(rows, members, self._facts) if counted else Efficiency(),
+            name, len(members) if counted else 0, self.gpus(rows), held, busy, lost, lost_sum,
+            held - busy - unknown - lost_sum, unknown,
+            _money(rows["held_ns"], price), _money(busy_ns, price), _money(lost_to_all, price),
+            _money(idle_ns, price), efficiency_of(rows, members, self._facts) if counted else Efficiency(),
         )  # fmt: skip
 
-    def _gpus(self, rows: Rows) -> dict[str, int]:
+    def gpus(self, rows: Rows) -> dict[str, int]:
+        """How many of each model, however many share one."""
         found: dict[str, int] = {}
-        for node, gpu in {(int(row["node"]), int(row["gpu"])) for row in np.unique(rows[["node", "gpu"]])}:
+        for node, gpu in _gpus_of(rows):
             model = self._models.get((node, gpu), "GPU")
             found[model] = found.get(model, 0) + 1
         return dict(sorted(found.items()))
 
-    def _price(self, rows: Rows) -> float | None:
-        """Of an hour of what was held: GPUs of several models cost what they cost; None: one has no price."""
-        total = whole = 0.0
-        for node, gpu in {(int(row["node"]), int(row["gpu"])) for row in np.unique(rows[["node", "gpu"]])}:
-            ns = float(rows["held_ns"][(rows["node"] == node) & (rows["gpu"] == gpu)].sum())
+    def _price_of(self, rows: Rows) -> Floats:
+        """Of an hour of each row's GPU; NaN: it has none."""
+        found = np.full(len(rows), np.nan)
+        for node, gpu in _gpus_of(rows):
             price = self._prices.of(self._models.get((node, gpu)))
-            if price is None:
-                return None
-            total, whole = total + ns * price, whole + ns
-        return total / whole if whole else self._prices.price
+            if price is not None:
+                found[(rows["node"] == node) & (rows["gpu"] == gpu)] = price
+        return found
 
 
-def _total(lines: list[CostLine], efficiency: Efficiency) -> CostLine:
+def _gpus_of(rows: Rows) -> set[tuple[int, int]]:
+    return {(int(row["node"]), int(row["gpu"])) for row in np.unique(rows[["node", "gpu"]])}
+
+
+def _total(lines: list[CostLine], gpus: dict[str, int], efficiency: Efficiency) -> CostLine:
     """What the lines say, added up: nothing is rounded twice."""
     lost: dict[str, list[LostTo]] = {}
-    gpus: dict[str, int] = {}
     for line in lines:
         for each in line.lost:
             lost.setdefault(each.kind, []).append(each)
-        gpus = {model: max(count, gpus.get(model, 0)) for model, count in (gpus | line.gpus).items()}
     together = [
         LostTo(kind, sum(each.ns for each in parts), _sum(each.money for each in parts))
         for kind, parts in lost.items()
@@ -332,5 +339,6 @@ def _claim(finding: Finding, rows: Rows, idle: np.ndarray) -> np.ndarray:
     return np.where(within, idle * (min(1.0, said / there) if there else 0.0), 0.0)
 
 
-def _money(ns: int, price: float | None) -> float | None:
-    return None if price is None else ns / HOUR * price
+def _money(ns: Floats, price: Floats) -> float | None:
+    """None: one of the GPUs has no price."""
+    return None if np.isnan(price).any() else float((ns * price).sum()) / HOUR

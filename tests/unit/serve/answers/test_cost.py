@@ -218,6 +218,39 @@ def test_the_neighbours_finding_is_not_charged_to_us() -> None:
     assert ledger(lost("cpu-contention", 2 * SECOND, pid=999)).lost == []
 
 
+def test_what_something_costs_does_not_depend_on_how_lines_are_told_apart() -> None:
+    """A dear GPU that works and a cheap one that is idle, of two pods of one tenant."""
+    rows = np.zeros(20, ROW)
+    rows["process"], rows["gpu"] = np.repeat([1, 2], 10), np.repeat([0, 1], 10)
+    rows["at_ns"] = EPOCH_NS + np.tile(np.arange(10), 2) * SECOND
+    rows["held_ns"], rows["busy_ns"] = SECOND, np.repeat([1.0, 0.2], 10) * SECOND
+    rows["clock"] = rows["memory"] = np.nan
+    people = {
+        number: costs._Person("node", 100 * number, 0, 0, {"pod": f"p{number}", "namespace": "a"})
+        for number in (1, 2)
+    }
+    models = {(0, 0): "H100", (0, 1): "T4"}
+    prices = Prices(None, {"H100": 36.0, "T4": 3.6})
+    told = costs._Ledger(rows, people, [lost("cpu-contention", 2 * SECOND, pid=200)], models, prices, Facts())
+    (whole,), pods = told.lines("namespace"), told.lines("pod")
+    assert (whole.money, whole.money_busy) == (pytest.approx(0.11), pytest.approx(0.102))
+    assert (whole.money_lost, whole.money_idle) == (pytest.approx(0.002), pytest.approx(0.006))
+    for name in costs.MONEY:
+        assert sum(getattr(line, name) for line in pods) == pytest.approx(getattr(whole, name))
+    assert whole.lost[0].money == pytest.approx(whole.money_lost)
+    total = costs._total(pods, told.gpus(rows), whole.efficiency)
+    assert total.gpus == {"H100": 1, "T4": 1}
+    dear = costs._Ledger(rows, people, [], models, Prices(None, {"H100": 36.0}), Facts())
+    assert [line.money for line in dear.lines("pod")] == [pytest.approx(0.1), None]
+
+
+def test_gpus_of_all_lines_are_counted_and_a_shared_one_once(tmp_path: Path) -> None:
+    on = ((0, 100, 0.5), (1, 200, 0.5), (2, 100, 0.2), (2, 200, 0.2))
+    answer = ask(record(tmp_path / "a", *(second(at, *on, busy={0: 0.5, 1: 0.5, 2: 0.4}) for at in range(4))))
+    assert [line.gpus for line in answer.lines] == [{MODEL: 2}, {MODEL: 2}]
+    assert answer.total.gpus == {MODEL: 3}
+
+
 # --- how well it was used ---------------------------------------------------------------------
 
 
