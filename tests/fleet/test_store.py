@@ -173,6 +173,22 @@ def test_the_straggler_is_named_with_its_cause_and_told_so_itself(store: Store) 
     assert list(questions.straggling(store)) == []
 
 
+def test_collectors_beside_each_other_leave_no_straggler_behind(store: Store) -> None:
+    """Each saw it begin at a moment of its own; the one that is left says that it is over."""
+    first, second = Watch(store), Watch(store)
+    for number in range(1, ROUNDS + 2):
+        slow_rank(store, number, 5)
+        first.look()
+        second.look()
+    assert len({first.nodes[0].straggling[0].since_ns, second.nodes[0].straggling[0].since_ns}) == 2
+    assert len(list(questions.straggling(store))) == 1
+    for number in range(10, 10 + ROUNDS):
+        slow_rank(store, number, slow=-1)
+        first.look()
+    assert list(questions.straggling(store)) == []
+    assert Watch(store)._known == {}
+
+
 def test_the_statements_of_a_cluster_are_understood_by_the_engine(store: Store) -> None:
     """There is no cluster here: their grammar is what can be checked."""
     from ingero.fleet.collector.tables import statements

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingero.fleet.collector.peers import (
-    ABSENT_ROUNDS,
+    ABSENT_NS,
     ROUNDS,
     Hysteresis,
     Member,
@@ -14,6 +14,7 @@ from ingero.fleet.collector.peers import (
 from ingero.model.fleet import FindingHealth, Straggler
 from tests.unit.fleet.rounds import finding, member
 
+TEN_S = 10**10
 OWN = {"gpu_wait": 1.0, "runqueue": 6.0, "host_cpu": 3.0}  # little waiting: the others wait for this one
 
 
@@ -32,10 +33,11 @@ def looked(
     hysteresis: Hysteresis,
     rounds: list[list[Member]],
     findings: dict[tuple[str, str], list[FindingHealth]] | None = None,
+    from_ns: int = 1000,
 ) -> list[Straggler]:
     found: list[tuple[str, Straggler]] = []
     for at, members in enumerate(rounds):
-        found, _ = hysteresis.step(standings(members), 1000 + at, findings or {})
+        found, _ = hysteresis.step(standings(members), from_ns + at * TEN_S, findings or {})
     return [each for _, each in found]
 
 
@@ -122,8 +124,17 @@ def test_just_within_the_limit_does_not_end_it() -> None:
 def test_a_node_that_falls_silent_is_no_straggler_for_ever() -> None:
     held = Hysteresis()
     looked(held, [ranks(number, {5: OWN}) for number in range(ROUNDS)])
-    gone = [[each for each in ranks(50 + at) if each.rank != 5] for at in range(ABSENT_ROUNDS)]
-    assert looked(held, gone) == []
+    gone = [[each for each in ranks(50 + at) if each.rank != 5] for at in range(ABSENT_NS // TEN_S)]
+    assert len(looked(held, gone[:-1], from_ns=ROUNDS * TEN_S)) == 1
+    assert looked(held, gone[-1:], from_ns=ROUNDS * TEN_S + ABSENT_NS) == []
+
+
+def test_looks_that_follow_each_other_quickly_make_nobody_absent() -> None:
+    held = Hysteresis()
+    looked(held, [ranks(number, {5: OWN}) for number in range(ROUNDS)])
+    for at in range(50):
+        found, _ = held.step([], ROUNDS * TEN_S + at, {})
+    assert [each.node for _, each in found] == ["n5"]
 
 
 def test_the_cause_is_the_nodes_own_finding_about_that_process() -> None:
@@ -147,7 +158,9 @@ def test_another_collector_goes_on_where_one_stopped() -> None:
     looked(first, [ranks(number, {5: OWN}) for number in range(ROUNDS)])
     ((key, known),), _ = first.step(standings(ranks(50, {5: OWN})), 2000, {})
     second.resume(key, known)
-    (found,) = looked(second, [ranks(51, {5: OWN})])
+    # It was away, and so are the agents for a moment: they wait before they try again.
+    assert len(looked(second, [[]] * 8, from_ns=10**18)) == 1
+    (found,) = looked(second, [ranks(51, {5: OWN})], from_ns=10**18 + 8 * TEN_S)
     assert found.since_ns == known.since_ns
 
 

@@ -26,7 +26,9 @@ DEVIATIONS = 4.0
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 LEAST = {"pace": 0.10, "own-time": 0.10, "clock": 0.10}  # of the median; of own time: of all time
 ROUNDS = 3  # beyond the limit, to begin; within half of it, to end
-ABSENT_ROUNDS = 6  # then it is silent, which is another thing
+# Not met for so long it is silent, which is another thing. Agents of a collector that was away come back
+# within half a minute each, and nobody's straggling ends because the collector did.
+ABSENT_NS = 90_000_000_000
 BUSY = 0.5  # of the time: a clock is compared while its GPU works
 WAITING = frozenset({"gpu_wait", "net_wait", "sleep", "unexplained", "lost"})
 HIGH_IS_BAD = frozenset({"own-time"})
@@ -150,7 +152,7 @@ class _Held:
     streak: int = 0  # of rounds that speak for a change
     first_ns: int = 0
     round: tuple[str, int] = ("", -1)
-    absent: int = 0
+    met_ns: int = 0  # 0: not by us
 
 
 Place = tuple[str, str, str]  # cluster, node, key of a standing
@@ -182,7 +184,7 @@ class Hysteresis:
             place = member.cluster, member.node, each.key
             met.add(place)
             held = self._held.setdefault(place, _Held())
-            held.absent = 0
+            held.met_ns = now_ns
             if held.round == member.round:
                 continue
             held.round = member.round
@@ -191,7 +193,7 @@ class Hysteresis:
             if held.straggler is not None:
                 told = findings.get((member.cluster, member.node), [])
                 held.straggler = _told(each, held.straggler.since_ns, told, usual.get(each.group, {}))
-        ended += self._gone(met)
+        ended += self._gone(met, now_ns)
         return [
             (place[2], held.straggler) for place, held in self._held.items() if held.straggler is not None
         ], ended
@@ -212,12 +214,12 @@ class Hysteresis:
         held.straggler = _told(each, held.first_ns, [], {})
         return None
 
-    def _gone(self, met: set[Place]) -> list[tuple[str, Straggler]]:
+    def _gone(self, met: set[Place], now_ns: int) -> list[tuple[str, Straggler]]:
         over = []
         for place in [place for place in self._held if place not in met]:
             held = self._held[place]
-            held.absent += 1
-            if held.absent >= ABSENT_ROUNDS:
+            held.met_ns = held.met_ns or now_ns
+            if now_ns - held.met_ns >= ABSENT_NS:
                 del self._held[place]
                 if held.straggler is not None:
                     over.append((place[2], held.straggler))

@@ -133,6 +133,9 @@ def _text(value: Any) -> str:
 
 
 def straggling(store: Asked) -> Iterable[tuple[str, Straggler]]:
-    """Who straggled when the last collector looked."""
-    rows = store.ask("SELECT key, json FROM $stragglers FINAL WHERE NOT ended")
+    """Who straggled when the last collector looked: of several, whoever told last of a place counts."""
+    rows = store.ask(
+        "SELECT key, argMax(json, told) AS json FROM $stragglers GROUP BY cluster, node, key"
+        " HAVING NOT argMax(ended, told)"
+    )
     return [(row["key"], msgspec.json.decode(row["json"], type=Straggler)) for row in rows]

@@ -107,7 +107,9 @@ ENGINE = $replacing_told
 ORDER BY (cluster, node, id, opened)
 TTL toDateTime(told) + INTERVAL $days_of_findings DAY DELETE;
 
--- Who straggles since when: kept so that a collector that starts again goes on where it was.
+-- Who straggles since when: kept so that a collector that starts again goes on where it was. `since` is no
+-- part of the key: collectors beside each other see a beginning at different moments, and whoever says that
+-- it ended means all of them.
 CREATE TABLE IF NOT EXISTS $database.stragglers$suffix $on_cluster
 (
     cluster LowCardinality(String),
@@ -119,7 +121,7 @@ CREATE TABLE IF NOT EXISTS $database.stragglers$suffix $on_cluster
     json String
 )
 ENGINE = $replacing_told
-ORDER BY (cluster, node, key, since)
+ORDER BY (cluster, node, key)
 TTL toDateTime(told) + INTERVAL $days_of_findings DAY DELETE;
 
 -- Every node that ever spoke; made from the rounds, so it needs no insert of its own.
