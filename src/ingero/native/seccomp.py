@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 from typing import NamedTuple
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, MODE_FILTER = 38, 22, 2
-KILL, REFUSE, ALLOW = 0x80000000, 0x00050000 | errno.EPERM, 0x7FFF0000
+KILL, REFUSE, UNKNOWN, ALLOW = 0x80000000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS, 0x7FFF0000
 # Classic BPF: load a word, jump where it equals or has bits, return.
 LOAD, EQUAL, HAS, RETURN = 0x20, 0x15, 0x45, 0x06
 NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # places in struct seccomp_data
@@ -33,7 +34,7 @@ class Processor(NamedTuple):
 # readable in a copy of it (native/_demangle.c) under the same filter: hence pipes, writing, limits, waiting.
 ALLOWED = (
     "read", "readv", "pread64", "close", "fstat", "newfstatat", "statx", "lseek", "getdents64",
-    "readlinkat", "faccessat", "faccessat2", "openat2", "fstatfs", "statfs", "fcntl", "dup", "mmap",
+    "readlinkat", "faccessat", "faccessat2", "fstatfs", "statfs", "dup", "mmap",
     "munmap", "mremap", "mprotect", "madvise", "brk", "futex", "ppoll", "sendto", "recvfrom", "recvmsg",
     "sendmsg", "process_vm_readv", "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid",
     "getegid", "getcwd", "uname", "sysinfo", "getrandom", "clock_gettime", "clock_nanosleep",
@@ -48,14 +49,19 @@ ENDED = (
     "bpf", "perf_event_open", "init_module", "finit_module", "mount", "setns", "unshare", "kill", "tgkill",
     "pidfd_send_signal", "pidfd_getfd", "io_uring_setup",
 )  # fmt: skip
+# Said not to exist, as on an older kernel, so that whoever tries falls back: how a file is opened lies in
+# memory, where no filter can look.
+MISSING = ("openat2",)
 
-# Of these an argument decides: which, how it is compared, with what, what becomes of the call then, and else.
+# Of these an argument decides: which, how it is compared, with what (one of these), what becomes of the call
+# then, and else. Of fcntl everything else can be made to send signals.
 BY_ARGUMENT = (
-    ("openat", 2, HAS, WRITING, REFUSE, ALLOW),
-    ("ioctl", 1, EQUAL, TCGETS, ALLOW, REFUSE),
-    ("clone", 0, EQUAL, FORK, ALLOW, KILL),
-    ("prctl", 0, EQUAL, PR_SET_PDEATHSIG, ALLOW, REFUSE),
-    ("prlimit64", 0, EQUAL, 0, ALLOW, REFUSE),  # its own limits
+    ("openat", 2, HAS, (WRITING,), REFUSE, ALLOW),
+    ("ioctl", 1, EQUAL, (TCGETS,), ALLOW, REFUSE),
+    ("fcntl", 1, EQUAL, (fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_DUPFD_CLOEXEC), ALLOW, REFUSE),
+    ("clone", 0, EQUAL, (FORK,), ALLOW, KILL),
+    ("prctl", 0, EQUAL, (PR_SET_PDEATHSIG,), ALLOW, REFUSE),
+    ("prlimit64", 0, EQUAL, (0,), ALLOW, REFUSE),  # its own limits
 )
 
 X86_64 = Processor(0xC000003E, {
@@ -119,20 +125,16 @@ def program(processor: Processor) -> Steps:
         (LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, processor.audit), (RETURN, 0, 0, KILL),
         (LOAD, 0, 0, NUMBER),
     ]  # fmt: skip
-    for names, action in ((ENDED, KILL), ((*ALLOWED, *ALLOWED_ON_X86), ALLOW)):
+    for names, action in ((ENDED, KILL), (MISSING, UNKNOWN), ((*ALLOWED, *ALLOWED_ON_X86), ALLOW)):
         for name in names:
             if name in calls:
                 steps += [(EQUAL, 0, 1, calls[name]), (RETURN, 0, 0, action)]
-    for (
-        name,
-        argument,
-        condition,
-        number,
-        yes,
-        no,
-    ) in BY_ARGUMENT:  # the number of the call is not looked at afterwards
-        steps += [(EQUAL, 0, 4, calls[name]), (LOAD, 0, 0, _argument(argument)), (condition, 0, 1, number),
-                  (RETURN, 0, 0, yes), (RETURN, 0, 0, no)]  # fmt: skip
+    for name, argument, condition, numbers, yes, no in BY_ARGUMENT:
+        # The number of the call is not looked at afterwards.
+        steps += [(EQUAL, 0, 2 + 2 * len(numbers), calls[name]), (LOAD, 0, 0, _argument(argument))]
+        for number in numbers:
+            steps += [(condition, 0, 1, number), (RETURN, 0, 0, yes)]
+        steps.append((RETURN, 0, 0, no))
     return [*steps, (RETURN, 0, 0, REFUSE)]
 
 

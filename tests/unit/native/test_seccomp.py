@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
 import platform
 import re
@@ -99,9 +101,42 @@ def test_files_are_read_and_neither_written_nor_removed(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["kept"]
 
 
+def test_a_way_to_open_files_that_hides_what_for_is_said_not_to_exist(tmp_path: Path) -> None:
+    how = (ctypes.c_uint64 * 3)(os.O_WRONLY | os.O_CREAT, 0o600, 0)
+
+    def hidden() -> None:
+        with pytest.raises(OSError, match="openat2") as refused:
+            call("openat2", ctypes.c_long(-100).value, 0, ctypes.addressof(how), ctypes.sizeof(how))
+        assert refused.value.errno == errno.ENOSYS
+
+    assert outcome(hidden) == DONE
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_descriptor_is_looked_at_and_copied_and_never_sends_signals() -> None:
+    def looked_at() -> None:
+        copy = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+        flags = fcntl.fcntl(copy, fcntl.F_GETFD)
+        fcntl.fcntl(copy, fcntl.F_SETFD, flags)
+        fcntl.fcntl(copy, fcntl.F_GETFL)
+        os.close(copy)
+
+    parent = os.getpid()
+    assert outcome(looked_at) == DONE
+    for number, value in (
+        (fcntl.F_SETOWN, parent),
+        (fcntl.F_SETSIG, signal.SIGKILL),
+        (fcntl.F_SETFL, os.O_NONBLOCK | fcntl.FASYNC),
+        (fcntl.F_NOTIFY, fcntl.DN_ACCESS),
+        (fcntl.F_SETLEASE, fcntl.F_RDLCK),
+        (fcntl.F_DUPFD, 3),
+    ):
+        assert outcome(lambda number=number, value=value: fcntl.fcntl(0, number, value)) == REFUSED
+
+
 @pytest.mark.parametrize("processor", seccomp.PROCESSORS.values(), ids=seccomp.PROCESSORS)
 def test_every_name_has_a_number_on_every_processor(processor: seccomp.Processor) -> None:
-    names = {*seccomp.ALLOWED, *seccomp.ENDED, *(each[0] for each in seccomp.BY_ARGUMENT)}
+    names = {*seccomp.ALLOWED, *seccomp.ENDED, *seccomp.MISSING, *(each[0] for each in seccomp.BY_ARGUMENT)}
     assert names <= set(processor.calls)
     assert len(set(processor.calls.values())) == len(processor.calls)
 
