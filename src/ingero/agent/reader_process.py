@@ -13,6 +13,7 @@ from __future__ import annotations
 import array
 import gc
 import os
+import select
 import signal
 import socket
 import struct
@@ -183,9 +184,17 @@ class Watchdog:
         elif _is_stopped(self._agent):  # by job control: it drains again when it is continued
             self._heard = now
         else:
-            os.write(2, f"ingero: ended by its watchdog: nothing drained for {self._limit_s:g} s\n".encode())
-            os.kill(self._agent, signal.SIGKILL)
             self._heard = None
+            with suppress(ProcessLookupError):
+                os.kill(self._agent, signal.SIGKILL)
+            _say(f"ingero: ended by its watchdog: nothing drained for {self._limit_s:g} s\n")
+
+
+def _say(text: str) -> None:
+    """Unless nobody reads it: a pipe that is full would hold up whoever writes."""
+    with suppress(OSError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, text.encode())
 
 
 def _is_stopped(pid: int) -> bool:

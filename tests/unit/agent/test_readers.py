@@ -158,6 +158,32 @@ def test_the_watchdog_ends_what_was_heard_and_is_silent(sleeper: subprocess.Pope
     assert sleeper.wait(10) == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("how", ["broken", "full"])
+def test_the_watchdog_ends_it_whatever_becomes_of_its_word(
+    sleeper: subprocess.Popen[bytes], how: str
+) -> None:
+    reading, writing = os.pipe()
+    if how == "broken":
+        os.close(reading)
+    else:
+        os.set_blocking(writing, False)
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(writing, bytes(4096))
+        os.set_blocking(writing, True)
+    kept = os.dup(2)
+    os.dup2(writing, 2)
+    try:
+        watchdog = Watchdog(sleeper.pid)
+        watchdog.hear(BEAT)
+        watchdog.hear(TICK)
+    finally:
+        os.dup2(kept, 2)
+        for each in (kept, writing, *([reading] if how == "full" else [])):
+            os.close(each)
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
 def test_the_watchdog_waits_while_job_control_has_stopped_the_agent(sleeper: subprocess.Popen[bytes]) -> None:
     watchdog = Watchdog(sleeper.pid)
     watchdog.hear(BEAT)
