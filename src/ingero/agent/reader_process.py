@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -166,28 +167,39 @@ def _reaped(reader: int) -> int:
 
 
 class Watchdog:
-    """Ends an agent that has begun to drain and does not go on; its keepers then take the probes off."""
+    """Ends an agent that has begun to drain and does not go on; its keepers then take the probes off.
 
-    def __init__(self, agent: int) -> None:
+    Only time in which the watchdog itself could look counts: in a container that is paused, or a machine
+    that is stopped, both stand still.
+    """
+
+    def __init__(self, agent: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._agent = agent
+        self._clock = clock
         self._limit_s = float(os.environ.get("INGERO_WATCHDOG_S") or SILENT_S)
-        self._heard: float | None = None  # None: it is not watched
+        self._silent_s: float | None = None  # None: it is not watched
+        self._looked = clock()
 
     def hear(self, message: bytes) -> None:
-        now = time.monotonic()
+        now = self._clock()
+        since_s, self._looked = now - self._looked, now
         if message == BEAT:
-            self._heard = now
+            self._silent_s = 0.0
         elif message == LAST_BEAT:
-            self._heard = None
-        elif self._heard is None or now - self._heard <= self._limit_s or os.getppid() != self._agent:
-            return
-        elif _is_stopped(self._agent):  # by job control: it drains again when it is continued
-            self._heard = now
-        else:
-            self._heard = None
-            with suppress(ProcessLookupError):
-                os.kill(self._agent, signal.SIGKILL)
-            _say(f"ingero: ended by its watchdog: nothing drained for {self._limit_s:g} s\n")
+            self._silent_s = None
+        elif self._silent_s is not None:
+            self._silent_s += since_s
+            # Job control has stopped it, or we stood still, too: it drains again when it goes on.
+            if since_s > 2 * LOOK_S or _is_stopped(self._agent):
+                self._silent_s = 0.0
+            elif self._silent_s > self._limit_s and os.getppid() == self._agent:
+                self._end()
+
+    def _end(self) -> None:
+        self._silent_s = None
+        with suppress(ProcessLookupError):
+            os.kill(self._agent, signal.SIGKILL)
+        _say(f"ingero: ended by its watchdog: nothing drained for {self._limit_s:g} s\n")
 
 
 def _say(text: str) -> None:
@@ -198,7 +210,10 @@ def _say(text: str) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:  # it is gone
+        return False
     return state in (b"T", b"t")
 
 

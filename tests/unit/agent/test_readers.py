@@ -158,6 +158,46 @@ def test_the_watchdog_ends_what_was_heard_and_is_silent(sleeper: subprocess.Pope
     assert sleeper.wait(10) == -signal.SIGKILL
 
 
+def test_the_watchdog_does_not_count_time_in_which_it_stood_still_itself(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that was paused: the first thing that happens afterwards may be its look."""
+    monkeypatch.setenv("INGERO_WATCHDOG_S", "3.5")
+    now = [100.0]
+    watchdog = Watchdog(sleeper.pid, lambda: now[0])
+
+    def look_after(seconds: float) -> None:
+        now[0] += seconds
+        watchdog.hear(TICK)
+
+    watchdog.hear(BEAT)
+    look_after(600)
+    for _ in range(3):
+        look_after(1)
+    assert sleeper.poll() is None
+    look_after(1)
+    assert sleeper.wait(10) == -signal.SIGKILL
+
+
+def test_the_watchdog_gives_an_agent_that_is_continued_all_its_time(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGERO_WATCHDOG_S", "3.5")
+    now = [100.0]
+    watchdog = Watchdog(sleeper.pid, lambda: now[0])
+    watchdog.hear(BEAT)
+    sleeper.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+    for _ in range(3):
+        now[0] += 1
+        watchdog.hear(TICK)
+    sleeper.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, sleeper.pid, os.WCONTINUED)
+    now[0] += 1
+    watchdog.hear(TICK)
+    assert sleeper.poll() is None
+
+
 @pytest.mark.parametrize("how", ["broken", "full"])
 def test_the_watchdog_ends_it_whatever_becomes_of_its_word(
     sleeper: subprocess.Popen[bytes], how: str
