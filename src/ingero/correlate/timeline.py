@@ -275,6 +275,8 @@ class Timeline:
         known, seconds = self.facts.processes.get(job.pid), self.facts.seconds(job.pid)
         windows = self.facts.windows(job.pid, job.tid)
         last_ns = last_step_ns(seconds, windows)
+        if last_ns is None:  # its steps were a small part of all that it did
+            last_ns = self._last_work_ns(seconds)
         if last_ns is None:
             return self.facts.to_ns + self.facts.slice_ns
         undoing = [number for number, op in self.facts.ops.items() if UNDOING.search(op.name)]
@@ -283,6 +285,12 @@ class Timeline:
         if ended or (len(undone) and undone.max() >= last_ns):
             return last_ns
         return self.facts.to_ns + self.facts.slice_ns
+
+    def _last_work_ns(self, seconds: Records) -> int | None:
+        """When the last second began in which the GPU was given something."""
+        working = [number for number, op in self.facts.ops.items() if op.kind in STEP_KINDS]
+        given = seconds["start_ns"][np.isin(seconds["op"], working) & (seconds["count"] > 0)]
+        return int(given.max()) if len(given) else None
 
     def _launches(self, pid: int) -> Marks:
         """Recorded ones."""

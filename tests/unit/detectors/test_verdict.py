@@ -191,3 +191,13 @@ def test_time_in_calls_of_no_kind_is_not_taken_for_the_programs_own_work() -> No
     row = Lost("cuda_cpu", 10, JOB, JOB, "python3")
     assert name_of(row, setting) == UNNAMED
     assert name_of(replace(row, bucket="host_cpu"), setting) == "data-starvation"
+
+
+def test_what_a_program_does_after_its_last_step_is_no_trouble_however_long_it_takes() -> None:
+    """A short training, then minutes of writing down what came of it."""
+    story = job(slices=30, when=range(3))
+    rest = range(3, 30)
+    story.thread(JOB, "python3", {"host_cpu": 1990.0}, {"host_cpu": 1990.0}, feeder=True, when=rest)
+    story.calls("cuMemHostAlloc", 1, 0.1, when=rest)
+    story.process(JOB, "python3", end_ns=story.facts.at_ns(29))
+    assert not story.looked(gpu_share=0.02, when=rest).paced().findings()
