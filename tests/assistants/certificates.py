@@ -75,6 +75,8 @@ class Authority:
 
 
 def _general(name: str) -> x509.GeneralName:
+    if "://" in name:
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

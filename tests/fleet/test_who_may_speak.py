@@ -51,6 +51,15 @@ def test_a_gateway_speaks_for_those_it_was_named_for(with_tokens: Collector) -> 
     assert with_tokens.post(body(fresh("rack8-a")), token)[0] == 403
 
 
+def test_a_cluster_can_be_part_of_the_name_and_is_not_made_up_without_end(with_tokens: Collector) -> None:
+    bound = with_tokens.token_of("c1/n7")
+    assert with_tokens.post(body(fresh("n7")), bound)[0] == 200
+    assert with_tokens.post(body(fresh("n7", cluster="c2")), bound)[0] == 403
+    token = with_tokens.token_of("n8")
+    said = [with_tokens.post(body(fresh("n8", cluster=f"c{at}")), token)[0] for at in range(6)]
+    assert said == [200] * 4 + [403] * 2
+
+
 def test_what_cannot_be_read_is_refused_and_the_collector_lives(with_tokens: Collector) -> None:
     token = with_tokens.token_of("n1")
     assert with_tokens.post(b"\xff\xff", token)[0] == 400
@@ -66,10 +75,13 @@ def test_with_certificates_a_node_is_whom_its_certificate_names(home: Path, tmp_
         assert running.post(body(fresh("n1")), client=ours.sign("n1"))[0] == 200
         assert running.post(body(fresh("n2")), client=ours.sign("n1"))[0] == 403  # lies about its name
         assert running.post(body(fresh("n2")), client=ours.sign("otel"))[0] == 200
+        bound = ours.sign("n3", ("ingero://c1/n3",))
+        assert running.post(body(fresh("n3", cluster="elsewhere")), client=bound)[0] == 403
+        assert running.post(body(fresh("n3")), client=bound)[0] == 200
         assert running.post(body(fresh("n1")))[0] == 401  # an intruder without one
         with pytest.raises((ssl.SSLError, OSError)):  # and one with a certificate of somebody else's
             running.post(body(fresh("n1")), client=others.sign("n1"))
-        assert {each["node"] for each in nodes(running)} == {"n1", "n2"}
+        assert {each["node"] for each in nodes(running)} == {"n1", "n2", "n3"}
         assert running.get("/api/v1/fleet", "")[0] == 401  # a certificate of a node opens no page
 
 

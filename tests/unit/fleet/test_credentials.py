@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ingero.errors import UsageError
-from ingero.fleet.collector.credentials import Credentials, Stranger, token_for
+from ingero.fleet.collector.credentials import (
+    CLUSTERS,
+    GATEWAYS_CLUSTERS,
+    Clusters,
+    Credentials,
+    Speaker,
+    Stranger,
+    token_for,
+)
 
 SECRET = b"a-secret-of-the-tests-0123456789"
 
@@ -42,6 +50,32 @@ def test_what_is_no_token_of_ours_is_refused(shown: str) -> None:
         Credentials(SECRET, False).speaker(shown, ())
 
 
+def test_a_token_may_be_for_one_cluster_only() -> None:
+    speaker = Credentials(SECRET, False).speaker(bearer("west/gpu-*"), ())
+    assert speaker.may_speak_for("gpu-1", "west")
+    assert not speaker.may_speak_for("gpu-1", "east")
+    assert not speaker.may_speak_for("gpu-1", "")
+    assert not speaker.may_speak_for("cpu-1", "west")
+    with pytest.raises(Stranger):
+        Credentials(SECRET, False).speaker(bearer("west/gpu-1").replace("west", "east"), ())
+
+
+def test_a_certificate_may_be_for_one_cluster_only() -> None:
+    speaker = Credentials(None, True).speaker("", ("gpu-1", "ingero://west/gpu-1", "https://elsewhere"))
+    assert speaker.may_speak_for("gpu-1", "west")
+    assert not speaker.may_speak_for("gpu-1", "east")  # its plain name does not widen what binds it
+    assert Credentials(None, True).speaker("", ("gpu-1",)).may_speak_for("gpu-1", "anywhere")
+
+
+def test_nobody_names_any_number_of_clusters() -> None:
+    node, gateway, clusters = Speaker(frozenset({"gpu-1"})), Speaker(frozenset({"rack-*"})), Clusters()
+    assert all(clusters.admit(node, {f"c{at}"}) for at in range(CLUSTERS))
+    assert not clusters.admit(node, {"one-more"})
+    assert clusters.admit(node, {"c0"})  # those it has named stay its own
+    assert clusters.admit(gateway, {f"c{at}" for at in range(GATEWAYS_CLUSTERS)})
+    assert not clusters.admit(gateway, {"one-more"})
+
+
 def test_a_certificate_names_its_node() -> None:
     credentials = Credentials(None, True, ["otel-gateway"])
     assert credentials.speaker("", ("gpu-1",)).may_speak_for("gpu-1")
@@ -59,7 +93,7 @@ def test_a_wrong_token_is_not_made_good_by_a_certificate() -> None:
         Credentials(SECRET, True).speaker("Bearer x", ("gpu-1",))
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "*x", "a*b", "\n"])
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "*x", "a*b", "\n", "/a", "a/", "a/b/c", "*/a"])
 def test_a_token_is_made_for_names_only(name: str) -> None:
     with pytest.raises(UsageError):
         token_for(SECRET, name)

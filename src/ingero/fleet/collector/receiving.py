@@ -82,10 +82,15 @@ async def _received(
         return PlainTextResponse(f"{error}\n", 400), "malformed"
     if received.refused:
         log.warning("%s: left out: %s", request.client, units.clean("; ".join(received.refused), 300))
-    false = sorted({each.node for each in received.batches if not speaker.may_speak_for(each.node)})
+    false = sorted(
+        {each.node for each in received.batches if not speaker.may_speak_for(each.node, each.cluster)}
+    )
     if false:
         log.warning("%s may not speak for %s", request.client, units.clean(", ".join(false), 200))
         return PlainTextResponse("a node may speak for itself only\n", 403), "false-name"
+    if not credentials.clusters.admit(speaker, {each.cluster for each in received.batches}):
+        log.warning("%s names more clusters than one speaker has", request.client)
+        return PlainTextResponse("too many clusters for one speaker\n", 403), "false-name"
     try:
         await asyncio.wrap_future(committer.submit(signal, received.batches))
     except Busy:

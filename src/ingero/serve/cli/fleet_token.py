@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   ingero fleet token gpu-node-01         for that node only
+  ingero fleet token west/gpu-node-01    for that node in that cluster only
   ingero fleet token 'rack7-*'           for an OpenTelemetry Collector that speaks for a rack
 """
 

@@ -249,7 +249,7 @@ def certified_names(transport: asyncio.Transport) -> tuple[str, ...]:
     """The names in the other end's certificate, where it showed one that was checked."""
     tls = transport.get_extra_info("ssl_object")
     shown = (tls.getpeercert() if tls is not None else None) or {}
-    others = [value for kind, value in shown.get("subjectAltName", ()) if kind == "DNS"]
+    others = [value for kind, value in shown.get("subjectAltName", ()) if kind in ("DNS", "URI")]
     common = [value for part in shown.get("subject", ()) for name, value in part if name == "commonName"]
     return tuple(dict.fromkeys((*others, *common)))
 
