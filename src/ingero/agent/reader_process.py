@@ -10,7 +10,6 @@ holds it in a wait that cannot be ended: then it stays behind alone, with nothin
 
 from __future__ import annotations
 
-import array
 import gc
 import os
 import select
@@ -39,6 +38,8 @@ LOOK_S = 1.0
 ANOTHER, BEAT, LAST_BEAT, TICK = b"another", b"beat", b"last", b"tick"
 MAX_DESCRIPTORS = 1 << 20
 LENGTH = struct.Struct("<I")
+NUMBERED = struct.Struct("<Q")  # behind ANOTHER: which request this is
+READER = struct.Struct("<Qi")  # the request's number, and the reader's; 0: there could be none
 KEPT = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_CHECKPOINT_RESTORE")
 
 
@@ -125,31 +126,42 @@ def _alone_with(kept: socket.socket) -> socket.socket:
 
 
 def _tend(agent: socket.socket) -> None:
-    """Fork a reader for every message, in place of the one before; until the agent is gone."""
+    """Fork a reader for every request, in place of the one before; until the agent is gone."""
     reader, parent = 0, os.getppid()
     watchdog = Watchdog(parent)
     agent.settimeout(LOOK_S)
     try:
         while True:
             try:
-                message, ends, _, _ = socket.recv_fds(agent, 16, 1)
+                message, ends, _, _ = socket.recv_fds(agent, 64, 1)
             except TimeoutError:
                 message, ends = TICK, []
             if not message:
                 return
             reader = _reaped(reader)
             watchdog.hear(message)
-            if message != ANOTHER:
-                continue
-            _kill(reader)
-            reader = os.fork()
-            if reader == 0:
-                agent.close()
-                _serve(socket.socket(fileno=ends[0]))
-            os.close(ends[0])
-            agent.send(array.array("i", [reader]).tobytes())
+            if message.startswith(ANOTHER):
+                _kill(reader)
+                reader = _another(agent, ends)
+                with suppress(OSError):  # it asks again, or is gone
+                    agent.send(READER.pack(*NUMBERED.unpack(message[len(ANOTHER) :]), reader))
     finally:
         _kill(_reaped(reader))
+
+
+def _another(agent: socket.socket, ends: list[int]) -> int:
+    """The number of a new reader; 0 where none can be had, for want of processes or memory."""
+    try:
+        reader = os.fork() if ends else 0
+    except OSError:
+        reader = 0
+    else:
+        if ends and reader == 0:
+            agent.close()
+            _serve(socket.socket(fileno=ends[0]))
+    for end in ends:
+        os.close(end)
+    return reader
 
 
 def _kill(reader: int) -> None:

@@ -7,7 +7,6 @@ time, and everything that was not read is counted and said.
 
 from __future__ import annotations
 
-import array
 import os
 import select
 import signal
@@ -26,7 +25,9 @@ from ingero.agent.reader_process import (
     LAST_BEAT,
     LENGTH,
     MAX_MESSAGE_BYTES,
+    NUMBERED,
     QUESTIONS,
+    READER,
     Answered,
     encode,
     framed,
@@ -44,6 +45,7 @@ SHARE, LEAST_S = 10, 0.05
 AVOID_S, LONGEST_AVOID_S = 30.0, 600.0
 MAX_AVOIDED = 4096
 LOSS = "unread"
+ENDED = "what reads other programs was ended: nothing more is read of them, and no watchdog runs"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,6 +64,9 @@ class Readers:
 
     def __init__(self) -> None:
         self._nursery, self._orders = start_nursery()
+        self._orders.setblocking(False)
+        self._requests = 0
+        self._ended = False  # the nursery is gone
         self._reader: socket.socket | None = None
         self._pid = 0
         self.idle: Callable[[], None] = lambda: None  # done while a reader works
@@ -127,6 +132,8 @@ class Readers:
         unread, self._unread = self._unread, 0
         if self._why:
             warnings[LOSS] = self._why
+        if self._ended:
+            warnings["readers"] = ENDED
         return {LOSS: unread} if unread else {}
 
     # --- the conversation ----------------------------------------------------------------
@@ -169,23 +176,42 @@ class Readers:
         return max(LEAST_S, self._allowance_s)
 
     def _new(self) -> socket.socket:
-        """A fresh reader; OSError or UnreadError where even that is not to be had."""
+        """A fresh reader; UnreadError where even that is not to be had."""
         ours, its = socket.socketpair()
+        self._requests += 1
         try:
-            socket.send_fds(self._orders, [ANOTHER], [its.fileno()])
-            self._orders.settimeout(BUSY_S)
-            number = self._orders.recv(16)
-        except OSError as error:
+            asked = ANOTHER + NUMBERED.pack(self._requests)
+            socket.send_fds(self._orders, [asked], [its.fileno()])
+            number = self._numbered()
+        except (OSError, UnreadError) as error:
+            ours.close()
+            self._ended = self._ended or isinstance(error, ConnectionError)
             raise UnreadError from error
         finally:
             its.close()
-        if not number:
-            raise UnreadError
         ours.setblocking(False)
-        self._reader, self._pid = ours, array.array("i", number)[0]
+        self._reader, self._pid = ours, number
         self.replaced += 1
         self.pids = {*sorted(self.pids)[-15:], self._pid}
         return ours
+
+    def _numbered(self) -> int:
+        """The number of the reader just asked for; what is still said of earlier ones is not meant."""
+        coming, until = select.poll(), time.monotonic() + BUSY_S
+        coming.register(self._orders, select.POLLIN)
+        while time.monotonic() < until:
+            if not coming.poll(SLICE_MS):
+                self.idle()
+                continue
+            told = self._orders.recv(READER.size)
+            if len(told) < READER.size:
+                raise BrokenPipeError
+            request, reader = READER.unpack(told)
+            if request == self._requests:
+                if reader:
+                    return int(reader)
+                break
+        raise UnreadError
 
     def _give_up(self) -> None:
         """On this reader; the next question gets another, which ends it."""

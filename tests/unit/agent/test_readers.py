@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -9,10 +10,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ingero.agent import readers as agent_readers
 from ingero.agent.reader_process import BEAT, TICK, Watchdog
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
@@ -127,6 +130,59 @@ def test_a_reader_is_bounded_and_holds_nothing_of_ours(readers: Readers) -> None
     assert int(kept, 16) & ~(1 << 2 | 1 << 19 | 1 << 40 | 1 << 21) == 0
 
 
+def test_where_no_process_can_be_had_a_question_is_lost_and_the_next_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fork, refused = os.fork, [0]
+    tending = os.getpid()
+
+    def sometimes() -> int:
+        if os.getpid() != tending:  # in the nursery
+            refused[0] += 1
+            if refused[0] == 1:
+                raise BlockingIOError(errno.EAGAIN, "fork")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", sometimes)
+    readers = Readers()
+    try:
+        with pytest.raises(UnreadError):
+            readers.ask(Reading.owner, "/proc")
+        assert readers.ask(Reading.owner, "/") == 0
+        warnings: dict[str, str] = {}
+        assert readers.losses(warnings) == {"unread": 1}
+        assert "readers" not in warnings
+    finally:
+        readers.close()
+
+
+def test_rings_are_emptied_while_a_reader_is_waited_for_and_a_late_one_is_not_taken_for_the_next(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained: list[int] = []
+    readers.idle = lambda: drained.append(1)
+    monkeypatch.setattr(agent_readers, "BUSY_S", 0.2)
+    os.kill(readers._nursery, signal.SIGSTOP)
+    with pytest.raises(UnreadError):
+        readers.ask(Reading.owner, "/proc")
+    os.kill(readers._nursery, signal.SIGCONT)
+    monkeypatch.undo()
+    assert drained
+    assert readers.ask(Reading.owner, "/") == 0
+    assert Path(f"/proc/{readers._pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    assert readers.cpu_ns() > 0
+
+
+def test_that_nobody_makes_readers_any_more_is_said(readers: Readers) -> None:
+    os.kill(readers._nursery, signal.SIGKILL)
+    os.waitid(os.P_PID, readers._nursery, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(UnreadError):
+        readers.ask(Reading.owner, "/")
+    warnings: dict[str, str] = {}
+    readers.losses(warnings)
+    assert warnings["readers"] == agent_readers.ENDED
+
+
 def test_readers_end_with_whoever_asks(readers: Readers) -> None:
     readers.ask(Reading.owner, "/")
     reader, nursery = readers._pid, readers._nursery
@@ -207,7 +263,7 @@ def test_the_watchdog_ends_it_whatever_becomes_of_its_word(
         os.close(reading)
     else:
         os.set_blocking(writing, False)
-        with pytest.raises(BlockingIOError):
+        with suppress(BlockingIOError):
             while True:
                 os.write(writing, bytes(4096))
         os.set_blocking(writing, True)
