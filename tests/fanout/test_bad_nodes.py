@@ -255,6 +255,25 @@ def test_a_name_with_many_addresses_is_asked_at_each_by_that_name(
     assert bad.failure.problem is Problem.CERTIFICATE
 
 
+def test_a_node_that_claims_to_be_another_makes_the_answer_partial(authority: Authority, ask: Ask) -> None:
+    def well(connection: socket.socket) -> None:
+        connection.sendall(response(b'{"columns": ["a"], "rows": [{"a": 2}], "truncated": false}'))
+
+    signed, other = authority.sign("odd"), authority.sign("claims")
+    with (
+        misbehaving(healthy_until_asked(well, instance="one"), signed) as odd,
+        misbehaving(healthy_until_asked(well, instance="one"), signed) as same,
+        misbehaving(healthy_until_asked(well, instance="one"), other) as claims,
+    ):
+        both = ask("query", "--json", "--strict", "--nodes", f"{odd},{same}", "SELECT 1 AS a")
+        assert both.code == 0
+        assert [each["problem"] for each in both.json["fleet"]["nodes"]] == [None, "same"]
+        said = ask("query", "--json", "--strict", "--nodes", f"{odd},{claims}", "SELECT 1 AS a")
+    assert said.code == 4
+    assert said.json["fleet"]["partial"]
+    assert "another certificate" in said.json["fleet"]["nodes"][1]["why"]
+
+
 def test_a_name_nobody_knows_is_down(authority: Authority) -> None:
     (bad,) = asked("does-not-exist.invalid:1", trust(authority))
     assert bad.failure is not None

@@ -85,6 +85,7 @@ class Reply:
     file: Path | None = None
     failure: Failure | None = None
     took_s: float = 0.0
+    certificate: bytes | None = field(default=None, repr=False)  # as it showed it; None: no TLS
 
     @property
     def answered(self) -> bool:
@@ -225,22 +226,22 @@ class _Asking:
         found = []
         for _ in range(count):
             sent_ns = time.time_ns()
-            status, body = await self._get(client, reply.node, "health", {}, HELLO_BYTES)
+            status, body, certificate = await self._hello_of(client, reply.node)
             received_ns = time.time_ns()
             if status != 200:
                 raise NodeFailed(failures.by_status(status, body))
+            reply.certificate = certificate
             reply.hello = _hello(body)
             found.append(Exchange(sent_ns, reply.hello.now_ns, received_ns))
         return offset_of(found)
 
-    async def _get(
-        self, client: httpx2.AsyncClient, node: Node, path: str, parameters: Mapping[str, str], most: int
-    ) -> tuple[int, bytes]:
-        request = client.build_request("GET", f"{PREFIX}/{path}", params=dict(parameters))
+    async def _hello_of(self, client: httpx2.AsyncClient, node: Node) -> tuple[int, bytes, bytes | None]:
         body = bytearray()
-        async with self._sent(client, node, request) as response:
-            await self._read(response, body.extend, most)
-        return response.status_code, bytes(body)
+        async with self._sent(client, node, client.build_request("GET", f"{PREFIX}/health")) as response:
+            tls = response.extensions["network_stream"].get_extra_info("ssl_object")
+            certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+            await self._read(response, body.extend, HELLO_BYTES)
+        return response.status_code, bytes(body), certificate
 
     @asynccontextmanager
     async def _sent(
@@ -317,7 +318,11 @@ def _hello(body: bytes) -> Hello:
 
 
 def _each_server_once(replies: list[Reply]) -> list[Reply]:
-    """A server that was reached under two addresses told everything twice."""
+    """A server that was reached under two addresses told everything twice.
+
+    Who it is, it says itself; that it is one server only its certificate shows. Where two differ one of them
+    is missing from the answer, and nobody may think that nothing is.
+    """
     known: dict[str, Reply] = {}
     for reply in replies:
         instance = reply.hello.instance if reply.hello is not None else None
@@ -325,6 +330,11 @@ def _each_server_once(replies: list[Reply]) -> list[Reply]:
             continue
         first = known.setdefault(instance, reply)
         if first is not reply:
-            reply.failure = Failure(Problem.SAME, f"it is the server that answers as {first.node.name}", "")
+            name = first.node.name
+            reply.failure = (
+                Failure(Problem.SAME, f"it is the server that answers as {name}", "")
+                if reply.certificate == first.certificate
+                else failures.another_claims(name)
+            )
             reply.forget()
     return replies

@@ -73,6 +73,14 @@ def too_large_together(most_bytes: int) -> Failure:
     )
 
 
+def another_claims(name: str) -> Failure:
+    return Failure(
+        Problem.GARBAGE,
+        f"it says that it is the server that answers as {name}, and shows another certificate",
+        "Ask each of the two alone: one of them is not what it says.",
+    )
+
+
 def told_by(error: BaseException) -> Failure:
     """From an exception of the client library: what lies behind it says more than its own text."""
     chain = list(_behind(error))
