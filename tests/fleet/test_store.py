@@ -116,9 +116,19 @@ def test_the_last_word_about_a_finding_wins_in_whatever_order_it_comes(store: St
     assert found.state == "high"
 
 
+@pytest.mark.parametrize("off_s", [-590, -301, 301, 590])
+def test_findings_are_by_the_clock_of_their_node_as_rounds_are(store: Store, off_s: int) -> None:
+    now_ns = time.time_ns() + off_s * S
+    put(store, fresh(at_ns=now_ns))
+    put(store, fresh(at_ns=now_ns - 60 * S, findings=[finding(severity="HIGH")]), signal="logs")
+    over = fresh(at_ns=now_ns - questions.LASTS_NS - S, findings=[finding(id="x", severity="CRITICAL")])
+    put(store, over, signal="logs")
+    assert statuses(store)["n1"].state == "high"
+
+
 def test_a_finding_nobody_repeats_is_over(store: Store) -> None:
     put(store, fresh())
-    put(store, fresh(at_ns=time.time_ns() - questions.LASTS_NS - S, findings=[finding()]), signal="logs")
+    put(store, fresh(at_ns=time.time_ns() - questions.LASTS_NS - 2 * S, findings=[finding()]), signal="logs")
     assert statuses(store)["n1"].state == "fine"
 
 

@@ -17,13 +17,14 @@ from ingero.model.fleet import FindingHealth, Straggler
 
 RECENT_NS = 600_000_000_000  # clocks of nodes may be off by less
 SILENT_NS = 45_000_000_000  # without a round: four of them
-LASTS_NS = 300_000_000_000  # a finding nobody repeated is over
-_LAST = """(cluster, node, run, number) GLOBAL IN (
+LASTS_NS = 300_000_000_000  # a finding nobody repeated is over: by the clock of its node
+_HEARD = """at > fromUnixTimestamp64Nano({since:Int64}) AND at <= fromUnixTimestamp64Nano({until:Int64})
+    AND received > fromUnixTimestamp64Milli({heard:Int64})"""
+_LAST = f"""(cluster, node, run, number) GLOBAL IN (
     SELECT cluster, node, run, number FROM $node_rounds
-    WHERE at > fromUnixTimestamp64Nano({since:Int64}) AND at <= fromUnixTimestamp64Nano({until:Int64})
-        AND received > fromUnixTimestamp64Milli({heard:Int64})
+    WHERE {_HEARD}
     ORDER BY at DESC LIMIT 1 BY cluster, node)
-    AND at > fromUnixTimestamp64Nano({since:Int64})"""
+    AND at > fromUnixTimestamp64Nano({{since:Int64}})"""
 
 
 class Asked(Protocol):
@@ -84,15 +85,28 @@ def lasting_findings(store: Asked, now_ns: int) -> dict[Place, list[FindingHealt
     rows = store.ask(
         "SELECT cluster, node, id, toUnixTimestamp64Nano(opened) AS opened_ns, kind, severity, title,"
         " toUnixTimestamp64Nano(first) AS first_ns, toUnixTimestamp64Nano(last) AS last_ns, ended,"
-        " confidence, pid, lost_share, cause, fix FROM $findings FINAL"
+        " confidence, pid, lost_share, cause, fix, toUnixTimestamp64Nano(told) AS told_ns"
+        " FROM $findings FINAL"
         " WHERE NOT ended AND told > fromUnixTimestamp64Nano({since:Int64})",
-        since=now_ns - LASTS_NS,
+        since=now_ns - RECENT_NS - LASTS_NS,
     )
+    clocks = _clocks(store, now_ns) if rows else {}
     found: dict[Place, list[FindingHealth]] = defaultdict(list)
     for row in rows:
-        place = row.pop("cluster"), row.pop("node")
-        found[place].append(msgspec.convert(row, FindingHealth))
+        place, told_ns = (row.pop("cluster"), row.pop("node")), row.pop("told_ns")
+        if told_ns > clocks.get(place, now_ns) - LASTS_NS:
+            found[place].append(msgspec.convert(row, FindingHealth))
     return found
+
+
+def _clocks(store: Asked, now_ns: int) -> dict[Place, int]:
+    """What time it is on nodes that are heard: that of their last round."""
+    rows = store.ask(
+        "SELECT cluster, node, toUnixTimestamp64Nano(max(at)) AS at_ns FROM $node_rounds"
+        f" WHERE {_HEARD} GROUP BY cluster, node",
+        **_between(now_ns),
+    )
+    return {(row["cluster"], row["node"]): row["at_ns"] for row in rows}
 
 
 def members(store: Asked, now_ns: int) -> list[Member]:
