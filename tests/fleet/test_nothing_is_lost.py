@@ -140,11 +140,12 @@ def test_whoever_traces_tells_the_collector_beside_it(home: Path, monkeypatch: p
     """The demonstration runs what a trace runs, without a kernel."""
     from ingero.serve.cli.main import main
 
-    monkeypatch.setenv("INGERO_FLEET_SPOOL", str(home / "spool"))
+    monkeypatch.setenv("INGERO_COLLECTOR_SPOOL", str(home / "spool"))
     made = ["demo", "--no-gpu", "--no-tui", "incident", "--speed", "10000", "-d", str(home / "d.db")]
     with collector(home, "--no-tls", listen="127.0.0.1:0", INGERO_TOKEN="") as running:
         assert main([*made, "--fleet", f"http://127.0.0.1:{running.port}"]) == 0
     assert {node for node, _, _ in stored(home)} == {"demo"}
+    assert list((home / "spool").iterdir())  # and none of the machine's own: root's is in /var/lib
 
 
 def test_what_is_dropped_or_waits_is_told_to_whoever_traces(tmp_path: Path) -> None:
