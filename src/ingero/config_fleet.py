@@ -56,7 +56,7 @@ class Collector(Section, frozen=True):
     ] = None
     token_file: Annotated[
         str | None,
-        key("Private file with this node's token; else `INGERO_FLEET_TOKEN`.", "INGERO_COLLECTOR_TOKEN_FILE"),
+        key("Private file with this node's token; else `INGERO_NODE_TOKEN`.", "INGERO_COLLECTOR_TOKEN_FILE"),
     ] = None
     ca_cert: Annotated[
         str | None, key("Authority of the collector's certificate, PEM.", "INGERO_COLLECTOR_CA_CERT")

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from ingero.serve.metrics.fleet import FleetSender
     from ingero.serve.metrics.otlp_destination import Destination
 
-TOKEN = "INGERO_FLEET_TOKEN"
+TOKEN = (
+    "INGERO_NODE_TOKEN"  # what is shown to other nodes (INGERO_FLEET_TOKEN) is none of a collector's business
+)
 SECRET_FILE = "node-secret"
 ROOTS_SPOOL = Path("/var/lib/ingero/fleet-spool")
 

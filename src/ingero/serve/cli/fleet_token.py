@@ -33,7 +33,7 @@ def fleet_token(node: str, node_secret: Path | None, config: Config) -> int:  # 
     """Print the token of a node.
 
     Made from the collector's secret, so run it as the user the collector runs as. The node keeps it in
-    INGERO_FLEET_TOKEN or the file that collector.token_file names.
+    INGERO_NODE_TOKEN or the file that collector.token_file names.
     """
     from ingero.fleet.collector.credentials import token_for
     from ingero.serve.cli.fleet_secret import node_secret_of
