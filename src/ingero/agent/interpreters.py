@@ -8,6 +8,7 @@ kernel copies what it knows of the parent.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of millisec
 LAST_AGAIN_NS = 30_000_000_000
 STARTING_NS = 640_000_000  # until the pauses are as long, what does not fit may be an interpreter that starts
 MAX_PROGRAMS = 16384  # every process of the machine executes something; only targets are told to end
+MOST_BYTES = (1 << 16) - 1  # as the record holds it
 MAX_LOOKS = 4  # per call: a look takes milliseconds, and the rings fill meanwhile
 FRAME_FIELDS = ("frame_back", "frame_code", "frame_at", "frame_mark", "frame_tlbc")
 CODE_FIELDS = (
@@ -83,8 +85,8 @@ class Interpreters:
         frames = self._frames_of(pid)
         if frames is None or frames.layout is None:
             return None
-        major, minor = frames.version.split(".")[:2]
-        return int(major), int(minor)
+        found = re.match(r"(\d{1,4})\.(\d{1,4})", frames.version, re.ASCII)
+        return (int(found[1]), int(found[2])) if found else None
 
     def long_code(self, pid: int, code: int, sign: int) -> LongCode | None:
         """A code object the kernel had no room for."""
@@ -216,6 +218,6 @@ def _with_spans(found: np.void) -> np.ndarray[tuple[()], np.dtype[np.void]]:
     record[()] = found
     if not record["flags"] & (PythonFlag.PYTHON_OWNER | PythonFlag.PYTHON_IS_ENTRY):
         record["frame_mark"] = 0
-    record["frame_bytes"] = max(int(record[name]) for name in FRAME_FIELDS) + 8
-    record["code_bytes"] = max(int(record[name]) for name in CODE_FIELDS) + 8
+    record["frame_bytes"] = min(max(int(record[name]) for name in FRAME_FIELDS) + 8, MOST_BYTES)
+    record["code_bytes"] = min(max(int(record[name]) for name in CODE_FIELDS) + 8, MOST_BYTES)
     return record

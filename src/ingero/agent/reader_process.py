@@ -32,7 +32,12 @@ from ingero.model.layout import PYTHON_LAYOUT
 from ingero.native import seccomp
 
 ROOM_BYTES = 1 << 30  # of address space, beyond what is there at the start
-MAX_MESSAGE_BYTES = 64 << 20
+MAX_ANSWER_BYTES = 1 << 20
+# Of questions whose answers may be larger.
+MAX_ANSWERS_BYTES = {
+    "frames_at": 64 << 20, "libraries_of": 16 << 20, "long_code": 8 << 20, "handle_names": 4 << 20,
+    "plan": 4 << 20,
+}  # fmt: skip
 SILENT_S = 30.0
 LOOK_S = 1.0
 ANOTHER, BEAT, LAST_BEAT, TICK = b"another", b"beat", b"last", b"tick"
@@ -75,7 +80,7 @@ def _questions() -> dict[str, tuple[Any, Any]]:
     for name, method in vars(Reading).items():
         if name.startswith("_"):
             continue
-        hints = get_type_hints(method)
+        hints = get_type_hints(method, include_extras=True)
         answer = hints.pop("return")
         arguments = tuple.__class_getitem__(tuple(hints.values()))
         found[name] = (

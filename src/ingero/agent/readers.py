@@ -24,7 +24,8 @@ from ingero.agent.reader_process import (
     BEAT,
     LAST_BEAT,
     LENGTH,
-    MAX_MESSAGE_BYTES,
+    MAX_ANSWER_BYTES,
+    MAX_ANSWERS_BYTES,
     NUMBERED,
     QUESTIONS,
     READER,
@@ -45,6 +46,10 @@ SHARE, LEAST_S = 10, 0.05
 AVOID_S, LONGEST_AVOID_S = 30.0, 600.0
 MAX_AVOIDED = 4096
 LOSS = "unread"
+NO_SENSE = "the answer makes no sense"
+# Questions whose callers know what to do when what is read is gone, or when the file is no library.
+MAY_BE_GONE = {"python", "long_code", "frames_at", "handle_names", "look_at_code"}
+MAY_BE_NO_FILE = {"plan"}
 ENDED = "what reads other programs was ended: nothing more is read of them, and no watchdog runs"
 
 P = ParamSpec("P")
@@ -86,29 +91,18 @@ class Readers:
         if self._avoid(about):
             raise self._not_read(about)
         try:
-            message = self._exchange(framed(encode([name, args])))
-        except UnreadError:
+            answered, answer = self._exchange(name, framed(encode([name, args])))
+        except UnreadError as error:
             self._remember(about)
-            raise self._not_read(about) from None
-        try:
-            return cast(T, self._understood(name, about, message))
-        except (msgspec.MsgspecError, ValueError):  # whoever read something hostile may say anything
-            self._give_up()
-            self._remember(about)
-            raise self._not_read(about, "the answer makes no sense") from None
-
-    def _understood(self, name: str, about: Any, message: bytes) -> Any:
-        answered = msgspec.msgpack.decode(message, type=Answered)
-        if answered.failed == "gone":
+            raise self._not_read(about, *error.args) from None
+        if answered == "gone" and name in MAY_BE_GONE:
             raise ProcessLookupError(about)
-        if answered.failed == "format":
-            text, hint = msgspec.msgpack.decode(answered.answer, type=tuple[str, str])
-            raise FileFormatError(text, hint=hint)
-        if answered.failed:
-            raise self._not_read(about, answered.failed)
-        answer = QUESTIONS[name][1].decode(answered.answer)
+        if answered == "format" and name in MAY_BE_NO_FILE:
+            raise FileFormatError(clean(answer[0], 400), hint=clean(answer[1], 400))
+        if answered:
+            raise self._not_read(about, answered)
         self._avoided.pop(about, None)
-        return answer
+        return cast(T, answer)
 
     # --- what was not read -------------------------------------------------------------
 
@@ -138,18 +132,20 @@ class Readers:
 
     # --- the conversation ----------------------------------------------------------------
 
-    def _exchange(self, message: bytes) -> bytes:
+    def _exchange(self, name: str, message: bytes) -> tuple[str, Any]:
+        """Why there is no answer, and the answer; UnreadError where nothing was said, or no sense."""
         reader = self._reader or self._new()
         watch = _Watch(self._pid, self._patience_s())
         try:
-            return self._talk(reader, message, watch)
+            most = MAX_ANSWERS_BYTES.get(name, MAX_ANSWER_BYTES)
+            return _understood(name, self._talk(reader, message, watch, most))
         except (OSError, UnreadError) as error:
             self._give_up()
-            raise UnreadError from error
+            raise UnreadError(*error.args if isinstance(error, UnreadError) else ()) from error
         finally:
             self._allowance_s -= watch.held_up_s
 
-    def _talk(self, reader: socket.socket, message: bytes, watch: _Watch) -> bytes:
+    def _talk(self, reader: socket.socket, message: bytes, watch: _Watch, most: int) -> bytes:
         ready, rest, answer, wanted = select.poll(), memoryview(message), bytearray(), LENGTH.size
         while len(answer) < wanted:
             ready.register(reader, select.POLLOUT if rest else select.POLLIN)
@@ -165,8 +161,8 @@ class Readers:
                 answer += part
                 if len(answer) >= LENGTH.size:
                     wanted = LENGTH.size + LENGTH.unpack_from(answer)[0]
-                if wanted > MAX_MESSAGE_BYTES:
-                    raise UnreadError
+                if wanted > most:
+                    raise UnreadError(NO_SENSE)
         return bytes(answer[LENGTH.size :])
 
     def _patience_s(self) -> float:
@@ -253,6 +249,19 @@ class Readers:
                     return
                 time.sleep(0.01)
             os.kill(self._nursery, signal.SIGKILL)
+
+
+def _understood(name: str, message: bytes) -> tuple[str, Any]:
+    """Whoever read something hostile may say anything: whatever goes wrong here, it made no sense."""
+    try:
+        answered = msgspec.msgpack.decode(message, type=Answered)
+        if answered.failed == "format":
+            return answered.failed, msgspec.msgpack.decode(answered.answer, type=tuple[str, str])
+        if answered.failed:
+            return answered.failed, None
+        return "", QUESTIONS[name][1].decode(answered.answer)
+    except Exception as error:
+        raise UnreadError(NO_SENSE) from error
 
 
 class _Watch:

@@ -27,6 +27,7 @@ from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchE
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.thread_numbers import counts_its_own
 from ingero.errors import FileFormatError
+from ingero.model.numbers import Half, Word
 from ingero.model.stack import NativeFrame
 from ingero.model.window import Container, Process
 
@@ -75,7 +76,7 @@ class Reading:
     def long_code(self, pid: int, layout: np.void, code: int, sign: int) -> LongCode | None:
         return read_code(pid, layout, code, sign)
 
-    def return_addresses(self, pid: int, sp: int, bp: int) -> list[int]:
+    def return_addresses(self, pid: int, sp: int, bp: int) -> list[Word]:
         """Innermost first, as far as frame pointers lead."""
         found: list[int] = []
         low = sp
@@ -87,7 +88,7 @@ class Reading:
                 found.append(address)
         return found
 
-    def handle_names(self, pid: int, handles: list[int]) -> dict[int, bytes]:
+    def handle_names(self, pid: int, handles: list[int]) -> dict[Word, bytes]:
         return self._handles.names(pid, handles)
 
     def frames_at(self, pid: int, addresses: bytes, start_ns: int) -> list[NativeFrame | None]:
@@ -107,7 +108,7 @@ class Reading:
     def kind_at(self, path: bytes, file: tuple[int, int]) -> str | None:
         return self._libraries.kind_at(os.fsdecode(path), file)
 
-    def owner(self, path: str) -> int | None:
+    def owner(self, path: str) -> Half | None:
         try:
             return Path(path).stat().st_uid
         except OSError:

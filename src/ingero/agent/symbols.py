@@ -42,16 +42,19 @@ class Symbols:
         """A frame for each address, None where there is no executable memory or nobody could read it."""
         self._tell()
         try:
-            return self._readers.ask(Reading.frames_at, pid, addresses.astype("<u8").tobytes(), int(start_ns))
+            at = addresses.astype("<u8").tobytes()
+            frames = self._readers.ask(Reading.frames_at, pid, at, int(start_ns))
         except (UnreadError, ProcessLookupError):
-            return [None] * len(addresses)
+            frames = []
+        return frames if len(frames) == len(addresses) else [None] * len(addresses)
 
     def handle_names(self, pid: int, handles: Sequence[int]) -> dict[int, bytes]:
         """What a driver calls the kernels behind its handles."""
         try:
-            return self._readers.ask(Reading.handle_names, pid, list(handles))
+            names = self._readers.ask(Reading.handle_names, pid, list(handles))
         except (UnreadError, ProcessLookupError):
             return {}
+        return {handle: names[handle] for handle in handles if handle in names}
 
     def _tell(self) -> None:
         if self._mapped or self._gone:

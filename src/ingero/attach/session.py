@@ -12,15 +12,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from ingero.attach.links import Links
 from ingero.attach.probes import BY_NAME, ROWS, Row, family_of
 from ingero.attach.shapes import Point, Shape
 from ingero.errors import AttachError, FileFormatError
+from ingero.model.numbers import Word
 from ingero.native import elf
 from ingero.native.instructions import probe_site
 
 File = tuple[int, int]
+OfTheTable = Annotated[int, Meta(ge=1, le=len(ROWS))]  # the number of an operation
 Key = tuple[bool, str]  # a link of a file: whether of hot runtime functions, and of which family
 APART = "apart"  # the family of functions that are watched a part of the time
 # A function that moves to another link is in both for so long: calls in flight return to where they began.
@@ -38,9 +43,9 @@ PREFIXES = {"runtime": ("cuda", "__cuda"), "nccl": ("nccl",), "static": ("cuda",
 class Function:
     """Where a function of the table lies in its file."""
 
-    offset: int
-    size: int
-    op: int
+    offset: Word
+    size: Word
+    op: OfTheTable
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +101,7 @@ class Plan:
     """What can be probed in a file: functions found, and for each probe its place and operation."""
 
     functions: list[Function] = field(default_factory=list)
-    points: list[tuple[int, int]] = field(default_factory=list)
+    points: list[tuple[Word, OfTheTable]] = field(default_factory=list)
     costly: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 

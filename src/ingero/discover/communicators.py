@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ingero.model.numbers import Half, Word
 from ingero.native.accessors import MAX_CODE_BYTES, field_offset, stored_constant
 from ingero.native.elf import ElfFile, Source, find_in
 
@@ -28,9 +29,9 @@ class CommLayout:
     """Offsets within a communicator; the size and the device follow the rank."""
 
     version: int  # as ncclGetVersion tells it: 22809 is 2.28.9
-    hash_at: int
-    rank_at: int
-    magic: int = 0  # the first word; 0: none
+    hash_at: Half
+    rank_at: Half
+    magic: Word = 0  # the first word; 0: none
 
 
 class UnknownLayoutError(Exception):

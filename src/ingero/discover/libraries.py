@@ -16,10 +16,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from ingero.discover.processes import ProcessHandle, printable
 from ingero.errors import FileFormatError
+from ingero.model.numbers import Word
 from ingero.native.elf import find_symbols
 
 Kind = Literal["runtime", "driver", "nccl", "static", "python", "python3.9"]
@@ -42,6 +45,7 @@ _LINE = re.compile(
 _DELETED = " (deleted)"
 
 FileKey = tuple[int, int, int, int]
+Opened = Annotated[str, Meta(pattern=r"^[^\x00]+$", max_length=8192)]  # no other can be opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,12 @@ class Mapping:
 class Library:
     """A distinct file with functions to trace; (dev, inode) says which."""
 
-    path_for_kernel: str
+    path_for_kernel: Opened
     path: str  # for people: the name it was mapped under, in its own mount namespace
-    dev: int
-    inode: int
+    dev: Word
+    inode: Word
     kind: Kind
-    segments: tuple[tuple[int, int, int], ...] = ()  # executable: first address, end, offset in the file
+    segments: tuple[tuple[Word, Word, Word], ...] = ()  # executable: first address, end, offset in the file
     deleted: bool = False
 
     @property

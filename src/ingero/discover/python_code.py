@@ -13,6 +13,7 @@ import numpy as np
 
 from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.model.layout import PythonFlag
+from ingero.model.numbers import Signed
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_TABLE_BYTES = 4 << 20
@@ -24,7 +25,7 @@ _WORD = (1 << 64) - 1
 class LongCode(NamedTuple):
     name: str
     file: str
-    first_line: int
+    first_line: Signed
     table: bytes
 
 

@@ -7,6 +7,7 @@ lies, the process's mappings where the file does. What is in it is not looked at
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ from ingero.discover.interpreters import RUNTIME, holder_of, named_version
 from ingero.discover.libraries import FileKey, Library, Mapping, path_for_kernel, read_maps
 from ingero.discover.processes import printable
 from ingero.errors import FileFormatError
+from ingero.model.numbers import Word
 from ingero.native.elf import ElfFile, Segment, find_in
 
 MAX_RUNTIME_BYTES = 16 << 20  # half a megabyte in 3.14: a larger one is none
@@ -34,8 +36,8 @@ class RuntimeFile:
 class Runtime:
     """Addresses in a process; none, with the reason, where they are not known."""
 
-    start: int = 0
-    end: int = 0
+    start: Word = 0
+    end: Word = 0
     why: str = ""
     version: str = ""
     free_threaded: bool = False  # as the file's name has it
@@ -46,7 +48,7 @@ class Runtime:
         """The N of Python 3.N."""
         major, _, rest = self.version.partition(".")
         minor = rest.partition(".")[0]
-        return int(minor) if major == "3" and minor.isdigit() else None
+        return int(minor) if major == "3" and re.fullmatch(r"[0-9]{1,4}", minor) else None
 
 
 class RuntimeFinder:

@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.numbers import Word
+
 Kind = Literal["python", "native", "note"]
 _POSITIVE = (1 << 63) - 1  # SQLite's integers are signed, and 0 means no stack
 
@@ -34,7 +36,7 @@ class NativeFrame(NamedTuple):
 
     function: str
     module: str
-    offset: int
+    offset: Word
 
 
 class PythonFrame(NamedTuple):

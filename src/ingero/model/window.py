@@ -16,6 +16,7 @@ from ingero.model import layout
 from ingero.model.gpus import GpuNews
 from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import Bucket
+from ingero.model.numbers import Count, Half, Signed
 from ingero.model.stack import ResolvedStack
 
 BUCKETS = int(Bucket.BUCKETS)
@@ -148,18 +149,18 @@ SAMPLE = np.dtype(
 class Process:
     """A process as users know it. (node, pid, start_ns) is its identity: PIDs are reused."""
 
-    pid: int
-    start_ns: int  # CLOCK_BOOTTIME nanoseconds, as /proc/PID/stat and the kernel have it
+    pid: Half
+    start_ns: Count  # CLOCK_BOOTTIME nanoseconds, as /proc/PID/stat and the kernel have it
     comm: str
     cmdline: str
-    cgroup_id: int
-    uid: int | None
-    parent_pid: int | None = None
-    rank: int | None = None
-    local_rank: int | None = None
-    world_size: int | None = None
-    end_ns: int | None = None  # monotonic; None while it runs
-    exit_code: int | None = None
+    cgroup_id: Count
+    uid: Half | None
+    parent_pid: Half | None = None
+    rank: Half | None = None
+    local_rank: Half | None = None
+    world_size: Half | None = None
+    end_ns: Count | None = None  # monotonic; None while it runs
+    exit_code: Signed | None = None
     listens: bool | None = None  # holds a listening socket: a server; None: not known
     cpus: str = ""  # cores it may use, as the kernel lists them (0-3,8); empty: not known
     target: bool = True  # False: a bystander, known only as a culprit or waker
@@ -205,7 +206,7 @@ class GovernorAction:
 class Container:
     """What a cgroup id stands for."""
 
-    cgroup_id: int
+    cgroup_id: Count
     cgroup_path: str
     container_id: str | None = None
     runtime: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import re
@@ -12,13 +13,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from ingero.agent import reader_process as readers_process
 from ingero.agent import readers as agent_readers
 from ingero.agent.reader_process import BEAT, TICK, Watchdog
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
+from ingero.attach.probes import ROWS
+from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError
 
 from .fakes import Here
@@ -96,21 +102,69 @@ def test_a_reader_that_does_what_it_should_not_is_ended_replaced_and_counted(
         readers.close()
 
 
-@pytest.mark.parametrize("answer", ["no number", {"a": 1}, [1, 2]])
-def test_an_answer_that_makes_no_sense_is_a_loss_and_no_disaster(
-    answer: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lying(reading: Reading, path: str) -> object:
-        return answer if path == "lie" else 0
+LIBRARY = [each.name for each in dataclasses.fields(Library)]
 
-    monkeypatch.setattr(Reading, "owner", lying)
-    monkeypatch.setattr(Reading.owner, "__name__", "owner")
+
+def nested() -> msgspec.Raw:
+    return msgspec.Raw(b"\x91" * 100_000 + b"\xc0")
+
+
+SEGMENTS = ["/proc/1/map_files/a-b", "/a/libcuda.so.1", 1, 2, "driver", [[-1, 2, 3]], False]
+HOSTILE = [
+    (Reading.owner, "no number"),
+    (Reading.owner, {"a": 1}),
+    (Reading.owner, [1, 2]),
+    (Reading.owner, -1),
+    (Reading.owner, 1 << 32),
+    (Reading.owner, nested),
+    (Reading.owner, lambda: bytes(readers_process.MAX_ANSWER_BYTES)),
+    (Reading.libraries_of, [dict(zip(LIBRARY, SEGMENTS, strict=True))]),
+    (Reading.libraries_of, [dict(zip(LIBRARY, ["a\0b", *SEGMENTS[1:]], strict=True))]),
+    (Reading.plan, {"points": [[4096, 0]]}),
+    (Reading.plan, {"points": [[4096, -1]]}),
+    (Reading.plan, {"points": [[4096, len(ROWS) + 1]]}),
+    (Reading.plan, {"points": [[-4096, 1]]}),
+    (Reading.frames_at, [["f", "m", -1]]),
+    (Reading.communicator, {"version": 1, "hash_at": 1 << 32, "rank_at": 0}),
+    (Reading.handle_names, {-1: b"name"}),
+    (Reading.python, {"runtime": None, "frames": {"layout": b"short"}}),
+]
+ARGUMENTS = {"frames_at": (b"", 0), "plan": ("driver", [], False), "handle_names": ([],), "python": (True,)}
+
+
+@pytest.mark.parametrize(("question", "answer"), HOSTILE)
+def test_an_answer_that_makes_no_sense_is_a_loss_and_no_disaster(
+    question: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = question.__name__
+
+    def lying(*_: object) -> object:
+        return answer() if callable(answer) else answer
+
+    lying.__name__ = name
+    monkeypatch.setattr(Reading, name, lying)
     readers = Readers()
     try:
+        about = 1 if name in ("libraries_of", "frames_at", "handle_names", "python") else "lie"
         with pytest.raises(UnreadError, match="makes no sense"):
-            readers.ask(Reading.owner, "lie")
-        assert readers.ask(Reading.owner, "/") == 0
+            readers.ask(getattr(Reading, name), about, *ARGUMENTS.get(name, ()))
+        assert readers.ask(Reading.kind_at, b"/", (1, 2)) is None
         assert readers.losses({}) == {"unread": 1}
+    finally:
+        readers.close()
+
+
+@pytest.mark.parametrize("wrong", [ProcessLookupError, FileFormatError("no library")])
+def test_what_a_question_never_says_is_a_loss(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lying(*_: object) -> object:
+        raise wrong
+
+    lying.__name__ = "libraries_of"
+    monkeypatch.setattr(Reading, "libraries_of", lying)
+    readers = Readers()
+    try:
+        with pytest.raises(UnreadError):
+            readers.ask(Reading.libraries_of, 1)
     finally:
         readers.close()
 
