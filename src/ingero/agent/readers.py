@@ -19,6 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 
+from ingero.agent.patience import HELD_UP_S, About, Patience
 from ingero.agent.reader_process import (
     ANOTHER,
     BEAT,
@@ -39,12 +40,7 @@ from ingero.errors import FileFormatError
 from ingero.units import clean
 
 SLICE_MS = 10
-HELD_UP_S = 1.0  # waited for something that is no core: the longest seen of a cold disk is a tenth of that
 BUSY_S = 10.0  # a large library's symbols take a second
-# Of all that readers are held up, one second in so many: hundreds of frozen processes cost no more.
-SHARE, LEAST_S = 10, 0.05
-AVOID_S, LONGEST_AVOID_S = 30.0, 600.0
-MAX_AVOIDED = 4096
 LOSS = "unread"
 NO_SENSE = "the answer makes no sense"
 # Questions whose callers know what to do when what is read is gone, or when the file is no library.
@@ -75,8 +71,7 @@ class Readers:
         self._reader: socket.socket | None = None
         self._pid = 0
         self.idle: Callable[[], None] = lambda: None  # done while a reader works
-        self._allowance_s, self._since = HELD_UP_S, time.monotonic()
-        self._avoided: dict[Any, tuple[float, float]] = {}  # until when, and for how long
+        self._patience = Patience()
         self._unread = 0
         self._why = ""
         self.replaced = 0
@@ -88,12 +83,11 @@ class Readers:
         """The first argument says what it is about: a process, or a file."""
         name = what.__name__
         about = args[0] if isinstance(args[0], int | str | bytes) else name
-        if self._avoid(about):
+        if self._patience.avoids(about):
             raise self._not_read(about)
         try:
-            answered, answer = self._exchange(name, framed(encode([name, args])))
+            answered, answer = self._exchange(name, about, framed(encode([name, args])))
         except UnreadError as error:
-            self._remember(about)
             raise self._not_read(about, *error.args) from None
         if answered == "gone" and name in MAY_BE_GONE:
             raise ProcessLookupError(about)
@@ -101,7 +95,7 @@ class Readers:
             raise FileFormatError(clean(answer[0], 400), hint=clean(answer[1], 400))
         if answered:
             raise self._not_read(about, answered)
-        self._avoided.pop(about, None)
+        self._patience.forgive(about)
         return cast(T, answer)
 
     # --- what was not read -------------------------------------------------------------
@@ -111,15 +105,6 @@ class Readers:
         named = f"process {about}" if isinstance(about, int) else clean(str(about), 80)
         self._why = f"{named} could not be read: {clean(why, 200)}"
         return UnreadError(self._why)
-
-    def _avoid(self, about: object) -> bool:
-        return time.monotonic() < self._avoided.get(about, (0.0, 0.0))[0]
-
-    def _remember(self, about: object) -> None:
-        pause = min(2 * self._avoided.get(about, (0.0, AVOID_S / 2))[1], LONGEST_AVOID_S)
-        if len(self._avoided) >= MAX_AVOIDED:
-            del self._avoided[next(iter(self._avoided))]
-        self._avoided[about] = time.monotonic() + pause, pause
 
     def losses(self, warnings: dict[str, str]) -> dict[str, int]:
         """Questions without an answer since the last time."""
@@ -132,18 +117,19 @@ class Readers:
 
     # --- the conversation ----------------------------------------------------------------
 
-    def _exchange(self, name: str, message: bytes) -> tuple[str, Any]:
+    def _exchange(self, name: str, about: About, message: bytes) -> tuple[str, Any]:
         """Why there is no answer, and the answer; UnreadError where nothing was said, or no sense."""
         reader = self._reader or self._new()
-        watch = _Watch(self._pid, self._patience_s())
+        watch = _Watch(self._pid, lambda: self._patience.of(about))
         try:
             most = MAX_ANSWERS_BYTES.get(name, MAX_ANSWER_BYTES)
             return _understood(name, self._talk(reader, message, watch, most))
         except (OSError, UnreadError) as error:
             self._give_up()
+            self._patience.avoid(about, watch.patience_s)
             raise UnreadError(*error.args if isinstance(error, UnreadError) else ()) from error
         finally:
-            self._allowance_s -= watch.held_up_s
+            self._patience.spend(about, watch.held_up_s)
 
     def _talk(self, reader: socket.socket, message: bytes, watch: _Watch, most: int) -> bytes:
         ready, rest, answer, wanted = select.poll(), memoryview(message), bytearray(), LENGTH.size
@@ -164,12 +150,6 @@ class Readers:
                 if wanted > most:
                     raise UnreadError(NO_SENSE)
         return bytes(answer[LENGTH.size :])
-
-    def _patience_s(self) -> float:
-        now = time.monotonic()
-        self._allowance_s = min(HELD_UP_S, self._allowance_s + (now - self._since) / SHARE)
-        self._since = now
-        return max(LEAST_S, self._allowance_s)
 
     def _new(self) -> socket.socket:
         """A fresh reader; UnreadError where even that is not to be had."""
@@ -267,9 +247,10 @@ def _understood(name: str, message: bytes) -> tuple[str, Any]:
 class _Watch:
     """How long a reader has been held up, and how long it has been busy."""
 
-    def __init__(self, pid: int, patience_s: float) -> None:
+    def __init__(self, pid: int, patience: Callable[[], float]) -> None:
         self._stat = Path(f"/proc/{pid}/stat")
-        self._patience_s = patience_s
+        self._patience = patience
+        self.patience_s = HELD_UP_S
         self._began = self._last = time.monotonic()
         self.held_up_s = 0.0
 
@@ -278,7 +259,9 @@ class _Watch:
         now = time.monotonic()
         state = self._stat.read_bytes().rpartition(b")")[2].split()[0]
         if state != b"R":  # waiting for a core is nobody's fault
+            if not self.held_up_s:  # whose fault it is need not be known of quick answers
+                self.patience_s = self._patience()
             self.held_up_s += now - self._last
         self._last = now
-        if self.held_up_s > self._patience_s or now - self._began > BUSY_S:
+        if self.held_up_s > self.patience_s or now - self._began > BUSY_S:
             raise UnreadError
