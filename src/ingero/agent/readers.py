@@ -8,6 +8,7 @@ time, and everything that was not read is counted and said.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import socket
@@ -46,6 +47,7 @@ NO_SENSE = "the answer makes no sense"
 # Questions whose callers know what to do when what is read is gone, or when the file is no library.
 MAY_BE_GONE = {"python", "long_code", "frames_at", "handle_names", "look_at_code"}
 MAY_BE_NO_FILE = {"plan"}
+UNFILTERED = "what reads other programs has no filter of system calls here: this kernel or processor has none"
 ENDED = "what reads other programs was ended: nothing more is read of them, and no watchdog runs"
 
 P = ParamSpec("P")
@@ -68,6 +70,7 @@ class Readers:
         self._orders.setblocking(False)
         self._requests = 0
         self._ended = False  # the nursery is gone
+        self._unfiltered: bool | None = None  # not known before the first answer
         self._reader: socket.socket | None = None
         self._pid = 0
         self.idle: Callable[[], None] = lambda: None  # done while a reader works
@@ -111,6 +114,8 @@ class Readers:
         unread, self._unread = self._unread, 0
         if self._why:
             warnings[LOSS] = self._why
+        if self._unfiltered:
+            warnings["filter"] = UNFILTERED
         if self._ended:
             warnings["readers"] = ENDED
         return {LOSS: unread} if unread else {}
@@ -123,7 +128,10 @@ class Readers:
         watch = _Watch(self._pid, lambda: self._patience.of(about))
         try:
             most = MAX_ANSWERS_BYTES.get(name, MAX_ANSWER_BYTES)
-            return _understood(name, self._talk(reader, message, watch, most))
+            answer = _understood(name, self._talk(reader, message, watch, most))
+            if self._unfiltered is None:
+                self._unfiltered = _is_unfiltered(self._pid)
+            return answer
         except (OSError, UnreadError) as error:
             self._give_up()
             self._patience.avoid(about, watch.patience_s)
@@ -242,6 +250,15 @@ def _understood(name: str, message: bytes) -> tuple[str, Any]:
         return "", QUESTIONS[name][1].decode(answered.answer)
     except Exception as error:
         raise UnreadError(NO_SENSE) from error
+
+
+def _is_unfiltered(pid: int) -> bool | None:
+    """The kernel's word, not the reader's; None: it has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    return re.search(r"^Seccomp:\s*2$", status, re.MULTILINE) is None
 
 
 class _Watch:

@@ -26,6 +26,7 @@ from ingero.agent.reading import Reading
 from ingero.attach.probes import ROWS
 from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError
+from ingero.native import seccomp
 
 from .fakes import Here
 
@@ -235,6 +236,20 @@ def test_that_nobody_makes_readers_any_more_is_said(readers: Readers) -> None:
     warnings: dict[str, str] = {}
     readers.losses(warnings)
     assert warnings["readers"] == agent_readers.ENDED
+
+
+@pytest.mark.parametrize("had", [True, False])
+def test_a_filter_that_cannot_be_had_is_said(had: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not had:
+        monkeypatch.setattr(seccomp, "PROCESSORS", {})
+    readers = Readers()
+    try:
+        readers.ask(Reading.owner, "/")
+        warnings: dict[str, str] = {}
+        readers.losses(warnings)
+        assert warnings == ({} if had else {"filter": agent_readers.UNFILTERED})
+    finally:
+        readers.close()
 
 
 def test_readers_end_with_whoever_asks(readers: Readers) -> None:
