@@ -72,7 +72,7 @@ export function timelinePage() {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => {
       const context = sized(canvas, size.width, size.height);
-      const state = { scroll, origin, selecting, picked: picked ?? hovered, names: answer?.names ?? [], layers: answer?.layers ?? [] };
+      const state = { scroll, origin, selecting, picked: picked ?? hovered, names: answer?.names ?? [], layers: answer?.layers ?? [], words: answer?.buckets ?? {} };
       draw(context, size, view, layout, state);
       canvas.dataset.drawn = String(Number(canvas.dataset.drawn ?? 0) + 1);
     });

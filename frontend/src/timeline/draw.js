@@ -9,7 +9,7 @@ export const AXIS = 26;
 export function draw(context, size, view, layout, state) {
   const { width, height, label } = size;
   const scale = (width - label) / (view.to - view.from);
-  const frame = { context, width, height, label, x: (ns) => label + (ns - view.from) * scale, scale, scroll: state.scroll, names: state.names, layers: state.layers };
+  const frame = { context, width, height, label, x: (ns) => label + (ns - view.from) * scale, scale, scroll: state.scroll, names: state.names, layers: state.layers, words: state.words ?? {} };
   context.fillStyle = theme("panel");
   context.fillRect(0, 0, width, height);
   grid(frame, view, state.origin);
@@ -166,7 +166,7 @@ function slices(frame, row, y) {
     context.globalAlpha = track.count[at] > 1 ? 0.75 : 1;
     context.fillRect(left, top, Math.max(wide - (wide > 3 ? 0.5 : 0), 1), lane - 1);
     context.globalAlpha = 1;
-    if (wide > 34) caption(frame, names[number], left, top, wide, lane);
+    if (wide > 34) caption(frame, layers[number] === "wait" ? (frame.words[names[number]] ?? names[number]) : names[number], left, top, wide, lane);
   }
 }
 

@@ -51,7 +51,7 @@ export function strip(answer, findings, onFinding) {
 
   const span = () => view.to - view.from;
   const nsAt = (x) => view.from + ((x - size.label) / (size.width - size.label)) * span();
-  const redraw = () => size.width && draw(sized(canvas, size.width, size.height), size, view, layout, { scroll: 0, origin, selecting, picked, names: answer.names, layers: answer.layers });
+  const redraw = () => size.width && draw(sized(canvas, size.width, size.height), size, view, layout, { scroll: 0, origin, selecting, picked, names: answer.names, layers: answer.layers, words: answer.buckets });
 
   function measure() {
     size.width = Math.max(holder.clientWidth, 200);

@@ -203,6 +203,7 @@ def _thread(line: ThreadLine) -> tuple[str, ...]:
         "yes" if line.feeder else "no",
         units.format_ns(line.ns),
         units.format_share(share),
-        tidy(largest, 20),
-        f"{units.format_count(line.voluntary_switches)} + {units.format_count(line.involuntary_switches)}",
+        bucket_words(tidy(largest, 40)),
+        f"{units.format_count(line.voluntary_switches)} given up,"
+        f" {units.format_count(line.involuntary_switches)} forced",
     )
