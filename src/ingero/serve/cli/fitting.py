@@ -14,13 +14,17 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-# Least useful first. What is not listed stays.
+from ingero.serve.cli.wrapping import has_breaks, longest_piece, wrapped
+
+# Least useful first. What is not listed stays: what tells two threads apart, for example.
 MAY_GO = (
     "GPUs", "Unknown",
-    "Errors", "Bytes", "TID", "Feeds", "Switches", "p95", "Total", "Container", "Times", "Node", "held",
+    "Errors", "Bytes", "Switches", "Feeds", "p95", "Total", "Container", "Times", "Node", "held",
     "Most time from", "Flags", "p50", "max", "Who", "Most of it", "Wall",
 )  # fmt: skip
-LEAST_WORDS = 16  # characters that a column of words keeps, over as many lines as it takes
+MAY_GO_EMPTY_ONLY = frozenset({"Errors"})  # what failed is never left out
+LEAST_WORDS = 16  # characters that a column of words keeps when no other column is left to go
+LONGEST_PIECE = 32  # of a text that has places to break at: longer pieces are folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,25 @@ class Column:
         return max(len(self.name), *(cell.cell_len for cell in self.cells)) if self.cells else len(self.name)
 
     @property
+    def whole(self) -> int:
+        """So wide that nothing is broken inside a word; a name by itself is one."""
+        if not self.words:
+            return self.natural
+        return max(len(self.name), *(_whole(cell) for cell in self.cells)) if self.cells else len(self.name)
+
+    @property
     def least(self) -> int:
-        return min(self.natural, LEAST_WORDS) if self.words else self.natural
+        return min(self.whole, LEAST_WORDS) if self.words else self.natural
 
     @property
     def empty(self) -> bool:
-        return all(not cell.plain.strip() for cell in self.cells)
+        return all(cell.plain.strip() in ("", "-") for cell in self.cells)
+
+
+def _whole(cell: Text) -> int:
+    if not has_breaks(cell.plain):
+        return cell.cell_len
+    return min(longest_piece(cell.plain), LONGEST_PIECE)
 
 
 class Fitting:
@@ -55,24 +72,26 @@ class Fitting:
 
     def fits(self, width: int) -> bool:
         """With as few columns as may be shown."""
-        return _width(chosen(self.columns, width)[0], least=True) <= width
+        return sum(each.least + 3 for each in chosen(self.columns, width)[0]) + 1 <= width
 
     def __rich_measure__(self, _console: Console, options: ConsoleOptions) -> Measurement:
-        widest = min(_width(self.columns), options.max_width)
+        widest = min(_width(each.natural for each in self.columns), options.max_width)
         return Measurement(widest, widest)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         shown, gone = chosen(self.columns, options.max_width)
+        widths = _widths(shown, options.max_width)
         table = Table(box=box.SQUARE, show_edge=True, pad_edge=True, header_style="")
-        for each in shown:
+        for each, width in zip(shown, widths, strict=True):
             table.add_column(
                 each.name,
                 justify="left" if each.words else "right",
                 no_wrap=not each.words,
                 overflow="fold",
-                min_width=each.least,
+                width=width,
             )
-        for row in zip(*(each.cells for each in shown), strict=True):
+        columns = [_broken(each, width) for each, width in zip(shown, widths, strict=True)]
+        for row in zip(*columns, strict=True):
             table.add_row(*row)
         yield table
         if gone:
@@ -84,7 +103,7 @@ def chosen(columns: Sequence[Column], width: int) -> tuple[list[Column], list[st
     gone: list[str] = []
     shown = list(columns)
     for name in _order(columns):
-        if _width(shown, least=True) <= width:
+        if _width(each.whole for each in shown) <= width:
             break
         shown = [each for each in shown if each.name != name]
         gone.append(name)
@@ -96,8 +115,28 @@ def _order(columns: Sequence[Column]) -> Iterator[str]:
     """Which go first: empty ones, then the less useful; never the first one, which says what a row is."""
     names = {each.name: each for each in columns[1:]}
     yield from (name for name in MAY_GO if name in names and names[name].empty)
-    yield from (name for name in MAY_GO if name in names and not names[name].empty)
+    yield from (
+        name for name in MAY_GO if name in names and not names[name].empty and name not in MAY_GO_EMPTY_ONLY
+    )
 
 
-def _width(columns: Sequence[Column], least: bool = False) -> int:
-    return sum((each.least if least else each.natural) + 3 for each in columns) + 1
+def _width(widths: Iterable[int]) -> int:
+    return sum(each + 3 for each in widths) + 1
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """Every column as wide as it likes, then the widest of words narrower until all fit."""
+    found = [each.natural for each in columns]
+    for least in ([each.whole for each in columns], [each.least for each in columns]):
+        while _width(found) > width:
+            may = [at for at in range(len(found)) if found[at] > least[at]]
+            if not may:
+                break
+            found[max(may, key=lambda at: found[at])] -= 1
+    return found
+
+
+def _broken(column: Column, width: int) -> list[Text]:
+    if not column.words:
+        return list(column.cells)
+    return [Text("\n").join(wrapped(cell, width)) if cell.cell_len > width else cell for cell in column.cells]
