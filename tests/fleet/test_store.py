@@ -199,6 +199,15 @@ def test_collectors_beside_each_other_leave_no_straggler_behind(store: Store) ->
     assert Watch(store)._known == {}
 
 
+def test_rounds_that_nodes_gave_up_are_counted_once_and_over_restarts(store: Store) -> None:
+    watch = Watch(store)
+    told = [("n1", 5), ("n1", 7), ("n2", 100), ("n1", 7), ("n1", 2)]  # n1's agent starts again at last
+    for number, (node, dropped) in enumerate(told, 1):
+        put(store, fresh(node, number, dropped_rounds=dropped, at_ns=time.time_ns()))
+        watch.look()
+    assert watch.rounds_dropped == 2 + 2
+
+
 def test_the_statements_of_a_cluster_are_understood_by_the_engine(store: Store) -> None:
     """There is no cluster here: their grammar is what can be checked."""
     from ingero.fleet.collector.tables import statements

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def shown(*nodes: NodeStatus, **requests: int) -> str:
-    watch: Any = SimpleNamespace(nodes=list(nodes), at_ns=5_000_000_000, took_s=0.25)
+    watch: Any = SimpleNamespace(nodes=list(nodes), at_ns=5_000_000_000, took_s=0.25, rounds_dropped=4)
     return text(watch, Committer(SimpleNamespace(insert=None)), Counter(requests))  # type: ignore[arg-type]
 
 
@@ -56,3 +56,5 @@ def test_every_series_is_described_and_the_alerts_ask_for_those_only() -> None:
     for rule in group["rules"]:
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert {"summary", "action"} <= set(rule["annotations"])
+        for name in re.findall(r"(?:increase|rate)\((\w+)", rule["expr"]):
+            assert SERIES[name][0] == "counter"  # of a gauge they say nothing

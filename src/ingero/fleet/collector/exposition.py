@@ -20,6 +20,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "ingero_fleet_stragglers": ("gauge", "Processes and GPUs that straggle, by measure."),
     "ingero_fleet_nodes_losing_events": ("gauge", "Nodes that lost events in their last round."),
     "ingero_fleet_dropped_rounds": ("gauge", "Rounds that nodes gave up, since their agents started."),
+    "ingero_fleet_rounds_dropped_total": ("counter", "Rounds that nodes gave up since the collector looks."),
     "ingero_fleet_last_look_timestamp_seconds": ("gauge", "When the whole fleet was last looked at."),
     "ingero_fleet_look_seconds": ("gauge", "How long that took."),
     "ingero_fleet_requests_total": ("counter", "Requests of nodes, by what became of them."),
@@ -68,6 +69,7 @@ def _values(
         yield "ingero_fleet_stragglers", (("cluster", name), ("measure", measure)), count
     yield "ingero_fleet_nodes_losing_events", (), sum(bool(each.lost_events) for each in nodes)
     yield "ingero_fleet_dropped_rounds", (), sum(each.dropped_rounds for each in nodes)
+    yield "ingero_fleet_rounds_dropped_total", (), watch.rounds_dropped
     yield "ingero_fleet_last_look_timestamp_seconds", (), watch.at_ns / 1e9
     yield "ingero_fleet_look_seconds", (), watch.took_s
     for outcome, count in sorted(requests.items()):

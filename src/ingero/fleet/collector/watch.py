@@ -41,6 +41,8 @@ class Watch:
         self.advice: dict[tuple[str, str], list[Advice]] = {}
         self.at_ns = 0
         self.took_s = 0.0
+        self.rounds_dropped = 0  # that nodes told of since we look
+        self._dropped: dict[tuple[str, str], int] = {}
         self.trouble = ""
         for key, each in questions.straggling(store):
             self._hysteresis.resume(key, each)
@@ -73,8 +75,18 @@ class Watch:
             self._remember(straggling, ended, now_ns)
             self.advice = peers.advice(found, straggling)
             self.nodes = status.everybody(self._store, now_ns, [each for _, each in straggling])
+            self._count_dropped()
             self.at_ns, self.trouble = now_ns, ""
             self.took_s = time.perf_counter() - began
+
+    def _count_dropped(self) -> None:
+        """Agents count from their start, and the silent say nothing: only what grew is new."""
+        for each in self.nodes:
+            if each.state != "silent":
+                place = each.cluster, each.node
+                known = self._dropped.get(place, each.dropped_rounds)
+                self._dropped[place] = each.dropped_rounds
+                self.rounds_dropped += each.dropped_rounds - (known if known <= each.dropped_rounds else 0)
 
     def _remember(
         self, straggling: list[tuple[str, Straggler]], ended: list[tuple[str, Straggler]], now_ns: int
