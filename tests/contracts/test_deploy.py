@@ -20,6 +20,7 @@ SETS = {
     "as the article prints it": ("--set", "prometheus.enabled=true", "--set", "otlp.enabled=true"),
     "everything": (
         "--set", "prometheus.enabled=true,prometheus.serviceMonitor.enabled=true",
+        "--set", "prometheus.serviceMonitor.clientSecret=pc,otlp.endpoint=https://o.example:4318",
         "--set", "otlp.enabled=true,otlp.headersSecret=h,otlp.caSecret=c,otlp.clientSecret=k",
         "--set", "fleet.enabled=true,fleet.address=https://c.example:8443,fleet.cluster=west",
         "--set", "fleet.tokenSecret=t,fleet.caSecret=c,fleet.clientSecret=k",
@@ -128,6 +129,55 @@ def test_a_certificate_made_by_the_chart_is_signed_by_the_authority_prometheus_c
         ["openssl", "verify", "-verify_hostname", tls["serverName"], "-CAfile", "ca.crt", "tls.crt"],
         cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
+
+
+def probes(*options: str) -> list[dict]:
+    found = objects(manifests().rendered(helm_or_skip(), *options))
+    (container,) = of_kind(found, "DaemonSet")[0]["spec"]["template"]["spec"]["containers"]
+    return [container.get(f"{kind}Probe") for kind in ("readiness", "liveness")]
+
+
+def test_the_kubelet_asks_without_a_shell_and_without_a_certificate():
+    served = ("--set", "prometheus.enabled=true")
+    assert [each["httpGet"]["path"] for each in probes(*served)] == ["/alive"] * 2
+    wanted = (*served, "--set", "certificates.clientCASecret=cc,prometheus.serviceMonitor.enabled=false")
+    assert [each["tcpSocket"] for each in probes(*wanted)] == [{"port": "metrics"}] * 2
+    assert probes() == [None, None]
+
+
+def test_prometheus_shows_a_certificate_where_clients_need_one():
+    found = objects(manifests().rendered(helm_or_skip(), *SETS["everything"]))
+    tls = of_kind(found, "ServiceMonitor")[0]["spec"]["endpoints"][0]["tlsConfig"]
+    assert tls["cert"]["secret"] == {"name": "pc", "key": "tls.crt"}
+    assert tls["keySecret"] == {"name": "pc", "key": "tls.key"}
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ("otlp.enabled=true,otlp.headersSecret=h", "sent readable"),
+        ("otlp.enabled=true,otlp.headersSecret=h,otlp.endpoint=http://o:4318", "sent readable"),
+        (
+            "prometheus.enabled=true,prometheus.serviceMonitor.enabled=true,certificates.clientCASecret=c",
+            "serviceMonitor.clientSecret",
+        ),
+    ],
+)
+def test_the_chart_refuses_what_would_not_work_or_leak(options: str, word: str):
+    program = helm_or_skip()
+    with pytest.raises(SystemExit, match=word):
+        manifests().rendered(program, "--set", options)
+
+
+@pytest.mark.parametrize("endpoint", ["https://o:4318", "o:4318", "http://127.0.0.1:4318"])
+def test_headers_go_where_nobody_reads_them(endpoint: str):
+    options = f"otlp.enabled=true,otlp.headersSecret=h,otlp.endpoint={endpoint}"
+    assert manifests().rendered(helm_or_skip(), "--set", options)
+
+
+def test_the_one_file_can_unpack_itself_below_the_unit():
+    assert "place=/var/cache/ingero" in (ROOT / "tools/onefile_head.sh").read_text()
+    assert "\nCacheDirectory=ingero\n" in UNIT.read_text()
 
 
 def composed() -> dict[str, dict]:

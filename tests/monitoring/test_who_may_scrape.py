@@ -57,6 +57,13 @@ def scraped(tmp_path: Path, host: str = "", secure: bool = True) -> Iterator[Scr
         exporter.stop(None)
 
 
+def test_whether_it_is_alive_is_told_to_a_kubelet_that_has_no_token(tmp_path: Path) -> None:
+    with scraped(tmp_path) as server, httpx2.Client(verify=server.trust) as client:
+        told = client.get(f"https://localhost:{server.port}/alive")
+        assert (told.status_code, told.text) == (200, "alive\n")
+        assert client.get(server.url).status_code == 401
+
+
 def test_off_this_machine_only_with_the_token_that_was_made(tmp_path: Path) -> None:
     with scraped(tmp_path) as server:
         assert server.get().status_code == 401

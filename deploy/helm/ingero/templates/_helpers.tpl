@@ -86,6 +86,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- with .Values.otlp }}{{ if .enabled -}}
 {{- $otlp := dict "endpoint" (required "otlp.enabled needs otlp.endpoint" .endpoint) "protocol" .protocol -}}
+{{- if and .headersSecret (hasPrefix "http://" .endpoint) (not (regexMatch "^http://(localhost|127[.]|\\[::1\\])" .endpoint)) -}}
+{{- fail "otlp.headersSecret would be sent readable: otlp.endpoint must be https://" -}}
+{{- end -}}
 {{- if .headersSecret }}{{ $_ := set $otlp "headers_file" (printf "%s/otlp-headers/headers" $at) }}{{ end -}}
 {{- if .caSecret }}{{ $_ := set $otlp "ca" (printf "%s/otlp-ca/ca.crt" $at) }}{{ end -}}
 {{- if .clientSecret -}}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ingero.model.live import LiveView
 from ingero.model.metrics import Point, Snapshot
 from ingero.serve.metrics.apart import Apart
-from ingero.serve.metrics.scraping import scraped_app
+from ingero.serve.metrics.scraping import ALIVE, scraped_app
 from ingero.serve.web.guard import Guard
 from ingero.serve.web.opening import Opened
 from ingero.serve.web.server import serve
@@ -20,7 +21,7 @@ class PrometheusExporter:
 
     def __init__(self, opened: Opened) -> None:
         def serving(read: Callable[[], Snapshot], ready: Callable[[], None]) -> None:
-            app = Guard(scraped_app(read), opened.rules)
+            app = Guard(scraped_app(read), replace(opened.rules, open_paths=frozenset({ALIVE})))
             serve(app, opened.sockets, opened.tls, ready, lifespan="off")
 
         self._server = Apart(serving)

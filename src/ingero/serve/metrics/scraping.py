@@ -1,14 +1,20 @@
-"""The metrics as a web application: one path, one method. Who may ask is decided before it."""
+"""The metrics as a web application: one path, one method. Who may ask is decided before it.
+
+Beside it stands whether the agent is alive, for a kubelet, which has no token: that, and nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from ingero.serve.metrics.exposition import Read, Texts
 
-PATH = "/metrics"
+PATH, ALIVE = "/metrics", "/alive"
+STANDS_S = 60  # without a look at the kernel
+LAST_LOOK = "agent.last_window.timestamp"
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Message, Callable[[], Awaitable[Message]], Send], Awaitable[None]]
@@ -21,7 +27,10 @@ def scraped_app(read: Read) -> Application:
     async def app(scope: Message, receive: Any, send: Send) -> None:  # noqa: ARG001
         if scope["type"] != "http":
             return
-        if scope["path"] != PATH:
+        if scope["path"] == ALIVE:
+            alive = await asyncio.to_thread(_is_alive, read)
+            await _answer(send, 200 if alive else 503, b"alive\n" if alive else b"stands\n")
+        elif scope["path"] != PATH:
             await _answer(send, 404, b"metrics are at /metrics\n", head=scope["method"] == "HEAD")
         elif scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, b"only GET\n", (b"allow", b"GET, HEAD"))
@@ -29,6 +38,14 @@ def scraped_app(read: Read) -> Application:
             await _metrics(scope, send, texts)
 
     return app
+
+
+def _is_alive(read: Read) -> bool:
+    last_s = max(
+        (point.value for point in read().points.get(LAST_LOOK, ()) if isinstance(point.value, int | float)),
+        default=0,
+    )
+    return time.time() - last_s < STANDS_S
 
 
 async def _metrics(scope: Message, send: Send, texts: Texts) -> None:
