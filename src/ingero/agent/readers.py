@@ -73,7 +73,8 @@ class Readers:
         self._unfiltered: bool | None = None  # not known before the first answer
         self._reader: socket.socket | None = None
         self._pid = 0
-        self.idle: Callable[[], None] = lambda: None  # done while a reader works
+        self.idle: Callable[[], None] = lambda: None  # empties the rings: while a reader works, and between
+        self._rested = 0.0
         self._patience = Patience()
         self._unread = 0
         self._why = ""
@@ -84,6 +85,8 @@ class Readers:
 
     def ask(self, what: Callable[Concatenate[Reading, P], T], *args: P.args, **_: P.kwargs) -> T:
         """The first argument says what it is about: a process, or a file."""
+        if time.monotonic() - self._rested > SLICE_MS / 1000:  # many quick answers take their time, too
+            self._rest()
         name = what.__name__
         about = args[0] if isinstance(args[0], int | str | bytes) else name
         if self._patience.avoids(about):
@@ -100,6 +103,13 @@ class Readers:
             raise self._not_read(about, answered)
         self._patience.forgive(about)
         return cast(T, answer)
+
+    def _rest(self) -> None:
+        """The rings are emptied: while it does that, an agent that is busy with many processes is alive."""
+        self.idle()
+        self._rested = time.monotonic()
+        if self._next_beat:
+            self.beat()
 
     # --- what was not read -------------------------------------------------------------
 
@@ -144,7 +154,7 @@ class Readers:
         while len(answer) < wanted:
             ready.register(reader, select.POLLOUT if rest else select.POLLIN)
             if not ready.poll(SLICE_MS):
-                self.idle()
+                self._rest()
                 watch.look()
             elif rest:
                 rest = rest[reader.send(rest) :]
@@ -185,7 +195,7 @@ class Readers:
         coming.register(self._orders, select.POLLIN)
         while time.monotonic() < until:
             if not coming.poll(SLICE_MS):
-                self.idle()
+                self._rest()
                 continue
             told = self._orders.recv(READER.size)
             if len(told) < READER.size:
@@ -216,6 +226,7 @@ class Readers:
 
     def last_beat(self) -> None:
         """Taking probes off may take its time."""
+        self._next_beat = 0.0
         with suppress(OSError):
             self._orders.send(LAST_BEAT)
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -226,6 +227,28 @@ def test_rings_are_emptied_while_a_reader_is_waited_for_and_a_late_one_is_not_ta
     assert readers.ask(Reading.owner, "/") == 0
     assert Path(f"/proc/{readers._pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     assert readers.cpu_ns() > 0
+
+
+def test_many_quick_questions_do_not_keep_the_rings_from_being_emptied_nor_the_watchdog_waiting(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained: list[int] = []
+    beats: list[float] = []
+    readers.idle = lambda: drained.append(1)
+    monkeypatch.setattr(readers, "beat", lambda: beats.append(1))
+    readers.ask(Reading.owner, "/")
+    assert not beats  # nothing was drained yet: who is still attaching is not watched
+    readers._next_beat = 1.0
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        readers.ask(Reading.owner, "/")
+    assert len(drained) >= 3
+    assert len(beats) >= 3
+    readers.last_beat()
+    beats.clear()
+    time.sleep(0.02)
+    readers.ask(Reading.owner, "/")
+    assert not beats
 
 
 def test_that_nobody_makes_readers_any_more_is_said(readers: Readers) -> None:
