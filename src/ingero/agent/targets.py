@@ -40,6 +40,8 @@ MIXED_RANGES = 4
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
 UNUSED_NS = 60_000_000_000
+MAX_EXAMINED, EXAMINING_NS = 64, 250_000_000  # at a time: the loop has other duties, and the rest waits
+CHILDREN_SHARE = 10  # one ns in so many may go into looking through all processes for children
 
 
 @dataclass(slots=True)
@@ -90,6 +92,9 @@ class Targets:
         self._execs: list[np.void] = []
         self.started = StartedPrograms()
         self._unused_since: dict[File, int] = {}
+        self._mapped: dict[int, None] = {}  # processes that mapped a library and were not looked at yet
+        self._parents: list[int] = []  # new targets whose children were not looked for yet
+        self._children_at_ns = 0  # not before then
 
     # --- finding -------------------------------------------------------------
 
@@ -106,6 +111,7 @@ class Targets:
                 self.examine(pid)
                 if len(self.live) != before:
                     told(len(self.live))
+            self._adopt_children()
         return self._kernel.read_threads()
 
     def look_again(self) -> None:
@@ -144,15 +150,25 @@ class Targets:
             if found is None or not self._scope.admits(*found):
                 return
             target = self._adopt(pid)
-            for child in processes.descendants(pid):
-                if child not in self.live:
-                    self._adopt(child)
+            self._parents.append(pid)
         if target is not None and not self._attach(target, libraries):
             # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
             with suppress(UnreadError):
                 again = self._readers.ask(Reading.libraries_of, pid)
                 if again != libraries:
                     self._attach(target, again)
+
+    def _adopt_children(self) -> None:
+        """Of new targets: born before the kernel side was told of their parents. One look for all of them."""
+        began_ns = time.monotonic_ns()
+        if not self._parents or began_ns < self._children_at_ns:
+            return
+        parents, self._parents = self._parents, []
+        for child in processes.descendants(*parents):
+            if child not in self.live:
+                self._adopt(child)
+        now_ns = time.monotonic_ns()
+        self._children_at_ns = now_ns + CHILDREN_SHARE * (now_ns - began_ns)
 
     def read(self, pid: int) -> tuple[Process, Container] | None:
         """Without its command line and environment where those cannot be read."""
@@ -361,14 +377,22 @@ class Targets:
     # --- the kernel's news -------------------------------------------------------
 
     def on_mappings(self, mappings: Iterable[Row]) -> list[int]:
-        """Files were mapped for execution; a process is looked at once, however often. Which targets did."""
-        mapped = list(dict.fromkeys(row[0] for row in mappings if kind_of(row[-1]) is not None))
-        for pid in mapped:
+        """Files were mapped for execution; a process is looked at once, however often. Which targets did.
+
+        Those it is too much for at once are looked at when this is called again.
+        """
+        self._mapped.update((row[0], None) for row in mappings if kind_of(row[-1]) is not None)
+        looked, until_ns = [], time.monotonic_ns() + EXAMINING_NS
+        while self._mapped and len(looked) < MAX_EXAMINED and time.monotonic_ns() < until_ns:
+            pid = next(iter(self._mapped))
+            del self._mapped[pid]
+            looked.append(pid)
             if pid in self.live or not self._scope.fixed:
                 self.examine(pid)
             if self._scope.everything and pid not in self.live and processes.has_ended(pid):
                 self.late.stranger(pid)
-        return [pid for pid in mapped if pid in self.live]
+        self._adopt_children()
+        return [pid for pid in looked if pid in self.live]
 
     def on_events(self, events: Records) -> None:
         """Fork, exec, exit, first calls."""

@@ -264,21 +264,21 @@ def list_pids() -> list[int]:
     return sorted(int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
 
 
-def descendants(pid: int) -> list[int]:
-    """Children of a process, their children and so on; the process itself is not among them."""
+def descendants(*pids: int) -> list[int]:
+    """Children of processes, their children and so on; the processes themselves are not among them."""
     children: dict[int, list[int]] = {}
     for each in list_pids():
         stat = read_stat(each)
         if stat:
             children.setdefault(stat.parent_pid, []).append(each)
-    found: list[int] = []
-    todo = [pid]
+    found: dict[int, None] = {}
+    roots, todo = set(pids), list(pids)
     while todo:
         # a PID reused during the scan could close a ring
-        fresh = [child for child in children.get(todo.pop(), []) if child not in found and child != pid]
-        found += fresh
+        fresh = [each for each in children.get(todo.pop(), []) if each not in found and each not in roots]
+        found.update(dict.fromkeys(fresh))
         todo += fresh
-    return found
+    return list(found)
 
 
 def all_processes() -> Iterator[tuple[Process, Container]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingero.agent import targets as agent_targets
 from ingero.agent.communicators import Communicators
 from ingero.agent.name_rounds import LAUNCHES
 from ingero.agent.reading import Reading
@@ -18,6 +21,7 @@ from ingero.agent.targets import Targets
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import APART, BOTH_NS, Session
 from ingero.attach.shapes import Point
+from ingero.discover import processes
 from ingero.discover.libraries import Library
 from ingero.errors import AttachError
 from ingero.model.window import OPERATION
@@ -162,3 +166,61 @@ def test_a_library_seen_while_it_is_loaded_is_looked_at_again(runtime: str, tmp_
     targets.announce(os.getpid())
     assert list(session.files) == [(1, 2)]
     assert targets.warnings == {}
+
+
+class Everybody:
+    """A trace of everybody's processes."""
+
+    fixed, everything, pids = False, False, frozenset[int]()
+
+    def admits(self, *_: object) -> bool:
+        return True
+
+
+def mapped(pids: Sequence[int]) -> list[Any]:
+    return [(pid, 0, 0, 0, 0, 1, 1, "/usr/lib/libcudart.so.12") for pid in pids]
+
+
+@pytest.fixture
+def crowd() -> Iterator[list[int]]:
+    """Processes, each with a child."""
+    made = [subprocess.Popen(["sh", "-c", "sleep 60 & wait"]) for _ in range(4)]
+    try:
+        while not all(processes.descendants(each.pid) for each in made):
+            pass
+        yield [each.pid for each in made]
+    finally:
+        for child in processes.descendants(*(each.pid for each in made)):
+            os.kill(child, signal.SIGKILL)
+        for each in made:
+            each.wait()
+
+
+def test_children_of_many_new_targets_are_found_by_one_look_at_all_processes(
+    runtime: str, crowd: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    targets = targets_of(Session(Shape()))  # type: ignore[arg-type]
+    targets._scope = Everybody()  # type: ignore[assignment]
+    targets._readers = Finds(lambda: [Library(runtime, runtime, 1, 2, "runtime")])
+    looks, descendants = [], processes.descendants
+
+    def counted(*pids: int) -> list[int]:
+        looks.append(pids)
+        return descendants(*pids)
+
+    monkeypatch.setattr(processes, "descendants", counted)
+    assert targets.on_mappings(mapped(crowd)) == crowd
+    assert looks == [tuple(crowd)]
+    assert set(targets.live) == {*crowd, *descendants(*crowd)}
+
+
+def test_what_is_too_much_at_once_is_looked_at_the_next_time(
+    runtime: str, crowd: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_targets, "MAX_EXAMINED", 3)
+    targets = targets_of(Session(Shape()))  # type: ignore[arg-type]
+    targets._scope = Everybody()  # type: ignore[assignment]
+    targets._readers = Finds(lambda: [Library(runtime, runtime, 1, 2, "runtime")])
+    assert targets.on_mappings(mapped(crowd)) == crowd[:3]
+    assert targets.on_mappings([]) == crowd[3:]
+    assert targets.on_mappings([]) == []
