@@ -27,8 +27,11 @@ PERF_TIMEOUT_S = 600
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis looks at it
 def pytest_configure(config: pytest.Config) -> None:
-    """Whoever sees a failure can draw the same again. Tests end programs as Ctrl-C and a closed terminal do, also
-    where they were started in the background: there these signals are ignored, and that would pass on."""
+    """Whoever sees a failure can draw the same again.
+
+    Tests end programs as Ctrl-C and a closed terminal do, also where they were started in the background:
+    there these signals are ignored, and that would pass on.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a handler ends with exec, what is ignored does not

@@ -39,6 +39,8 @@ SYS_ADMIN = 21
 MULTI_SINCE = (6, 6)
 NARROW = ("CAP_BPF", "CAP_PERFMON", "CAP_CHECKPOINT_RESTORE")
 VERSION_3 = 0x20080522
+PR_SET_NO_NEW_PRIVS = 38
+NOBODY = 65534  # the user and group that stand for no one
 
 
 class _Header(ctypes.Structure):
@@ -76,6 +78,21 @@ def keep_only(names: Collection[str]) -> None:
     """Keep these of what tracing needs."""
     mask = sum(1 << KEPT[name] for name in names)
     _keep(lambda held: held & mask if held & mask == mask else held & (mask | 1 << SYS_ADMIN))
+
+
+def become_nobody() -> None:
+    """Nothing of root is left, and nothing that is executed brings it back. Who was not root stays who it was."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        log.warning("cannot give up new privileges: %s", os.strerror(ctypes.get_errno()))
+    if os.geteuid() == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        except OSError as error:  # in a user namespace that has no such user
+            log.warning("cannot become another user: %s", error.strerror)
+    keep_only(())
 
 
 def bound(room_bytes: int, files: int | None = None) -> None:

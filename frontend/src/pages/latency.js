@@ -67,7 +67,7 @@ function map(each, answer, tip, several) {
 }
 
 // An estimate is marked as one, as in the terminal.
-const calls = (each) => `${each.exact ? "" : "~"}${count(each.count)}${each.count_error ? ` ±${count(each.count_error)}` : ""}`;
+const calls = (each) => `${each.exact ? "" : "~"}${count(each.count)}${each.count_error ? (2 * each.count_error > each.count ? " rough" : ` ±${count(each.count_error)}`) : ""}`;
 
 const number = (name, value) => h("span", {}, h("i", {}, name), value);
 

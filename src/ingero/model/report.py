@@ -55,6 +55,7 @@ class OperationLine(msgspec.Struct, frozen=True):
     max_ns: int | None
     wall_share: float
     bytes: int | None
+    count_error: int = 0  # of an estimate
 
 
 class ThreadLine(msgspec.Struct, frozen=True):

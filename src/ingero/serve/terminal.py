@@ -41,6 +41,8 @@ BUCKET_STYLES: dict[str, str] = {
     "lost": "#aa4499",
 }
 SHOWN_COST = 0.001  # of a core, or of a job's time: less is not worth the room
+ROUGH = "rough"  # in place of an error that says little
+ROUGH_WORDS = f"{ROUGH}: too few of them were seen to count well."
 MOST_BOUND = 4  # jobs whose limit is shown
 SEVERITY_STYLES = {"CRITICAL": "bold white on red", "HIGH": "bold red", "MEDIUM": "yellow", "LOW": "cyan"}
 # Told apart without colour too.
@@ -178,6 +180,14 @@ def narrow_operation_cells(row: OperationRow) -> list[Text]:
     if row.source:
         flags.append(" " if flags else "").append(_file_words(row.source), "cyan")
     return [operation, calls, p50, p99, wall, flags]
+
+
+def count_words(count: int, exact: bool, error: int = 0) -> str:
+    """`7,472`, `~53,093 ±2,891`; an error of more than half of it is no range to go by."""
+    words = units.format_calls(count, exact)
+    if not error:
+        return words
+    return f"{words} {ROUGH}" if 2 * error > count else f"{words} ±{units.format_count(error)}"
 
 
 def operation_line(row: OperationRow) -> Text:

@@ -234,4 +234,5 @@ def _operation(stats: OperationStats, wall_ns: int) -> OperationLine:
         max_ns=stats.max_ns,
         wall_share=share,
         bytes=stats.bytes,
+        count_error=stats.count_error,
     )

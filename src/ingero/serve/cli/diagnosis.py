@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
-from ingero.model.report import GpuLine, ProcessReport, Report
+from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
 from ingero.model.words import bucket_words, covered_words
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
@@ -37,6 +37,7 @@ from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
 FRAMES = 20
+ALL_COUNTED = ", all counted"  # how governor/words.py ends what it says of timing
 
 
 @dataclass(frozen=True)
@@ -421,5 +422,17 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     if not less:
         return words
     words += f"; reduced to stay within {budget or 'its budget'}"
-    details = (f"{tidy(each.what.removeprefix(TIMING), 60)}: {tidy(each.after, 60)}" for each in less)
-    return f"{words}: {'; '.join(details)}" if verbose else words
+    return f"{words}: {'; '.join(_reduced(less))}" if verbose else words
+
+
+def _reduced(less: Sequence[GovernorAct]) -> Iterator[str]:
+    """Each in a few words; a function that is watched part of the time is counted then alone."""
+    partly = any(_manner(each.what) not in (RECORDS, TIMING) for each in less)
+    for each in less:
+        manner, after = _manner(each.what), tidy(each.after, 60)
+        what = tidy(each.what.removeprefix(TIMING), 300)
+        if manner == TIMING and partly:
+            after = f"{after.removesuffix(ALL_COUNTED)} while they are watched"
+        elif manner != RECORDS and manner != TIMING:
+            after = f"watched {after} when the recording ended"
+        yield f"{what}: {after}"

@@ -56,7 +56,7 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     if process.threads:
         yield from _time(process)
     if process.operations:
-        yield _calls(process, detail)
+        yield from _calls(process, detail)
     if process.lines:
         yield from _lines(process, detail)
     if process.step is not None:
@@ -138,12 +138,12 @@ def _switches(threads: list[ThreadLine]) -> tuple[int, int]:
     return sum(t.voluntary_switches for t in threads), sum(t.involuntary_switches for t in threads)
 
 
-def _calls(process: ProcessReport, detail: Detail) -> Rows:
+def _calls(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     lines = process.operations if detail.verbose else process.operations[:CALLS]
     rows = [
         (
             tidy(line.op, 60),
-            units.format_calls(line.count, line.exact),
+            terminal.count_words(line.count, line.exact, line.count_error),
             units.format_ns(line.p50_ns),
             units.format_ns(line.p99_ns),
             units.format_ns(line.max_ns),
@@ -151,7 +151,9 @@ def _calls(process: ProcessReport, detail: Detail) -> Rows:
         )
         for line in lines
     ]
-    return Rows(CALL_COLUMNS, rows)
+    yield Rows(CALL_COLUMNS, rows)
+    if any(terminal.ROUGH in row[1] for row in rows):
+        yield Line(terminal.ROUGH_WORDS, "dim")
 
 
 def _lines(process: ProcessReport, detail: Detail) -> Iterator[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
@@ -38,13 +39,20 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
         rows = [row for row in answer.operations if (row.node, row.layer) == (node, layer)]
         if len(nodes) > 1 and layer == _layers(answer, node)[0]:
             found += [Text(terminal.clean(node), "bold"), Text()]
-        found.append(tables.title(layer, sum(row.count for row in rows)))
+        found.append(_title(layer, rows))
         found += [Fitting(COLUMNS, map(_cells, rows)), Text()]
+    if any(terminal.ROUGH in _count(row) for row in answer.operations):
+        found += [Text(terminal.ROUGH_WORDS, "bright_black"), Text()]
     if not answer.operations:
         found.append(Text("No call was recorded in that time."))
     for loss in answer.losses:
         found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
     return [tables.indented(part) for part in found]
+
+
+def _title(layer: str, rows: Sequence[OperationStats]) -> Text:
+    exact = all(row.exact for row in rows)
+    return tables.title(layer, sum(row.count for row in rows), exact, sum(row.count_error for row in rows))
 
 
 def _layers(answer: StatisticsAnswer, node: str) -> list[str]:
@@ -80,10 +88,11 @@ def _layer_order(layer: str) -> tuple[int, str]:
 
 
 def _cells(row: OperationStats) -> list[Text]:
-    count = units.format_calls(row.count, row.exact)
-    if row.count_error:
-        count += f" ±{units.format_count(row.count_error)}"
     times = map(units.format_ns, (row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns, row.sum_ns))
-    cells = (count, *times, units.format_share(row.wall_share), units.format_bytes(row.bytes))
+    cells = (_count(row), *times, units.format_share(row.wall_share), units.format_bytes(row.bytes))
     errors = units.format_count(row.errors) if row.errors else ""
     return [Text(terminal.clean(row.op)), *map(Text, cells), Text(errors, "red")]
+
+
+def _count(row: OperationStats) -> str:
+    return terminal.count_words(row.count, row.exact, row.count_error)

@@ -50,7 +50,7 @@ def body(view: LiveView) -> list[Any]:
     for layer in LAYERS:
         rows = view.layer(layer)
         if rows:
-            parts.append(title(layer, sum(row.count for row in rows)))
+            parts.append(title(layer, sum(row.count for row in rows), all(row.exact for row in rows)))
             cells = (terminal.operation_cells(row) for row in rows)
             parts += [Fitting(OPERATION_COLUMNS, cells, (0, 7, 8)), Text()]
     parts += _host(view) + _processes(view) + _in_flight(view) + _findings(view)
@@ -62,9 +62,10 @@ def indented(part: Any) -> Any:
     return Padding(part, (0, 0, 0, 2), expand=False) if part else part
 
 
-def title(layer: str, calls: int) -> Text:
+def title(layer: str, calls: int, exact: bool = True, error: int = 0) -> Text:
+    """An estimate among them makes the sum one."""
     name = terminal.TITLES.get(layer) or terminal.clean(layer)
-    return Text(name, "bold").append(f"   Calls: {calls:,}", "not bold")
+    return Text(name, "bold").append(f"   Calls: {terminal.count_words(calls, exact, error)}", "not bold")
 
 
 def _host(view: LiveView) -> list[Any]:

@@ -1,13 +1,14 @@
 """A server in a process of its own: nobody who asks it can hold up the trace, or take its memory.
 
 It is forked before the trace begins and has nothing of it: a *tender*, which starts the server
-again should it end, and the server, without any capability. Both end with the trace. The server asks
+again should it end, and the server, a user without any right. Both end with the trace. The server asks
 for what it shows; of what it says the trace reads that question and nothing else.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import pickle
 import secrets
@@ -23,13 +24,16 @@ from contextlib import suppress
 from ingero import privileges
 from ingero.model.metrics import Snapshot
 
+log = logging.getLogger(__name__)
+
 ROOM_BYTES = 512 << 20  # of address space, beyond what is there at the start
 NICE = 5
 AGAIN_S = 1.0
 END_S = 2.0
 GO, READY = b"go", b"ready"
 ASKED = struct.Struct("<QQ")  # a number of this question, and the moment of the snapshot that is there
-PART = struct.Struct("<Q?")  # the question's number, and whether it is the last part
+PART = struct.Struct("<QB")  # the question's number, and what comes after this part
+MORE, LAST, FAILED = range(3)
 PART_BYTES = 64 << 10
 
 Serve = Callable[[Callable[[], Snapshot], Callable[[], None]], None]  # reads, says that it is ready
@@ -66,15 +70,22 @@ class Apart:
     def _tell(self, read: Callable[[], Snapshot]) -> None:
         with suppress(OSError):  # closed
             while asked := self._questions.recv(ASKED.size):
-                if len(asked) == ASKED.size:
-                    number, known_ns = ASKED.unpack(asked)
-                    self._send(number, read(), known_ns)
+                if len(asked) != ASKED.size:
+                    continue
+                number, known_ns = ASKED.unpack(asked)
+                try:
+                    snapshot = read()
+                    text = b"" if snapshot.at_ns == known_ns else pickle.dumps(snapshot)
+                except Exception:  # a defect of ours costs this answer, not all that come after it
+                    log.exception("no metrics for the server")
+                    self._questions.send(PART.pack(number, FAILED))
+                else:
+                    self._send(number, text)
 
-    def _send(self, number: int, snapshot: Snapshot, known_ns: int) -> None:
-        text = b"" if snapshot.at_ns == known_ns else pickle.dumps(snapshot)
+    def _send(self, number: int, text: bytes) -> None:
         for at in range(0, len(text) or 1, PART_BYTES):
-            part = text[at : at + PART_BYTES]
-            self._questions.send(PART.pack(number, at + PART_BYTES >= len(text)) + part)
+            after = LAST if at + PART_BYTES >= len(text) else MORE
+            self._questions.send(PART.pack(number, after) + text[at : at + PART_BYTES])
 
     def ended(self) -> bool:
         """The tender is gone, so nobody would start the server again."""
@@ -123,7 +134,7 @@ def _tend(serve: Serve, life: socket.socket, questions: socket.socket) -> None:
 
 def _become_server(serve: Serve, life: socket.socket, questions: socket.socket) -> None:
     try:
-        privileges.keep_only(())
+        privileges.become_nobody()  # sockets and keys are open by now
         os.nice(NICE)
         threading.Thread(target=_end_with, args=(life,), daemon=True).start()
         serve(Asking(questions), lambda: _say_ready(life))
@@ -142,6 +153,10 @@ def _end_with(life: socket.socket) -> None:
         while life.recv(1):
             pass
     os._exit(0)
+
+
+class NoAnswerError(Exception):
+    """Whoever asked is told that something went wrong."""
 
 
 class Asking:
@@ -167,8 +182,10 @@ class Asking:
             message = self._questions.recv(PART.size + PART_BYTES)
             if len(message) < PART.size:
                 os._exit(0)  # the trace is over
-            number, last = PART.unpack_from(message)
+            number, after = PART.unpack_from(message)
             if number == self._number:
+                if after == FAILED:
+                    raise NoAnswerError("the trace could not tell its metrics")
                 parts.append(message[PART.size :])
-                if last:
+                if after == LAST:
                     return parts

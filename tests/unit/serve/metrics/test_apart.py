@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,9 +102,25 @@ def test_an_answer_of_many_parts_arrives_whole(served: Served) -> None:
 def test_the_server_may_do_nothing_but_serve(served: Served) -> None:
     status = Path(f"/proc/{served.server}/status").read_text()
     assert re.search(r"^CapEff:\s+0+$", status, re.M)
+    assert re.search(r"^NoNewPrivs:\s+1$", status, re.M)
+    if os.geteuid() == 0:
+        assert re.search(r"^Uid:(\s+65534){4}$", status, re.M)
+        assert re.search(r"^Gid:(\s+65534){4}$", status, re.M)
+        assert re.search(r"^Groups:\s*$", status, re.M)
     limits = Path(f"/proc/{served.server}/limits").read_text()
     assert re.search(r"^Max file size\s+0\s", limits, re.M)
     assert not re.search(r"^Max address space\s+unlimited", limits, re.M)
+
+
+def test_an_answer_that_fails_is_one_failed_scrape_and_not_the_last(served: Served) -> None:
+    served.scrape()
+    shown = served.shown[:]
+    served.shown.clear()  # there is no last one to read
+    with pytest.raises(urllib.error.HTTPError) as failed:
+        served.scrape()
+    assert failed.value.code == 500
+    served.shown.extend(shown)
+    assert "ingero_events_total 1.0" in served.scrape()
 
 
 def test_a_server_that_is_killed_is_started_again(served: Served) -> None:
