@@ -104,6 +104,32 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     assert "reduced to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
+def test_what_was_watched_part_of_the_time_was_not_all_counted() -> None:
+    acts = [
+        GovernorAct(0, "timing of launches", "", "1 call in 4 timed, all counted", "", 1.0),
+        GovernorAct(0, "launches", "", "3.8 % of the time", "", 0.04),
+    ]
+    answer = report()
+    overhead = msgspec.structs.replace(answer.overhead, actions=acts)
+    text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
+    assert "launches: 1 call in 4 timed while they are watched" in text
+    assert "launches: watched 3.8 % of the time when the recording ended" in text
+    assert "all counted" not in text
+
+
+@pytest.mark.parametrize(
+    ("count", "exact", "error", "words"),
+    [
+        (7472, True, 0, "7,472"),
+        (53_093, False, 2891, "~53,093 ±2,891"),
+        (23_602, False, 31_615, "~23,602 rough"),
+        (500, False, 0, "~500"),
+    ],
+)
+def test_a_count_never_has_a_range_below_nothing(count: int, exact: bool, error: int, words: str) -> None:
+    assert terminal.count_words(count, exact, error) == words
+
+
 def test_three_findings_fit_a_screen_of_80_by_40() -> None:
     for findings in (
         [finding(pid=pid) for pid in (100, 200, 300)],
