@@ -81,7 +81,7 @@ def keep_only(names: Collection[str]) -> None:
 
 
 def become_nobody() -> None:
-    """Nothing of root is left, and nothing that is executed brings it back. Who was not root stays who it was."""
+    """Nothing of root is left, nor does executing bring it back. Who was not root stays who it was."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         log.warning("cannot give up new privileges: %s", os.strerror(ctypes.get_errno()))

@@ -7,6 +7,7 @@ for what it shows; of what it says the trace reads that question and nothing els
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  asyncio would, when the server may no longer read our files
 import gc
 import logging
 import os

@@ -118,6 +118,7 @@ def test_an_answer_that_fails_is_one_failed_scrape_and_not_the_last(served: Serv
     served.shown.clear()  # there is no last one to read
     with pytest.raises(urllib.error.HTTPError) as failed:
         served.scrape()
+    failed.value.close()
     assert failed.value.code == 500
     served.shown.extend(shown)
     assert "ingero_events_total 1.0" in served.scrape()
