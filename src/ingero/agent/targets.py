@@ -382,7 +382,8 @@ class Targets:
         Those it is too much for at once are looked at when this is called again.
         """
         self._mapped.update((row[0], None) for row in mappings if kind_of(row[-1]) is not None)
-        looked, until_ns = [], time.monotonic_ns() + EXAMINING_NS
+        looked: list[int] = []
+        until_ns = time.monotonic_ns() + EXAMINING_NS
         while self._mapped and len(looked) < MAX_EXAMINED and time.monotonic_ns() < until_ns:
             pid = next(iter(self._mapped))
             del self._mapped[pid]
