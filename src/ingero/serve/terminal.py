@@ -46,7 +46,7 @@ ROUGH_WORDS = f"{ROUGH}: too few of them were seen to count well."
 MOST_BOUND = 4  # jobs whose limit is shown
 SEVERITY_STYLES = {"CRITICAL": "bold white on red", "HIGH": "bold red", "MEDIUM": "yellow", "LOW": "cyan"}
 # Told apart without colour too.
-BUCKET_MARKS = dict(zip(BUCKET_STYLES, "█▓▒#%d=pn·?x", strict=True))
+BUCKET_MARKS = dict(zip(BUCKET_STYLES, "█▓▒#Ld=pn·?x", strict=True))
 
 
 def clean(text: str, limit: int = 120) -> str:

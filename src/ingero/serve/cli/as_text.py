@@ -8,7 +8,7 @@ that does not fit is written as lines.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -31,10 +31,11 @@ from ingero.serve.cli.document import (
     Title,
 )
 from ingero.serve.cli.fitting import Fitting
+from ingero.serve.cli.wrapping import wrapped
 
 INDENT, LABEL = 2, 13
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}
-WIDEST_BAR, SHORT_BAR = 60, 8
+WIDEST_BAR = 60
 
 
 def write_text(document: Document, console: Console) -> None:
@@ -93,7 +94,7 @@ def _lines(text: Text, rows: int, console: Console) -> list[Text]:
     if not console.is_terminal:
         return [text]
     room = _room(console)
-    lines = list(text.wrap(console, room, overflow="fold"))
+    lines = wrapped(text, room)
     if rows and len(lines) > rows:
         lines = lines[:rows]
         lines[-1].rstrip()
@@ -114,37 +115,22 @@ def _write_bar(bar: Bar, console: Console) -> None:
     if not console.is_terminal:
         console.print(label.append("  ".join(map(_words, parts))), soft_wrap=True)
         return
-    room = _room(console)
-    width = min(room, SHORT_BAR if bar.short else WIDEST_BAR)
-    label.append_text(terminal.stacked_bar(bar.time_ns, width))
     if bar.short:
-        console.print(label.append("  ").append_text(_fitting(bar.time_ns, room - width - 2)))
+        _write_field(Field("Time", "  ".join(map(_words, parts))), console)
         return
-    console.print(label)
+    room = _room(console)
+    console.print(label.append_text(terminal.stacked_bar(bar.time_ns, min(room, WIDEST_BAR))))
     for line in _legend(parts, room):
         console.print(Text(" " * (INDENT + LABEL)).append_text(line))
 
 
-def _words(part: tuple[str, float], decimals: int = 1) -> str:
-    return f"{bucket_words(terminal.clean(part[0], 20))} {part[1]:.{decimals}f} %"
+def _words(part: tuple[str, float]) -> str:
+    return f"{bucket_words(terminal.clean(part[0], 20))} {part[1]:.1f} %"
 
 
-def _marked(part: tuple[str, float], decimals: int = 1) -> Text:
+def _marked(part: tuple[str, float]) -> Text:
     mark, style = terminal.BUCKET_MARKS.get(part[0], "?"), terminal.BUCKET_STYLES.get(part[0], "white")
-    return Text(f"{mark} ", style).append(_words(part, decimals), "default")
-
-
-def _fitting(time_ns: Mapping[str, int], room: int) -> Text:
-    """As many of the largest parts as fit, in whole percents, and what the others come to."""
-    parts = percents(time_ns, decimals=0)
-    named = [_marked(part, decimals=0) for part in parts]
-    text = Text("  ").join(named)
-    for count in range(len(parts) - 1, 0, -1):
-        if text.cell_len <= room:
-            break
-        rest = sum(percent for _, percent in parts[count:])
-        text = Text("  ").join([*named[:count], Text(f"other {rest:.0f} %")])
-    return text
+    return Text(f"{mark} ", style).append(_words(part), "default")
 
 
 def _legend(parts: Sequence[tuple[str, float]], room: int) -> list[Text]:

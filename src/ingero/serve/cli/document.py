@@ -53,7 +53,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Bar:
-    """Where time went; its parts sum to 100 %. `short`: in one row."""
+    """Where time went; its parts sum to 100 %. `short`: in words alone."""
 
     time_ns: Mapping[str, int]
     short: bool = False
