@@ -7,7 +7,7 @@ else is what the recording holds, so that "no problem found" has its evidence.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
@@ -386,13 +386,20 @@ def _not_watched(
         if not line.exact and (governed or process.pid not in late)
     }
     if estimated:
-        names = ", ".join(sorted(clean(name, 60) for name in estimated)[:5])
+        names = _some(clean(name, 60) for name in sorted(estimated))
         share = f"watched {format_share(watched)} of the time" if watched is not None else "sampled"
         found.append(
             NotWatched(f"some calls of {names}", f"{share} to keep the overhead low; counts are estimates")
         )
     unaccounted = [each for each in processes if feeds_gpu(each) and not each.threads_ns]
     if unaccounted:
-        names = ", ".join(f"{clean(each.comm, 40)} ({each.pid})" for each in unaccounted[:5])
+        names = _some(f"{clean(each.comm, 40)} ({each.pid})" for each in unaccounted)
         found.append(NotWatched(f"where the time of {names} went", "no time was accounted for its threads"))
     return found
+
+
+def _some(names: Iterable[str], most: int = 5) -> str:
+    """The first few, whole, and how many more there are."""
+    told = list(names)
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return ", ".join(told[:most]) + more

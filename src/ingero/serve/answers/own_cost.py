@@ -10,10 +10,10 @@ def own_cost_words(overhead: OverheadReport) -> str:
     """As far as it is known; empty where nothing is."""
     parts = []
     if overhead.agent_cpu_share is not None:
-        parts.append(f"computed {format_share(overhead.agent_cpu_share)} of a core")
+        parts.append(f"computed {format_share(overhead.agent_cpu_share)} of one core beside the job")
     if overhead.taken_from_job_share is not None:
         parts.append(
-            f"had a core the job waited for {format_share(overhead.taken_from_job_share)} of its time"
+            f"had a core the job waited for {format_share(overhead.taken_from_job_share)} of the job's time"
         )
     if overhead.bystanders_share is not None:
         parts.append(f"cost switches of others {format_share(overhead.bystanders_share)} of all cores")

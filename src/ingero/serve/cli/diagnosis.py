@@ -1,6 +1,6 @@
 """A Report as a document: header, findings worst first, what was lost or not watched.
 
-Three findings with their usual fields fit a screen of 80 by 40; the more findings
+Three findings with their usual fields fit a screen of 80 by 44; the more findings
 there are, the fewer details each gets, and from the fourth on a finding is one
 line. -v shows everything. Nothing is computed here but sums.
 """
@@ -173,7 +173,7 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
     yield Field("Effect", effect_words(finding), rows=room.rows)
     time_ns = finding.time or (victim.time if victim is not None else {})
     if time_ns and victim is not None:
-        yield time_bar(time_ns, short=bool(room.rows))
+        yield time_bar(time_ns, short=room.rows == 1)
         if detail.verbose:
             yield time_rows(time_ns)
     for proof in finding.evidence[: None if detail.verbose else 2]:
@@ -374,7 +374,6 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
         "Dropped",
         f"{dropped or 'nothing'}; {cost}",
         "warning" if dropped else "dim",
-        rows=0 if detail.verbose else 1,
     )
     if own := own_cost_words(report.overhead):
         yield Field("Own cost", own, "dim")
@@ -394,7 +393,7 @@ def _not_covered(report: Report) -> dict[str, list[str]]:
     """By reason: one missing source may hide several kinds."""
     found: dict[str, list[str]] = {}
     for each in report.not_watched:
-        what, why = covered_words(tidy(each.what, 100), tidy(each.why, 200))
+        what, why = covered_words(tidy(each.what, 1000), tidy(each.why, 300))
         found.setdefault(why, []).append(what)
     return found
 
@@ -410,7 +409,8 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     budget = f"{100 * overhead.budget:g} %" if overhead.budget is not None else ""
     if overhead.share is not None:
         words = (
-            f"tracing cost {units.format_share(overhead.share)}{f' of at most {budget}' if budget else ''}"
+            f"tracing cost {units.format_share(overhead.share)} of the traced threads' time"
+            f"{f' (at most {budget})' if budget else ''}"
         )
     elif overhead.hits_per_s is not None:
         words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"

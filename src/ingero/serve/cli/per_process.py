@@ -47,12 +47,7 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     place += f" on {tidy(process.node, 80)}" if process.node else ""
     yield Heading(f"{person(process.comm, process.pid)}{place}")
     if process.cmdline:
-        yield Field(
-            "Command",
-            tidy(process.cmdline, 1000 if detail.verbose else 160),
-            "dim",
-            rows=0 if detail.verbose else 1,
-        )
+        yield Field("Command", tidy(process.cmdline, 1000 if detail.verbose else 240), "dim")
     if process.threads:
         yield from _time(process)
     if process.operations:

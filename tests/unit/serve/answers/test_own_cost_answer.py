@@ -59,7 +59,8 @@ def test_the_answer_has_what_the_agent_took_from_whom(db: Path) -> None:
     assert cost.bystanders_share == pytest.approx(0.001)
     assert cost.switches_per_s == pytest.approx(10_000)
     assert own_cost_words(cost) == (
-        "ingero itself computed 5.0 % of a core, had a core the job waited for 2.0 % of its time,"
+        "ingero itself computed 5.0 % of one core beside the job,"
+        " had a core the job waited for 2.0 % of the job's time,"
         " cost switches of others 0.1 % of all cores"
     )
     with Reader(db) as reader:
