@@ -49,6 +49,11 @@ def test_command_lines_and_environments_are_read_by_readers_alone(module: Path) 
     assert reads_memory(module.read_text()) == []
 
 
+@pytest.mark.parametrize("module", AGENT, ids=lambda each: each.name)
+def test_names_that_strangers_chose_are_made_readable_by_readers_alone(module: Path) -> None:
+    assert "native.demangle" not in module.read_text()
+
+
 def test_what_would_be_found_is_found() -> None:
     bad = (
         "processes.read_process(1)\nprocesses.environment(1)\nread_process_and_container(1, with_memory=True)"

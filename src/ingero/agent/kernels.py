@@ -18,7 +18,6 @@ from ingero.model.kernels import KernelName
 from ingero.model.operations import Operation
 from ingero.model.stack import NativeFrame
 from ingero.model.window import Records, Window
-from ingero.native.demangle import demangle
 
 
 class Kernels:
@@ -35,7 +34,7 @@ class Kernels:
     ) -> None:
         self._symbols = symbols
         self._book = KernelBook(
-            operations, self._functions_at, self._places_at, demangle, symbols.handle_names
+            operations, self._functions_at, self._places_at, symbols.readable, symbols.handle_names
         )
         self._rounds = NameRounds(kernel, session, targets, lambda: shapes.entry_only(shape, kernel, "names"))
 

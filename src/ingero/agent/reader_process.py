@@ -36,7 +36,7 @@ MAX_ANSWER_BYTES = 1 << 20
 # Of questions whose answers may be larger.
 MAX_ANSWERS_BYTES = {
     "frames_at": 64 << 20, "libraries_of": 16 << 20, "long_code": 8 << 20, "handle_names": 4 << 20,
-    "plan": 4 << 20,
+    "plan": 4 << 20, "readable": 8 << 20,
 }  # fmt: skip
 SILENT_S = 30.0
 LOOK_S = 1.0

@@ -30,6 +30,7 @@ from ingero.errors import FileFormatError
 from ingero.model.numbers import Half, Word
 from ingero.model.stack import NativeFrame
 from ingero.model.window import Container, Process
+from ingero.native.demangle import demangle
 
 MAX_FRAMES = 64
 MAX_STACK_BYTES = 64 << 20
@@ -93,6 +94,10 @@ class Reading:
 
     def frames_at(self, pid: int, addresses: bytes, start_ns: int) -> list[NativeFrame | None]:
         return self._symbols.frames_at(pid, np.frombuffer(addresses, "<u8"), start_ns)
+
+    def readable(self, pid: int, names: list[bytes]) -> list[str]:  # noqa: ARG002
+        """C++ names of a process, as people write them."""
+        return demangle(names)
 
     def look_at_code(self, pid: int) -> None:
         self._symbols.look([pid])

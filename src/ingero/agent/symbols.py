@@ -11,6 +11,8 @@ from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
 from ingero.model.stack import NativeFrame
 
+AT_ONCE = 1024  # names
+
 
 class Symbols:
     """What it hears of processes is passed on with the next question."""
@@ -55,6 +57,20 @@ class Symbols:
         except (UnreadError, ProcessLookupError):
             return {}
         return {handle: names[handle] for handle in handles if handle in names}
+
+    def readable(self, pid: int, names: Sequence[bytes]) -> list[str]:
+        """Names of a process's kernels; C++ names as people write them, where a reader could."""
+        texts = [name.decode("utf-8", "replace") for name in names]
+        mangled = [at for at, name in enumerate(names) if name.startswith(b"_Z")]
+        for start in range(0, len(mangled), AT_ONCE):
+            rows = mangled[start : start + AT_ONCE]
+            try:
+                made = self._readers.ask(Reading.readable, pid, [names[at] for at in rows])
+            except UnreadError:
+                break
+            for at, text in zip(rows, made, strict=False):
+                texts[at] = text
+        return texts
 
     def _tell(self) -> None:
         if self._mapped or self._gone:

@@ -95,7 +95,7 @@ class KernelBook:
         op = np.minimum(names["op"], len(self._at_runtime) - 1)
         at_runtime = self._at_runtime[op] & (names["from"] > 0)
         self._look_up(_handles(names["h"]["pid"][at_runtime], names["from"][at_runtime]))
-        numbers = self._table.of_texts([_text(row) for row in names])
+        numbers = self._numbers(names)
         for row, number, of_function in zip(names, numbers, at_runtime.tolist(), strict=True):
             pid, origin, since_ns = int(row["h"]["pid"]), int(row["from"]), int(row["h"]["start_ns"])
             if of_function:
@@ -104,6 +104,13 @@ class KernelBook:
                 number = _name_at(self._given.get((pid, origin), []), since_ns)
             if origin != int(row["handle"]):
                 self._give((pid, int(row["handle"])), since_ns, number)
+
+    def _numbers(self, names: Records) -> list[int]:
+        """Of the texts; those of each process together."""
+        pids, numbers = names["h"]["pid"], np.zeros(len(names), np.int64)
+        for pid in np.unique(pids).tolist():
+            numbers[pids == pid] = self._table.of_texts(pid, [_text(row) for row in names[pids == pid]])
+        return numbers.tolist()
 
     def _give(self, handle: Handle, since_ns: int, number: int) -> None:
         given = self._given.get(handle)
@@ -119,12 +126,12 @@ class KernelBook:
         """Names of host functions that were not asked for yet."""
         _fill(self._host_functions, {each: each[1] for each in functions}, self._functions_at, self._number)
 
-    def _number(self, name: KernelName | None) -> int:
+    def _number(self, pid: int, name: KernelName | None) -> int:
         if name is None:
             return 0
-        return (
-            self._table.of_texts([name.text.encode()])[0] if name.known else self._table.of_place(name.text)
-        )
+        if not name.known:
+            return self._table.of_place(name.text)
+        return self._table.of_texts(pid, [name.text.encode()])[0]
 
     # --- launches ------------------------------------------------------------------
 
@@ -178,7 +185,7 @@ class KernelBook:
         for pid, values in nameless.items():
             kept = self._kept_by_driver(pid, values)
             for (value, _), number in zip(
-                kept.items(), self._table.of_texts(list(kept.values())), strict=True
+                kept.items(), self._table.of_texts(pid, list(kept.values())), strict=True
             ):
                 self._give((pid, value), 0, number)
                 self._learnt.append(LearntKernel(pid, value, self._table[number]))
@@ -241,7 +248,7 @@ def _fill(
     known: dict[Handle, int],
     asked: dict[Handle, int],
     resolve: Resolve,
-    number: Callable[[KernelName | None], int],
+    number: Callable[[int, KernelName | None], int],
 ) -> None:
     """Ask for the addresses of keys not known yet, once for each process."""
     by_process: dict[int, dict[Handle, int]] = {}
@@ -252,7 +259,7 @@ def _fill(
         if len(known) + len(wanted) > MAX_HANDLES:
             known.clear()
         for key, name in zip(wanted, resolve(pid, list(wanted.values())), strict=True):
-            known[key] = number(name)
+            known[key] = number(pid, name)
 
 
 def _distinct(*columns: NDArray[np.generic]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

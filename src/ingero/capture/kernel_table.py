@@ -1,7 +1,7 @@
 """Names of kernels as numbers: each name once, however many handles have it.
 
 Texts come from traced processes: made fit to show, cut, and only so many. Demangling is
-done for many at once, because it starts a child (native/demangle.py).
+done for many at once, because a reader is asked that starts a child (native/demangle.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_NAMES = 16384  # different ones; each up to 2 KiB
 MAX_CHARACTERS = 2048
 STUB = b"__device_stub_"  # before the name of a kernel's host function, in some builds
 
-Demangle = Callable[[Sequence[bytes]], Sequence[str]]
+Demangle = Callable[[int, Sequence[bytes]], Sequence[str]]  # of a process: what it costs is that one's fault
 
 
 class KernelTable:
@@ -36,13 +36,13 @@ class KernelTable:
     def names(self, numbers: NDArray[np.int64]) -> dict[int, KernelName]:
         return {number: self._names[number] for number in np.unique(numbers).tolist() if number}
 
-    def of_texts(self, texts: Sequence[bytes]) -> list[int]:
-        """Numbers of names as the program, or its symbol table, spells them."""
+    def of_texts(self, pid: int, texts: Sequence[bytes]) -> list[int]:
+        """Numbers of names as the process, or the symbol table of its program, spells them."""
         if len(self._of_text) > 2 * MAX_NAMES:  # spellings of the same names
             self._of_text = {b"": 0}
         new = [text for text in dict.fromkeys(texts) if text not in self._of_text]
         spelt = [clean(each.removeprefix(STUB), MAX_CHARACTERS).encode() for each in new]
-        for text, name in zip(new, self._demangle(spelt), strict=True):
+        for text, name in zip(new, self._demangle(pid, spelt), strict=True):
             number = self._number(KernelName(clean(name, MAX_CHARACTERS)))
             if number:
                 self._of_text[text] = number

@@ -28,7 +28,6 @@
 #define TEXT_BYTES 4096			/* of a readable name: the rest is cut */
 #define CHILD_BYTES (64UL << 20)	/* more than we have now */
 #define NAME_US 50000			/* on a core; usual names take 5 */
-#define BATCH_MS 2000
 
 typedef char *(*demangler_function)(const char *, char *, size_t *, int *);
 
@@ -121,14 +120,15 @@ static int milliseconds_until(const struct timespec *deadline)
 }
 
 /* What the child says, until it ends or takes too long. */
-static size_t listen_to(int fd, char *text, size_t room)
+static size_t listen_to(int fd, char *text, size_t room, int within_ms)
 {
 	struct timespec deadline;
 	struct pollfd wanted = {fd, POLLIN, 0};
 	size_t used = 0;
 
 	clock_gettime(CLOCK_MONOTONIC, &deadline);
-	deadline.tv_sec += BATCH_MS / 1000;
+	deadline.tv_sec += within_ms / 1000;
+	deadline.tv_nsec += within_ms % 1000 * 1000000L;
 	while (used < room) {
 		int left = milliseconds_until(&deadline), ready = left ? poll(&wanted, 1, left) : 0;
 		ssize_t n;
@@ -145,7 +145,8 @@ static size_t listen_to(int fd, char *text, size_t room)
 	return used;
 }
 
-static ssize_t run_child(demangler_function demangler, const char *names, size_t length, char *text, size_t room)
+static ssize_t run_child(demangler_function demangler, const char *names, size_t length, char *text, size_t room,
+			 int within_ms)
 {
 	unsigned long bytes = address_space_bytes();
 	size_t used;
@@ -163,7 +164,7 @@ static ssize_t run_child(demangler_function demangler, const char *names, size_t
 		_exit(0);
 	}
 	close(ends[1]);
-	used = child < 0 ? 0 : listen_to(ends[0], text, room);
+	used = child < 0 ? 0 : listen_to(ends[0], text, room, within_ms);
 	close(ends[0]);
 	if (child > 0) {
 		/* Not killed, which the filter of readers lets nobody do: it ends with its next word, for
@@ -174,20 +175,21 @@ static ssize_t run_child(demangler_function demangler, const char *names, size_t
 	return child < 0 ? -1 : (ssize_t)used;
 }
 
-/* demangle(names, each ending in a zero byte) -> their texts likewise, an empty one where a
+/* demangle(names, each ending in a zero byte, milliseconds it may take) -> their texts likewise, an empty one where a
  * name is no C++ name. Fewer texts than names: the child ended at the next one. */
 PyObject *demangle(PyObject *module, PyObject *args)
 {
 	demangler_function demangler = find_demangler();
 	const char *names;
 	Py_ssize_t length;
+	int within_ms;
 	size_t count = 0;
 	ssize_t used;
 	char *text;
 	PyObject *result;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "y#", &names, &length))
+	if (!PyArg_ParseTuple(args, "y#i", &names, &length, &within_ms))
 		return NULL;
 	if (length && names[length - 1]) {
 		PyErr_SetString(PyExc_ValueError, "the last name does not end");
@@ -200,7 +202,7 @@ PyObject *demangle(PyObject *module, PyObject *args)
 		return PyErr_NoMemory();
 	if (demangler && count) {
 		Py_BEGIN_ALLOW_THREADS
-		used = run_child(demangler, names, (size_t)length, text, count * (TEXT_BYTES + 1));
+		used = run_child(demangler, names, (size_t)length, text, count * (TEXT_BYTES + 1), within_ms);
 		Py_END_ALLOW_THREADS
 	} else {
 		memset(text, 0, count);

@@ -605,7 +605,7 @@ static PyMethodDef methods[] = {
 	{"map_lookup", map_lookup, METH_VARARGS, "map_lookup(fd, key, value buffer) -> found"},
 	{"map_read_all", map_read_all, METH_VARARGS,
 	 "map_read_all(fd, keys, values, key size, value size) -> entries, -1: too little room"},
-	{"demangle", demangle, METH_VARARGS, "demangle(names that end in zero bytes) -> texts that do"},
+	{"demangle", demangle, METH_VARARGS, "demangle(names that end in zero bytes, within_ms) -> texts that do"},
 	{"btf_types", btf_types, METH_VARARGS, "btf_types(path) -> types by id"},
 	{"time_calls", time_calls, METH_VARARGS, "time_calls(n, memory) -> nanoseconds"},
 	{"test_run", test_run, METH_VARARGS, "test_run(program fd, context) -> result"},

@@ -24,6 +24,7 @@ from ingero.agent import readers as agent_readers
 from ingero.agent.reader_process import BEAT, TICK, Watchdog
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
+from ingero.agent.symbols import Symbols
 from ingero.attach.probes import ROWS
 from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError
@@ -109,6 +110,17 @@ LIBRARY = [each.name for each in dataclasses.fields(Library)]
 
 def nested() -> msgspec.Raw:
     return msgspec.Raw(b"\x91" * 100_000 + b"\xc0")
+
+
+def test_names_are_made_readable_by_a_reader_and_stay_as_they_are_where_it_could_not(
+    readers: Readers,
+) -> None:
+    symbols, me = Symbols(readers), os.getpid()
+    assert symbols.readable(me, [b"plain", b"_Z1av", b"x\xff"]) == ["plain", "a()", "x\ufffd"]
+    readers.ask(Reading.owner, "/")
+    os.kill(readers._pid, signal.SIGSTOP)
+    assert symbols.readable(me, [b"plain", b"_Z1av"]) == ["plain", "_Z1av"]
+    assert readers.losses({}) == {"unread": 1}
 
 
 SEGMENTS = ["/proc/1/map_files/a-b", "/a/libcuda.so.1", 1, 2, "driver", [[-1, 2, 3]], False]

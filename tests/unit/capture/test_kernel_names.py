@@ -41,7 +41,7 @@ class Process:
     def places_at(self, pid: int, addresses: Sequence[int]) -> list[KernelName | None]:
         return [KernelName(f"job+{address:#x}", known=False) if address else None for address in addresses]
 
-    def demangle(self, names: Sequence[bytes]) -> list[str]:
+    def demangle(self, pid: int, names: Sequence[bytes]) -> list[str]:
         self.demangled.append(len(names))
         return [name.decode().replace("_Z3mulv", "mul()") for name in names]
 
@@ -180,6 +180,13 @@ def test_names_are_tamed_cut_and_demangled_together(book: KernelBook, process: P
     assert process.demangled == [3]
     book.hear(given(4, b"__device_stub__Z3mulv"))
     assert process.demangled == [3, 0]
+
+
+def test_names_of_each_process_are_demangled_apart(book: KernelBook, process: Process) -> None:
+    """So that one whose names take all the time there is spoils nobody else's."""
+    book.hear(records(given(1, b"_Z3mulv"), given(2, b"other", pid=200), given(3, b"third")))
+    assert texts(book, launch(1), launch(2, pid=200), launch(3)) == ["mul()", "other", "third"]
+    assert process.demangled == [2, 1]
 
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, process: Process) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero.native import _shim
-from ingero.native.demangle import MAX_CHILDREN, MAX_NAME_BYTES, demangle
+from ingero.native.demangle import BATCH, MAX_CHILDREN, MAX_NAME_BYTES, WITHIN_S, demangle
 
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -81,6 +82,14 @@ def test_many_such_names_are_given_up_on() -> None:
     assert demangle(names) == [name.decode() for name in names]
 
 
+def test_names_that_take_long_without_harm_are_given_up_on_together() -> None:
+    """Each of these takes less than a name may take: no child is killed, and there are very many."""
+    began = time.monotonic()
+    names = [bomb(16)] * (3 * BATCH)
+    assert len(demangle(names)) == len(names)
+    assert time.monotonic() - began < 3 * WITHIN_S
+
+
 def test_a_long_text_is_cut_and_a_long_name_not_tried() -> None:
     assert len(demangle([bomb(12)])[0]) == 4096
     long = b"_ZN" + b"1a" * MAX_NAME_BYTES + b"Ev"
@@ -101,7 +110,7 @@ def test_no_child_and_no_descriptor_is_left() -> None:
 
 def test_a_name_that_does_not_end_is_refused() -> None:
     with pytest.raises(ValueError, match="end"):
-        _shim.demangle(b"_Z1av")
+        _shim.demangle(b"_Z1av", 1000)
 
 
 pieces = st.sampled_from(
