@@ -174,7 +174,7 @@ class Writer:
             found = FindingChanges(self._findings.values(), self._withdrawn)
             self._recording.store(window, self._losses, steps[self._steps_saved :], found)
             self._backlog.popleft()
-            self._stored_rows += _row_count(window)
+            self._stored_rows += rows_of(window)
             self._losses.clear()
             self._findings.clear()
             self._withdrawn.clear()
@@ -190,7 +190,7 @@ class Writer:
             self._give_up(self._backlog.popleft())
 
     def _give_up(self, window: Window) -> None:
-        rows = _row_count(window)
+        rows = rows_of(window)
         self.dropped[BACKLOG_LOSS] += rows
         from_ns, to_ns = self._clock.wall_ns(window.start_ns), self._clock.wall_ns(window.end_ns)
         # Losses the window itself carried must not be lost with it.
@@ -250,7 +250,7 @@ class Writer:
         self.close()
 
 
-def _row_count(window: Window) -> int:
+def rows_of(window: Window) -> int:
     return len(window.annotations) + sum(len(getattr(window, name)) for name in _ARRAYS)
 
 
