@@ -169,7 +169,9 @@ def cuda_libraries(finder: LibraryFinder) -> Iterator[Check]:
     if hidden:
         advice = "Run `sudo ingero check` to look into processes of other users."
         if os.geteuid() == 0:
-            advice = "They hold privileges that this process does not have."
+            lacks = ", ".join(host.missing_capabilities())
+            advice = "They may do more than this root may" + (f" (it lacks {lacks})" if lacks else "")
+            advice += ", as in a container; all others can be traced."
         yield Check("CUDA libraries", "warning", f"processes that cannot be looked into: {hidden}", advice)
     if not users:
         installed = cached_paths()

@@ -18,6 +18,7 @@ from ingero.store.reader import Reader
 from ingero.units import SECOND, clean, format_ns
 
 NO_STALL = ("gpu_wait", "sleep")
+WORTH_SAYING = 0.05  # of the wait: what it waited for a core at its end
 _WAKERS = {2: "a timer", 3: "the disk", 4: "the network", 5: "an interrupt"}
 # One pass over the events finds the longest of each thread; only those are looked up in detail.
 _LONGEST = """
@@ -76,16 +77,17 @@ def _waits(reader: Reader, wanted: TimeRange) -> list[tuple[int, int, Stall]]:
 
 def _why(row: tuple[Any, ...]) -> str:
     _, _, _, ns, bucket, runqueue_ns, waker_kind, waker_pid, waker, call, throttled = row
-    parts = [bucket_words(_bucket(bucket)) + (f" inside {clean(call)}" if call else "")]
+    words = bucket_words(_bucket(bucket)) + (f" inside {clean(call)}" if call else "")
     if throttled:
-        parts.append("held back by its CPU quota")
+        words += ", held back by its CPU quota"
     if waker_kind in _WAKERS:
-        parts.append(f"ended by {_WAKERS[waker_kind]}")
+        words += f"; {_WAKERS[waker_kind]} ended it"
     elif waker is not None and waker_pid:
-        parts.append(f"ended by {clean(waker, 40)} ({waker_pid})")
-    if runqueue_ns and runqueue_ns < ns:
-        parts.append(f"{format_ns(runqueue_ns)} of it ready to run, without a core")
-    return ", ".join(parts)
+        how = "released it" if _bucket(bucket) == "lock_wait" else "ended it"
+        words += f"; {clean(waker, 40)} ({waker_pid}) {how}"
+    if runqueue_ns and WORTH_SAYING * ns <= runqueue_ns < ns:
+        words += f", then it waited {format_ns(runqueue_ns)} for a core"
+    return words
 
 
 def _hung(reader: Reader, wanted: TimeRange) -> list[tuple[int, int, Stall]]:

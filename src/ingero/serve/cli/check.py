@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ingero import units
 from ingero.serve.cli.options import as_json, configured, database
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ingero.model.checks import Check
 
 ICONS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+FRAMES = "frames can be read"  # what is said behind it is how
 EPILOG = """\b
 Examples:
   sudo ingero check
@@ -29,6 +31,7 @@ Examples:
 @click.option(
     "--support-bundle", type=click.Path(path_type=Path), metavar="FILE", help="Also write a .tar.gz to send."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also how the frames of each Python are found.")
 @database
 @configured
 def check(
@@ -36,6 +39,7 @@ def check(
     as_json: bool,
     exit_code: bool,
     support_bundle: Path | None,
+    verbose: bool,
     db: Path | None,
 ) -> int:
     """Say whether this machine can be traced, and what to do if not."""
@@ -47,7 +51,7 @@ def check(
 
         click.echo(to_json(answer))
     else:
-        _print(answer.checks)
+        _print(answer.checks, verbose)
     if support_bundle is not None:
         from ingero.serve.answers.checks import write_support_bundle
 
@@ -56,7 +60,7 @@ def check(
     return 1 if exit_code and not answer.ok else 0
 
 
-def _print(checks: list[Check]) -> None:
+def _print(checks: list[Check], verbose: bool) -> None:
     from rich.text import Text
 
     from ingero.serve import terminal
@@ -68,7 +72,7 @@ def _print(checks: list[Check]) -> None:
     for item in checks:
         icon, style = ICONS[item.status]
         line = Text(f"  {icon} ", style).append(f"{terminal.clean(item.name):{width}}  ", "default")
-        console.print(line.append(terminal.clean(item.value, 300), "default"), soft_wrap=True)
+        console.print(line.append(_value(item, verbose), "default"), soft_wrap=True)
         if item.advice and item.status != "ok":
             console.print(
                 Text(f"    {'':{width}}  → {runnable(terminal.clean(item.advice, 500))}", style),
@@ -78,6 +82,13 @@ def _print(checks: list[Check]) -> None:
     warned = sum(item.status == "warning" for item in checks)
     console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warned} warnings"))
     console.print(Text(f"  {verdict(checks)}", "bold"), soft_wrap=True)
+
+
+def _value(item: Check, verbose: bool) -> str:
+    """Where a Python keeps its thread states helps those who mend ingero, and nobody else."""
+    value = units.clean(item.value, 300)
+    read = value.find(FRAMES)
+    return value if verbose or read < 0 else value[: read + len(FRAMES)]
 
 
 def verdict(checks: list[Check]) -> str:

@@ -60,7 +60,7 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
     if process.worst_stall is not None:
         stall = process.worst_stall
         at = terminal.clock_time(stall.at_ns)
-        yield Field("Stall", f"{units.format_ns(stall.ns)} at {at}: {tidy(stall.text, 300)}", "warning")
+        yield Field("Stall", f"{units.format_ns(stall.ns)} {tidy(stall.text, 300)}, at {at}", "warning")
     if process.cpu_taken_ns:
         taken = units.format_ns(process.cpu_taken_ns)
         yield Field("CPU taken", f"{taken} while threads that feed a GPU waited for that core", "warning")
@@ -95,12 +95,12 @@ def _time(process: ProcessReport) -> Iterator[Block]:
     voluntary, involuntary = _switches(process.threads)
     yield Field(
         "Switches",
-        f"{units.format_count(voluntary + involuntary)}, of which {units.format_count(involuntary)} forced:"
-        " somebody else was to run",
+        f"{units.format_count(voluntary)} times it gave up its core to wait,"
+        f" {units.format_count(involuntary)} times another task was put on its core",
     )
     if process.estimated_ns:
         ns = units.format_ns(process.estimated_ns)
-        yield Field("Estimated", f"{ns} in or outside of calls that were not watched then")
+        yield Field("Estimated", f"{ns} fell into gaps of the watching")
     if process.gpu_idle_ns is not None:
         yield Field("GPU idle", f"{units.format_ns(process.gpu_idle_ns)} without work given to it")
 
@@ -110,7 +110,7 @@ def off_cpu_words(total: int, away: Mapping[str, int] | None, most: int = 3) -> 
     if total <= 0:
         return "-"
     if away is None:
-        return "not known: this recording does not tell waits that keep their core from others"
+        return "cannot be told from this recording"
     ns = sum(away.values())
     worth_saying = [name for name in away if away[name] >= total / 1000]
     kinds = sorted(worth_saying, key=lambda name: -away[name])[:most]
