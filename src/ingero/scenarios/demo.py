@@ -7,6 +7,7 @@ as in a trace; only the probes are missing.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ingero.clock import Clock
-from ingero.errors import StoreError
+from ingero.errors import IngeroError, StoreError
 from ingero.model.finding import Finding
 from ingero.model.live import DatabaseStatus, LiveView, Overhead, Surface, Target
 from ingero.model.report import Bound
@@ -25,6 +26,7 @@ from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.records import RecordStream
 from ingero.store import location
+from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 
 NODE = "demo"
@@ -182,5 +184,17 @@ def remove(path: Path) -> None:
 
 
 def default_path() -> Path:
-    """Where it is kept, and found again without --db."""
-    return location.demo_path()
+    """Where it is kept, and found again without --db: INGERO_DB, unless a real job is recorded there."""
+    named = location.default_path()
+    return named if os.environ.get("INGERO_DB") and _only_demos(named) else location.demo_path()
+
+
+def _only_demos(path: Path) -> bool:
+    """Whether nothing is lost with it."""
+    if not path.exists():
+        return True
+    try:
+        with Reader(path) as reader:
+            return all(each.node == NODE for each in reader.recordings())
+    except IngeroError:
+        return False

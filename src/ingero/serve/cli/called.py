@@ -25,8 +25,8 @@ def runnable(text: str) -> str:
 def how_we_are_called(as_root: bool = False) -> str:
     program = _program()
     if as_root and os.geteuid() != 0:
-        return f"sudo {_shortest(program, SUDO_PATH, absolute=True)}"
-    return _shortest(program, os.environ.get("PATH", ""), absolute=False)
+        return f"sudo {_shortest(program, SUDO_PATH)}"
+    return _shortest(program, os.environ.get("PATH", ""))
 
 
 def _program() -> Path | None:
@@ -35,12 +35,11 @@ def _program() -> Path | None:
     return file if file.name == "ingero" and file.is_file() else None
 
 
-def _shortest(program: Path | None, path: str, absolute: bool) -> str:
+def _shortest(program: Path | None, path: str) -> str:
+    """With a slash in it neither the shell nor sudo looks anywhere else."""
     found = shutil.which("ingero", path=path)
     if program is None or (found and Path(found).samefile(program)):
         return "ingero"
     whole = str(program.absolute())
-    if absolute:
-        return shlex.quote(whole)
     near = os.path.relpath(whole)
     return shlex.quote(near if len(near) < len(whole) and not near.startswith("..") else whole)

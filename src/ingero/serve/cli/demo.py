@@ -57,7 +57,7 @@ Examples:
     "-d",
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Record here.  [~/.ingero/demo.db, overwritten]",
+    help="Record here.  [INGERO_DB unless it holds jobs, else demo.db beside it; overwritten]",
 )
 @click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
 @exporting
@@ -124,7 +124,8 @@ def _require_privileges() -> None:
         require_privileges()
     except PrivilegeError as error:
         raise PrivilegeError(
-            error.message, hint="Run it with sudo, or use --no-gpu, which needs no privileges."
+            error.message,
+            hint="Run `sudo ingero demo --live`, or use --no-gpu, which needs no privileges.",
         ) from error
 
 

@@ -57,8 +57,9 @@ error. An error is one line, `error: what failed`, and mostly a second one, `hin
 `trace -- COMMAND` passes the command's own exit code on.
 
 `-d` is `--db` on every command that has a database: the path given, else `INGERO_DB`, else
-`~/.ingero/ingero.db` of whoever called `sudo`; a demo keeps its recording beside it, and questions
-without `-d` are about whichever of the two was written last. `ingero schema --json` describes what
+`~/.ingero/ingero.db` of whoever called `sudo`; a demo keeps its recording in `INGERO_DB`
+where that holds no job, else beside it as `demo.db`. Without `-d` and `INGERO_DB`, questions are about
+whichever of the two was written last. `ingero schema --json` describes what
 `--json` prints.
 """
 

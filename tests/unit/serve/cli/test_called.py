@@ -34,11 +34,11 @@ def test_from_elsewhere_it_has_its_whole_path(clone: Path, monkeypatch: pytest.M
     assert runnable("Run `ingero check`.") == f"Run `{clone} check`."
 
 
-def test_sudo_gets_the_whole_path_because_it_has_a_path_of_its_own(
+def test_sudo_gets_a_path_because_it_looks_in_places_of_its_own(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(called.os, "geteuid", lambda: 1000)
-    assert runnable("sudo ingero trace") == f"sudo {clone} trace"
+    assert runnable("sudo ingero trace") == "sudo .venv/bin/ingero trace"
 
 
 def test_root_needs_no_sudo(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

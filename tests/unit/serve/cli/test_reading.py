@@ -1,11 +1,16 @@
 """query, check, version, demo and schema, on a recording the demo makes."""
 
+import contextlib
 import csv
 import importlib
 import io
 import json
+import msgspec
 import os
+import pytest
 import re
+import shutil
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -70,6 +75,23 @@ def test_all_scenarios_are_recorded_one_after_the_other(
     assert [row["kind"] for row in rows] == [each.finding for each in ALL]
     last = json.loads(said(capsys, "explain", "-d", db, "--json"))
     assert {found["kind"] for found in last["findings"]} == {"gpu-shared"}
+
+
+def test_ingero_db_names_the_demos_recording_unless_a_job_is_in_it(
+    recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up = importlib.import_module("ingero.scenarios.demo")
+    monkeypatch.setenv("INGERO_DB", str(tmp_path / "new.db"))
+    assert made_up.default_path() == tmp_path / "new.db"
+    jobs = Path(shutil.copy(recording, tmp_path / "jobs.db"))
+    monkeypatch.setenv("INGERO_DB", str(jobs))
+    assert made_up.default_path() == jobs  # an earlier demo
+    with contextlib.closing(sqlite3.connect(jobs)) as connection, connection:
+        connection.execute("UPDATE node SET name = 'gpu-node-01'")
+    assert made_up.default_path() == tmp_path / "demo.db"
+    (tmp_path / "torn.db").write_bytes(b"not a database")
+    monkeypatch.setenv("INGERO_DB", str(tmp_path / "torn.db"))
+    assert made_up.default_path() == tmp_path / "demo.db"
 
 
 def test_a_mode_that_cannot_be_says_why(
