@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -45,6 +46,7 @@ class Rules:
     hosts: frozenset[str]  # names that may stand in Host, lower case, no port
     tokens: Tokens | None = None  # None: whoever gets through TLS, or is_ours with same_user
     same_user: bool = False  # only this machine's connections of our own user
+    owner: int = field(default_factory=os.geteuid)  # who that is, also once the server has become nobody
     max_header_bytes: int = 16 << 10
     max_body_bytes: int = 256 << 10
     seconds: float = 120.0
@@ -115,7 +117,7 @@ class Guard:
         if self._rules.tokens is not None:
             _require_credentials(scope, headers, self._rules)
         elif self._rules.same_user and not await asyncio.to_thread(
-            is_ours, scope.get("client"), scope.get("server")
+            is_ours, scope.get("client"), scope.get("server"), self._rules.owner
         ):
             raise Refused(401, "another user of this machine; a token would let you in")
 

@@ -25,12 +25,14 @@ def address_of(text: str) -> Address | None:
     return getattr(found, "ipv4_mapped", None) or found
 
 
-def is_ours(client: tuple[str, int] | None, server: tuple[str, int | None] | None) -> bool:
-    """The other end belongs to the user we run as, or to root; False where that cannot be told."""
+def is_ours(
+    client: tuple[str, int] | None, server: tuple[str, int | None] | None, owner: int | None = None
+) -> bool:
+    """The other end belongs to whoever started us, or to root; False where that cannot be told."""
     if client is None or server is None or server[1] is None:
         return False
     uid = user_of((client[0], client[1]), (server[0], server[1]))
-    return uid is not None and uid in (0, os.geteuid())
+    return uid is not None and uid in (0, os.geteuid() if owner is None else owner)
 
 
 def user_of(local: tuple[str, int], remote: tuple[str, int]) -> int | None:
