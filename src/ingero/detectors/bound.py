@@ -13,7 +13,7 @@ from ingero.detectors.names import GPU, NOBODY, Setting, name_of
 from ingero.model.finding import SourceLine, Who
 from ingero.model.report import Bound
 from ingero.model.words import bucket_words
-from ingero.units import format_clock, format_share
+from ingero.units import format_clock, format_ns, format_share
 
 # What a job does on a core, in words.
 WORK = {
@@ -56,6 +56,7 @@ def bound_of(setting: Setting, account: Account, busy: float | None) -> Bound | 
         who=[] if by == GPU else [Who(part.pid, part.comm, part.ns, None) for part in main.who[:MAX_WHO]],
         gpu_busy_share=None if busy is None else round(busy, 4),
         steps_per_s=None,
+        over_ns=account.wall_ns,
     )
 
 
@@ -83,10 +84,11 @@ def _source(account: Account, main: Lost) -> SourceLine | None:
 
 
 def in_words(bound: Bound) -> str:
-    """`the GPU, 97 % busy; 18.3 steps/s`."""
+    """`the GPU, 97 % busy over the last 8 s; 18.3 steps/s`."""
     parts = [_limit(bound)]
     if bound.by != GPU and bound.gpu_busy_share is not None:
-        parts.append(f"GPU {format_share(bound.gpu_busy_share)} busy")
+        parts[0] += f", GPU {format_share(bound.gpu_busy_share)} busy"
+    parts[0] += f", over the last {format_ns(bound.over_ns)}" if bound.over_ns else ""
     if bound.steps_per_s is not None:
         parts.append(f"{bound.steps_per_s:.3g} steps/s{_before(bound)}")
     return "; ".join(parts)

@@ -212,6 +212,7 @@ class Bound(msgspec.Struct, frozen=True):
     since_ns: int | None = None  # when it did
     node: str | None = None  # where the report is of several
     text: str = ""  # the same for people
+    over_ns: int | None = None  # how long a time the shares are of
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ingero import units
-from ingero.model.report import CodeLine, ProcessReport, Report, ThreadLine
+from ingero.model.report import Bound, CodeLine, ProcessReport, Report, ThreadLine
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.report_processes import feeds_gpu
@@ -32,7 +32,7 @@ def breakdown(report: Report, detail: Detail) -> Document:
     watched = [process for process in report.processes if process.threads or process.operations]
     shown = watched if detail.verbose else watched[:PROCESSES]
     for process in shown:
-        document.add(*_process(process, detail), Gap())
+        document.add(*_process(process, _bound_of(report, process), detail), Gap())
     if len(watched) > len(shown):
         document.add(Line(f"More processes, shown with -v: {len(watched) - len(shown)}", "dim"), Gap())
     if report.by is not None:
@@ -42,7 +42,7 @@ def breakdown(report: Report, detail: Detail) -> Document:
     return document
 
 
-def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+def _process(process: ProcessReport, bound: Bound | None, detail: Detail) -> Iterator[Block]:
     place = f" in {tidy(process.container, 60)}" if process.container else ""
     place += f" on {tidy(process.node, 80)}" if process.node else ""
     yield Heading(f"{person(process.comm, process.pid)}{place}")
@@ -54,9 +54,8 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield from _calls(process, detail)
     if process.lines:
         yield from _lines(process, detail)
-    if process.step is not None:
-        step = process.step
-        yield Field("Step", f"{units.format_ns(step.now_ns)}, usually {units.format_ns(step.usual_ns)}")
+    if step := _step_words(process, bound):
+        yield Field("Step", step)
     if process.worst_stall is not None:
         stall = process.worst_stall
         at = terminal.clock_time(stall.at_ns)
@@ -66,6 +65,24 @@ def _process(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield Field("CPU taken", f"{taken} while threads that feed a GPU waited for that core", "warning")
     if len(process.threads) > 1 or detail.verbose:
         yield from _threads(process, detail)
+
+
+def _bound_of(report: Report, process: ProcessReport) -> Bound | None:
+    return next((each for each in report.bound if (each.pid, each.node) == (process.pid, process.node)), None)
+
+
+def _step_words(process: ProcessReport, bound: Bound | None) -> str:
+    """Of the same time as the steps a second of what limits it, where those are known."""
+    if bound is not None and bound.steps_per_s:
+        words = f"{units.format_ns(units.SECOND / bound.steps_per_s)} ({bound.steps_per_s:.3g} steps/s)"
+        if not bound.usual_steps_per_s or bound.since_ns is None:
+            return words
+        before = units.format_ns(units.SECOND / bound.usual_steps_per_s)
+        return f"{words} since {terminal.clock_time(bound.since_ns)}, {before} before"
+    if process.step is None:
+        return ""
+    mean, usual = units.format_ns(process.step.now_ns), units.format_ns(process.step.usual_ns)
+    return f"{mean} on average, usually {usual}"
 
 
 def _takers(processes: list[ProcessReport]) -> Iterator[Block]:
