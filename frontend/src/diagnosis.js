@@ -6,6 +6,7 @@ import { baseName, bytes, clock, count, duration, moment, share } from "./format
 import { copyButton, stack, timeBar, timeKey } from "./parts.js";
 import { KINDS } from "./words.js";
 
+const LEAST_SHARE = 0.01; // of what the one with most took; serve/answers/who_counts.py has the same
 const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proof, not as the one at fault
 
 export function verdict(report) {
@@ -82,7 +83,8 @@ function fault(each) {
   const names = [...sums].filter(([, ns]) => !lost || ns >= FAULT_SHARE * lost).sort((a, b) => b[1] - a[1]).map(([name]) => name);
   if (!names.length) return "its own";
   const many = (name) => new Set(others.filter((one) => one.comm === name).map((one) => one.pid)).size;
-  return names.slice(0, 3).map((name) => (many(name) > 1 ? `${name} × ${many(name)}` : name)).join(", ");
+  const pid = (name) => others.find((one) => one.comm === name).pid;
+  return names.slice(0, 3).map((name) => (many(name) > 1 ? `${name} × ${many(name)}` : pid(name) === null ? name : `${name} (${pid(name)})`)).join(", ");
 }
 
 function effect(found) {
@@ -102,23 +104,27 @@ function causes(each, words, around) {
       h(
         "div",
         { class: "cause" },
-        h("p", {}, h("b", {}, share(cause.share)), ` ${words[cause.bucket] ?? cause.bucket}`, culprits(cause.who)),
+        h("p", {}, h("b", {}, share(cause.share)), ` ${words[cause.bucket] ?? cause.bucket}`, culprits(cause.who, each.victim.pid)),
         cause.via.length ? h("p", { class: "muted small" }, `along ${cause.via.join(" → ")}`) : null,
         proofs(cause.evidence, around),
       ),
     ),
-    each.who.length ? h("p", {}, "By", culprits(each.who)) : null,
+    each.who.length ? h("p", {}, "By", culprits(each.who, each.victim.pid)) : null,
     proofs(each.evidence, around),
   );
 }
 
-function culprits(who) {
+// Who took next to nothing is left out, and the job's own threads are said to be its own.
+function culprits(all, own) {
+  const most = Math.max(...all.map((one) => one.ns));
+  const who = all.filter((one) => one.ns >= LEAST_SHARE * most);
   if (!who.length) return null;
+  const called = (one) => (one.pid === null ? one.comm : `${one.comm} (${one.pid}${one.pid === own ? ", the job's own" : ""})`);
   return h(
     "span",
     { class: "who" },
     who.slice(0, 5).map((one) =>
-      h("span", { class: "chip", title: one.container ?? "" }, one.pid === null ? one.comm : `${one.comm} (${one.pid})`, one.ns ? ` ${duration(one.ns)}` : ""),
+      h("span", { class: "chip", title: one.container ?? "" }, called(one), one.ns ? ` ${duration(one.ns)}` : ""),
     ),
   );
 }
@@ -200,9 +206,9 @@ export function trust(report) {
       "dl",
       { class: "pairs" },
       h("dt", {}, "Own overhead"),
-      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)}${overhead.budget === null ? "" : ` of at most ${share(overhead.budget)}`}`),
+      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (at most ${share(overhead.budget)})`}`),
       h("dt", {}, "ingero itself"),
-      h("dd", {}, overhead.agent_cpu_share === null ? "unknown" : `${share(overhead.agent_cpu_share)} of a core`),
+      h("dd", {}, overhead.agent_cpu_share === null ? "unknown" : `${share(overhead.agent_cpu_share)} of one core, beside the job`),
       h("dt", {}, "Cores it took from jobs"),
       h("dd", {}, overhead.taken_from_job_share === null ? "unknown" : `${share(overhead.taken_from_job_share)} of their time`),
       h("dt", {}, "Cost to others"),

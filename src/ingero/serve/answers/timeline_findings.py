@@ -8,6 +8,7 @@ from ingero.model.finding import Finding, Who
 from ingero.serve.answers.diagnosis import diagnosed
 from ingero.serve.answers.timeline_rows import Asked
 from ingero.serve.answers.tracks import Arguments, Item, Lanes, Moment, Slice
+from ingero.serve.answers.who_counts import who_counts
 from ingero.units import clean, format_share
 
 FLOWS = 1 << 62  # above every event's number
@@ -46,7 +47,7 @@ def _flows(number: int, finding: Finding) -> tuple[int, ...]:
 def _at_fault(finding: Finding) -> list[Who]:
     """Others than the victim itself, who took most first."""
     who = [each for cause in finding.causes for each in cause.who] or finding.who
-    others = [each for each in who if each.pid is not None and each.pid != finding.victim.pid]
+    others = [each for each in who_counts(who) if each.pid is not None and each.pid != finding.victim.pid]
     return sorted(others, key=lambda each: -each.ns)[:SHOWN_CULPRITS]
 
 

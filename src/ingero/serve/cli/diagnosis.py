@@ -19,6 +19,7 @@ from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
+from ingero.serve.answers.who_counts import OWN, who_counts
 from ingero.serve.cli.document import (
     Block,
     Code,
@@ -87,7 +88,10 @@ def header(report: Report, detail: Detail) -> Iterator[Block]:
     counted = COUNTED_FROM.get(window.anchor, tidy(window.anchor, 40))
     yield Line(f"{units.format_ns(report.recorded_ns)} recorded; {counted}", "dim")
     yield Line(f"System: {system_words(report, detail.verbose)}")
-    yield from (Line(card_words(card)) for card in report.system.gpus[: None if detail.verbose else CARDS])
+    yield from (
+        Line(card_words(card, _over(report)))
+        for card in report.system.gpus[: None if detail.verbose else CARDS]
+    )
 
 
 def _bound(report: Report, detail: Detail) -> Iterator[Block]:
@@ -114,14 +118,19 @@ def system_words(report: Report, verbose: bool = False) -> str:
     return " | ".join(words)
 
 
-def card_words(card: GpuLine) -> str:
+def _over(report: Report) -> str:
+    """What the machine's figures are of: jobs' own are of less."""
+    return "over the recording" if report.window.anchor == "recording" else "over the range"
+
+
+def card_words(card: GpuLine, over: str = "") -> str:
     """One card over the range."""
     where = f"{tidy(card.node, 40)} " if card.node else ""
     if card.lost:
         return f"{where}GPU {card.gpu_id}: {tidy(card.name, 40)} did not answer any more"
     watts, clock = card.power_mw, card.sm_clock_mhz
     words = [
-        f"busy {units.format_share(card.gpu_share)}",
+        f"busy {units.format_share(card.gpu_share)}{f' {over}' if over else ''}",
         f"Memory {units.format_bytes(card.memory_used_bytes)} of {units.format_bytes(card.memory_bytes)}",
         "Clock -" if clock is None else f"Clock {clock} MHz",
         "Power -" if watts is None else f"Power {watts / 1000:.0f} W",
@@ -185,7 +194,7 @@ def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail
     who = [each for cause in finding.causes for each in cause.who]
     who += [each for each in finding.who if each.pid not in {known.pid for known in who}]
     if who:
-        yield Field("Who", who_words(who, room.who), rows=room.rows)
+        yield Field("Who", who_words(who, room.who, finding.victim.pid), rows=room.rows)
     if finding.source is not None:
         source = finding.source
         yield Field("Line", line_words(source.function, source.file, source.line, whole=detail.verbose))
@@ -276,19 +285,18 @@ def _cause(cause: Cause, room: _Room, detail: Detail) -> Iterator[Block]:
             yield Code(tidy(proof.sql, 4000), "sql")
 
 
-def who_words(who: Sequence[Who], most: int) -> str:
-    """Each with its seconds and container, longest first; the same process is named once."""
-    total: dict[tuple[int | None, str, str | None], int] = {}
-    for each in who:
-        key = (each.pid, each.comm, each.container)
-        total[key] = total.get(key, 0) + each.ns
-    ordered = sorted(total.items(), key=lambda item: -item[1])
-    words = [
-        f"{person(comm, pid)}{f' in {tidy(container, 60)}' if container else ''} {units.format_ns(ns)}"
-        for (pid, comm, container), ns in ordered[:most]
-    ]
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+def who_words(who: Sequence[Who], most: int, own: int | None = None) -> str:
+    """Each with its seconds and container, longest first; `own` is the job's process."""
+    counting = who_counts(who)
+    words = [f"{_named(each, own)} {units.format_ns(each.ns)}" for each in counting[:most]]
+    more = f" and {len(counting) - most} more" if len(counting) > most else ""
     return ", ".join(words) + more
+
+
+def _named(who: Who, own: int | None) -> str:
+    if own is not None and who.pid == own:
+        return f"{tidy(who.comm, 40)} ({own}, {OWN})"
+    return person(who.comm, who.pid) + (f" in {tidy(who.container, 60)}" if who.container else "")
 
 
 def _stack(finding: Finding) -> Iterator[Block]:

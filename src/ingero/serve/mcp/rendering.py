@@ -14,6 +14,7 @@ from ingero.model.report import Bound, Loss, NotWatched, OperationLine, ProcessR
 from ingero.model.words import bucket_words
 from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.operations import OperationStats
+from ingero.serve.answers.who_counts import who_counts
 from ingero.serve.mcp.code_lines import code_lines, place
 from ingero.serve.mcp.quoting import data, name, word
 from ingero.units import format_bytes, format_count, format_ns, format_share
@@ -85,7 +86,7 @@ def finding_chain(finding: Finding, full: bool, several: bool = False) -> Part:
         ],
         "share_of_loss_explained": _share(finding.explained_share),
         "proof": [proof_part(proof, full) for proof in finding.evidence],
-        "who": [_who(who) for who in finding.who],
+        "who": [_who(who) for who in who_counts(finding.who)],
         "victim_time": time_shares(finding.time),
         "stack": frames(finding.stack),
         "gain": f"{format_ns(finding.gain.ns)}, {format_share(finding.gain.share)}" if finding.gain else None,
@@ -103,7 +104,7 @@ def cause_part(cause: Cause, full: bool) -> Part:
         "means": bucket_words(cause.bucket) if word(cause.bucket) == cause.bucket else None,
         "time": format_ns(cause.ns),
         "share_of_loss": format_share(cause.share),
-        "who": [_who(who) for who in cause.who],
+        "who": [_who(who) for who in who_counts(cause.who)],
         "via": [name(thread) for thread in cause.via],
         "proof": [proof_part(proof, full) for proof in cause.evidence],
     }

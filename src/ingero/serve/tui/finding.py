@@ -11,6 +11,7 @@ from ingero.model.finding import Cause, Finding, Who
 from ingero.model.live import LiveView
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
+from ingero.serve.answers.who_counts import OWN, who_counts
 
 FRAMES = 20
 LABEL = 9
@@ -29,11 +30,11 @@ def lines(finding: Finding, view: LiveView) -> Iterator[Text]:
         yield Text(f"{'Time':{LABEL}}", "bold").append_text(terminal.stacked_bar(finding.time, 50))
         yield Text(" " * LABEL).append_text(terminal.legend(finding.time))
     for cause in (each for each in finding.causes if each.ns):
-        yield from _cause(cause)
+        yield from _cause(cause, finding.victim.pid)
     for proof in finding.evidence:
         yield _field("Proof", terminal.clean(proof.text, 400))
     if finding.who:
-        yield _field("Who", _who(finding.who))
+        yield _field("Who", _who(finding.who, finding.victim.pid))
     if finding.source:
         place = finding.source
         file = f"{terminal.clean(place.file, 300)}:{place.line}"
@@ -57,22 +58,25 @@ def _effect(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def _cause(cause: Cause) -> Iterator[Text]:
+def _cause(cause: Cause, own: int) -> Iterator[Text]:
     words = f"{units.format_share(cause.share)} {bucket_words(cause.bucket)} ({units.format_ns(cause.ns)})"
     yield _field("Cause", words)
     for proof in cause.evidence:
         yield Text(" " * LABEL + terminal.clean(proof.text, 400))
     if cause.who:
-        yield _field("Who", _who(cause.who))
+        yield _field("Who", _who(cause.who, own))
 
 
-def _who(who: list[Who]) -> str:
-    named = [
-        f"{terminal.clean(each.comm, 40)}{f' ({each.pid})' if each.pid else ''} {units.format_ns(each.ns)}"
-        for each in who[:5]
-    ]
-    more = f" and {len(who) - 5} more" if len(who) > 5 else ""
+def _who(who: list[Who], own: int) -> str:
+    counting = who_counts(who)
+    named = [f"{_named(each, own)} {units.format_ns(each.ns)}" for each in counting[:5]]
+    more = f" and {len(counting) - 5} more" if len(counting) > 5 else ""
     return ", ".join(named) + more
+
+
+def _named(who: Who, own: int) -> str:
+    pid = f" ({who.pid}{f', {OWN}' if who.pid == own else ''})" if who.pid else ""
+    return f"{terminal.clean(who.comm, 40)}{pid}"
 
 
 def _stack(finding: Finding) -> Iterator[Text]:

@@ -398,7 +398,8 @@ def test_the_system_names_every_card_with_means_and_its_worst(tmp_path: Path) ->
     out = io.StringIO()
     write_text(diagnosis(answer, Detail()), console(out))
     assert (
-        "GPU 0: NVIDIA H200 | busy 50.0 % | Memory - of 141 GiB | Clock - | Power - | 61 °C" in out.getvalue()
+        "GPU 0: NVIDIA H200 | busy 50.0 % over the recording | Memory - of 141 GiB | Clock - | Power -"
+        " | 61 °C" in out.getvalue()
     )
 
 

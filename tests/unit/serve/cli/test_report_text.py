@@ -22,11 +22,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
-from ingero.model.report import GovernorAct, OverheadReport, Report, StepTime, SystemContext
+from ingero.model.report import Bound, GovernorAct, OverheadReport, Report, StepTime, SystemContext
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.cli.as_text import write_text
-from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.diagnosis import Detail, diagnosis, who_words
 from ingero.serve.cli.document import Document
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
@@ -128,6 +128,23 @@ def test_what_was_watched_part_of_the_time_was_not_all_counted() -> None:
 )
 def test_a_count_never_has_a_range_below_nothing(count: int, exact: bool, error: int, words: str) -> None:
     assert terminal.count_words(count, exact, error) == words
+
+
+def test_who_took_next_to_nothing_is_not_named_and_the_jobs_own_threads_are_said_to_be() -> None:
+    who = [
+        Who(746, "python3", SECOND),
+        Who(461, "pt_autograd_0", SECOND // 4),
+        Who(11, "kworker/0:1", 206_000),
+    ]
+    assert who_words(who, 6, own=461) == "python3 (746) 1 s, pt_autograd_0 (461, the job's own) 250 ms"
+    assert who_words([Who(7, "x", 0)], 6) == "x (7) 0 ns"
+
+
+def test_the_step_is_of_the_same_time_as_the_steps_a_second() -> None:
+    bound = Bound(100, "python", "gpu", 0.9, None, None, [], 0.9, 5.0, 10.0, EPOCH_NS)
+    answer = msgspec.structs.replace(report(), bound=[bound])
+    text = piped(breakdown(answer, Detail()))
+    assert f"200 ms (5 steps/s) since {terminal.clock_time(EPOCH_NS)}, 100 ms before" in text
 
 
 def test_three_findings_fit_a_screen_of_80_by_44() -> None:
@@ -353,7 +370,9 @@ def test_a_worker_is_shown_with_the_time_of_its_own_threads() -> None:
 
 def test_a_step_is_only_shown_where_one_is_known() -> None:
     known = StepTime("cudaStreamSynchronize", 5, 10 * SECOND, 20 * SECOND)
-    assert "20 s, usually 10 s" in piped(breakdown(report(processes=[process_report(step=known)]), Detail()))
+    assert "20 s on average, usually 10 s" in piped(
+        breakdown(report(processes=[process_report(step=known)]), Detail())
+    )
     assert "Step:" not in said(report(processes=[process_report(step=None)]))
 
 
