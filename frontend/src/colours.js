@@ -15,6 +15,15 @@ function colour(name) {
 
 export const bucketColour = (bucket) => colour(`--b-${bucket.replaceAll("_", "-")}`) || colour("--b-unexplained");
 export const severityColour = (severity) => colour(`--s-${severity.toLowerCase()}`);
+
+// Dark or light letters, whichever can be read on a severity's colour.
+export function inkOn(severity) {
+  const digits = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(severityColour(severity).trim());
+  if (!digits) return theme("on-slice");
+  const [red, green, blue] = digits.slice(1).map((each) => (parseInt(each, 16) / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.19 ? "#10151a" : "#ffffff";
+}
+
 export const theme = (name) => colour(`--${name}`);
 
 const LAYERS = { runtime: "c-runtime", driver: "c-driver", graph: "c-graph", nccl: "c-nccl", python: "c-python" };

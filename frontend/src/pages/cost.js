@@ -35,13 +35,13 @@ function render(answer) {
       { class: "panel", id: "cost-lines" },
       table(
         `GPU time by ${answer.by}`,
-        [[answer.by, ""], ["GPUs", ""], ["held", "number"], ["busy", "number"], ["lost", "number"], ["idle", "number"], ["unknown", "number"], ["cost", "number"], ["saved if fixed", "number"]],
+        [[answer.by, ""], ["cost", "number"], ["saved if fixed", "number"], ["held", "number"], ["busy", "number"], ["lost", "number"], ["idle", "number"], ["unknown", "number"], ["GPUs", ""]],
         [...answer.lines, total].map((line) => [
           line.name,
-          Object.entries(line.gpus).map(([model, count]) => `${count} ${model}`).join(", "),
-          ...[line.held_ns, line.busy_ns, line.lost_ns, line.idle_ns, line.unknown_ns].map(duration),
-          money(line.money),
+          money(line.money), // what one asks for stands where a phone shows it, too
           money(line.money_lost),
+          ...[line.held_ns, line.busy_ns, line.lost_ns, line.idle_ns, line.unknown_ns].map(duration),
+          Object.entries(line.gpus).map(([model, count]) => `${count} ${model}`).join(", "),
         ]),
       ),
       h("p", { id: "cost-sum" }, `Held ${duration(total.held_ns)} = ${parts.filter(([, ns]) => ns).map(([name, ns]) => `${name} ${duration(ns)}`).join(" + ")}`),

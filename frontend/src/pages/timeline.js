@@ -79,15 +79,17 @@ export function timelinePage() {
   }
 
   function measure() {
+    const narrow = size.label === 0;
     size.width = Math.max(holder.clientWidth, 240);
     size.label = size.width < 560 ? 0 : 150;
+    if (narrow !== (size.label === 0)) return lay();
     const room = window.innerHeight - holder.getBoundingClientRect().top - window.scrollY - 16;
     size.height = Math.max(260, details.hidden ? Math.min(room, layout.height + AXIS + 12) : room);
     redraw();
   }
 
   function lay() {
-    layout = answer ? rowsOf(answer, findings, answer.offset, closed) : { rows: [], height: 0 };
+    layout = answer ? rowsOf(answer, findings, answer.offset, closed, size.label === 0) : { rows: [], height: 0 };
     measure();
     scroll = Math.max(0, Math.min(scroll, layout.height - size.height + AXIS + 20));
   }

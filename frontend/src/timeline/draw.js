@@ -1,6 +1,6 @@
 // Draws rows on a canvas. Knows nothing of where they come from or who looks at them.
 
-import { bucketColour, callColour, severityColour, theme } from "../colours.js";
+import { bucketColour, callColour, inkOn, severityColour, theme } from "../colours.js";
 import { clock, measure } from "../format.js";
 
 export const AXIS = 26;
@@ -91,9 +91,20 @@ function drawRow(frame, row, y) {
   context.beginPath();
   context.rect(label, y, width - label, row.height);
   context.clip();
-  PAINT[row.kind]?.(frame, row, y);
+  const above = row.above ?? 0;
+  PAINT[row.kind]?.(frame, above ? { ...row, height: row.height - above } : row, y + above);
   context.restore();
   if (label > 0) name(frame, row, y);
+  else if (above) nameAbove(frame, row, y);
+}
+
+function nameAbove(frame, row, y) {
+  const { context, width } = frame;
+  const top = row.kind === "counter" ? `, top ${measure(topOf(row.track), row.track.unit)}` : "";
+  context.fillStyle = row.kind === "accounted" ? theme("text") : theme("muted");
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  context.fillText(fitted(context, `${row.label}${top}`, width - 8), 4, y + row.above / 2);
 }
 
 function heading(frame, row, y) {
@@ -170,12 +181,12 @@ function slices(frame, row, y) {
   }
 }
 
-function caption(frame, text, left, top, wide, tall) {
+function caption(frame, text, left, top, wide, tall, ink = theme("on-slice")) {
   const { context, label, width } = frame;
   const from = Math.max(left, label) + 3;
   const room = Math.min(left + wide, width) - from - 3;
   if (room < 26) return;
-  context.fillStyle = theme("on-slice");
+  context.fillStyle = ink;
   context.font = "10.5px system-ui, sans-serif";
   context.textBaseline = "middle";
   context.fillText(fitted(context, text, room), from, top + tall / 2);
@@ -248,10 +259,6 @@ function counter(frame, row, y) {
     last = value;
   });
   context.stroke();
-  context.fillStyle = theme("muted");
-  context.font = "10px system-ui, sans-serif";
-  context.textBaseline = "top";
-  if (!frame.label) context.fillText(`${track.title}, top ${measure(top, track.unit)}`, 4, y + 1);
 }
 
 function moments(frame, row, y) {
@@ -277,7 +284,7 @@ function findings(frame, row, y) {
     context.beginPath();
     context.roundRect(left, y, wide, row.height - 1, 4);
     context.fill();
-    if (wide > 40) caption({ ...frame }, `${each.severity} ${each.title}`, left, y, wide, row.height - 1);
+    if (wide > 40) caption({ ...frame }, `${each.severity} ${each.title}`, left, y, wide, row.height - 1, inkOn(each.severity));
   }
 }
 

@@ -47,7 +47,7 @@ export function slice(row, number, answer) {
   const from = track.start_ns[number] + offset;
   const long = track.length_ns[number] ?? 0;
   const depth = kind === "calls" ? Math.min(track.depth[number], 3) : 0;
-  const place = { row: row.id, number, from, to: from + long, top: depth * 16, tall: kind === "calls" ? 15 : row.height - 1, node: track.node };
+  const place = { row: row.id, number, from, to: from + long, top: depth * 16 + (row.above ?? 0), tall: kind === "calls" ? 15 : row.height - (row.above ?? 0) - 1, node: track.node };
   if (kind === "counter") return { ...place, title: track.title, lines: [measure(track.values[number], track.unit)] };
   if (kind === "accounted") return { ...place, title: `${track.title} ${track.tid}`, lines: [...shares(track, number, answer.buckets), ...core(track, number)] };
   const name = answer.names[track.name[number]];

@@ -2,10 +2,14 @@
 
 const HEIGHT = { heading: 24, accounted: 30, called: 16, calls: 16, waits: 12, in_flight: 12, counter: 34, moments: 16, findings: 20, labels: 16 };
 const GAP = 3;
+const NAME = 14; // of a line of its own above the row, where there is no room for names beside it
+const NAMED = new Set(["accounted", "counter"]);
+const FLAT = 0.02; // of its highest value
 const DEEPEST = 4;
 
 // Rows from top to bottom with y and height; the same order at every zoom level, so that nothing jumps.
-export function rowsOf(answer, findings, originOffset, closed) {
+// `narrow`: names stand above their rows.
+export function rowsOf(answer, findings, originOffset, closed, narrow = false) {
   const groups = new Map();
   const group = (key, heading, order) => {
     if (!groups.has(key)) groups.set(key, { key, heading, order, rows: [] });
@@ -19,13 +23,24 @@ export function rowsOf(answer, findings, originOffset, closed) {
   const several = new Set(answer.tracks.map((track) => track.node)).size > 1;
   answer.tracks.forEach((track, at) => {
     const own = track.process === "";
-    const key = own ? `machine ${track.node}` : `process ${track.node} ${track.pid} ${track.process}`;
-    const heading = own ? (several ? `${track.node}: machine` : "Machine and GPUs") : `${track.process} (${track.pid})`;
-    const found = group(key, heading, own ? -1 : 1);
+    const still = own && isFlat(track);
+    const key = own ? `machine ${track.node}${still ? " still" : ""}` : `process ${track.node} ${track.pid} ${track.process}`;
+    const machine = several ? `${track.node}: machine` : "Machine and GPUs";
+    const heading = own ? `${machine}${still ? ", what did not change" : ""}` : `${track.process} (${track.pid})`;
+    const found = group(key, heading, still ? 0.7 : own ? 0.5 : 1); // below the job, above its helpers
+    found.folded = still;
     if (track.feeder) found.order = Math.min(found.order, 0);
     found.rows.push({ kind: track.kind, label: labelOf(track), track, at, id: `${key} ${track.kind} ${track.tid ?? track.title}`, offset: originOffset });
   });
-  return placed([...groups.values()].sort((a, b) => a.order - b.order), closed);
+  return placed([...groups.values()].sort((a, b) => a.order - b.order), closed, narrow);
+}
+
+function isFlat(track) {
+  if (track.kind !== "counter") return false;
+  const known = track.values.filter((value) => value !== null);
+  const least = known.reduce((so_far, value) => Math.min(so_far, value), Infinity);
+  const most = known.reduce((so_far, value) => Math.max(so_far, value), 0);
+  return most - least <= FLAT * (track.unit === "share" ? 1 : most) || !known.length;
 }
 
 function labelOf(track) {
@@ -36,7 +51,7 @@ function labelOf(track) {
 const ORDER = { counter: 0, moments: 1, labels: 0, called: 1 };
 const WITHIN = { accounted: 0, calls: 1, in_flight: 2, waits: 3 };
 
-function placed(groups, closed) {
+function placed(groups, closed, narrow) {
   const rows = [];
   let y = 0;
   const push = (row, height) => {
@@ -44,10 +59,14 @@ function placed(groups, closed) {
     y += height + GAP;
   };
   for (const group of groups) {
-    push({ kind: "heading", label: group.heading, id: group.key, closed: closed.has(group.key) }, HEIGHT.heading);
-    if (closed.has(group.key)) continue;
+    const shut = closed.has(group.key) !== Boolean(group.folded); // `closed` has what somebody clicked
+    push({ kind: "heading", label: group.heading, id: group.key, closed: shut }, HEIGHT.heading);
+    if (shut) continue;
     group.rows.sort(inOrder);
-    for (const row of group.rows) push(row, heightOf(row));
+    for (const row of group.rows) {
+      const above = narrow && NAMED.has(row.kind) ? NAME : 0;
+      push({ ...row, above }, heightOf(row) + above);
+    }
     y += 6;
   }
   return { rows, height: y };

@@ -43,8 +43,9 @@ export function strip(answer, findings, onFinding) {
   );
   const origin = answer.window.from_ns;
   const length = Math.max(answer.window.to_ns - origin, 1);
-  const layout = rowsOf(answer, episodesOf(findings, origin), 0, new Set());
-  const size = { width: 0, height: layout.height + AXIS + 4, label: 0 };
+  const closed = new Set();
+  const size = { width: 0, height: 0, label: 0 };
+  let layout = { rows: [], height: 0 };
   let view = { from: 0, to: length };
   let picked = null;
   let selecting = null;
@@ -56,6 +57,12 @@ export function strip(answer, findings, onFinding) {
   function measure() {
     size.width = Math.max(holder.clientWidth, 200);
     size.label = size.width < 560 ? 0 : 150;
+    lay();
+  }
+
+  function lay() {
+    layout = rowsOf(answer, episodesOf(findings, origin), 0, closed, size.label === 0);
+    size.height = layout.height + AXIS + 4;
     redraw();
   }
 
@@ -101,7 +108,10 @@ export function strip(answer, findings, onFinding) {
     hover: () => {},
     click(x, y) {
       const row = layout.rows.find((each) => each.y <= y - AXIS && y - AXIS < each.y + each.height);
-      if (row && row.kind !== "heading" && x >= size.label) tell(hitAt(row, nsAt(x), (3 / api.width()) * span(), y - AXIS - row.y, answer));
+      if (row?.kind === "heading") {
+        if (!closed.delete(row.id)) closed.add(row.id);
+        lay();
+      } else if (row && x >= size.label) tell(hitAt(row, nsAt(x), (3 / api.width()) * span(), y - AXIS - row.y, answer));
     },
     pickRow(by) {
       const rows = layout.rows.filter((row) => row.track?.start_ns.length);
