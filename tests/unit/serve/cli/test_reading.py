@@ -5,9 +5,7 @@ import csv
 import importlib
 import io
 import json
-import msgspec
 import os
-import pytest
 import re
 import shutil
 import sqlite3
