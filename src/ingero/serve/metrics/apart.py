@@ -7,8 +7,8 @@ for what it shows; of what it says the trace reads that question and nothing els
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401  asyncio would, when the server may no longer read our files
 import gc
+import importlib
 import logging
 import os
 import pickle
@@ -31,6 +31,11 @@ ROOM_BYTES = 512 << 20  # of address space, beyond what is there at the start
 NICE = 5
 AGAIN_S = 1.0
 END_S = 2.0
+# What Python imports when it first needs it: the server may not read our files any more then.
+LATER = (
+    "concurrent.futures.thread",
+    *(f"encodings.{each}" for each in ("ascii", "idna", "latin_1", "punycode", "unicode_escape", "utf_8")),
+)
 GO, READY = b"go", b"ready"
 ASKED = struct.Struct("<QQ")  # a number of this question, and the moment of the snapshot that is there
 PART = struct.Struct("<QB")  # the question's number, and what comes after this part
@@ -135,6 +140,8 @@ def _tend(serve: Serve, life: socket.socket, questions: socket.socket) -> None:
 
 def _become_server(serve: Serve, life: socket.socket, questions: socket.socket) -> None:
     try:
+        for name in LATER:
+            importlib.import_module(name)
         privileges.become_nobody()  # sockets and keys are open by now
         os.nice(NICE)
         threading.Thread(target=_end_with, args=(life,), daemon=True).start()

@@ -124,6 +124,18 @@ def test_an_answer_that_fails_is_one_failed_scrape_and_not_the_last(served: Serv
     assert "ingero_events_total 1.0" in served.scrape()
 
 
+def test_nobody_can_ask_who_is_at_the_other_end(tmp_path: Path) -> None:
+    """Which reads a table of the kernel's: all that needs was imported while our files could be read."""
+    opened = open_server(Wanted(Address("127.0.0.1", 0), tls=False), Folder(tmp_path / "server"), {}, ())
+    exporter = PrometheusExporter(opened)
+    exporter.start(lambda: Snapshot(1, 0, "node", {"events": [Point((), 1.0, 0)]}))
+    try:
+        with urllib.request.urlopen(f"{opened.url}/metrics", timeout=20) as answer:
+            assert b"ingero_events_total 1.0" in answer.read()
+    finally:
+        exporter.stop(None)
+
+
 def test_a_server_that_is_killed_is_started_again(served: Served) -> None:
     first = served.server
     os.kill(first, signal.SIGKILL)
