@@ -108,22 +108,26 @@ def test_a_frozen_process_stops_neither_the_counting_of_others_nor_the_end(
 
 
 @contextmanager
-def frozen_cgroup(pid: int) -> Iterator[None]:
-    """The process gets no core, and is not stopped either."""
+def frozen_cgroup(*pids: int) -> Iterator[None]:
+    """The processes get no core, and are not stopped either."""
     root = next((Path(each.point) for each in processes.cgroup_mounts() if not each.controllers), None)
     if root is None:
         pytest.skip("no cgroup2 file system is mounted here")
-    before = root / Path(f"/proc/{pid}/cgroup").read_text().splitlines()[-1].partition("::")[2].lstrip("/")
+    before = root / Path(f"/proc/{pids[0]}/cgroup").read_text().splitlines()[-1].partition("::")[2].lstrip(
+        "/"
+    )
     cgroup = root / f"ingero-frozen-{os.getpid()}"
     cgroup.mkdir()
     try:
-        (cgroup / "cgroup.procs").write_text(str(pid))
+        for pid in pids:
+            (cgroup / "cgroup.procs").write_text(str(pid))
         (cgroup / "cgroup.freeze").write_text("1")
         yield
     finally:
         (cgroup / "cgroup.freeze").write_text("0")
-        with suppress(OSError):
-            (before / "cgroup.procs").write_text(str(pid))
+        for pid in pids:
+            with suppress(OSError):
+                (before / "cgroup.procs").write_text(str(pid))
         until(lambda: not (cgroup / "cgroup.procs").read_text(), "nobody is in it any more")
         cgroup.rmdir()
 
@@ -143,6 +147,22 @@ def test_an_agent_that_does_not_drain_is_ended_and_its_probes_go_with_it(place: 
         until(lambda: left_alone(job.pid), "the job has its own code back")
         finished(job)
     assert "ended by its watchdog" in run.err
+    assert place.sound()
+
+
+def test_an_agent_that_was_paused_with_its_watchdog_goes_on(place: Place, steady: str) -> None:
+    """As in a container that is paused."""
+    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S="2") as run:
+        run.until_probed(job.pid)
+        job.start()
+        agent = run.process.pid
+        children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+        with frozen_cgroup(agent, *map(int, children)):
+            finished(job)
+            time.sleep(4)
+        time.sleep(2)  # the watchdog looks once a second
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(30) == 0, run.err
     assert place.sound()
 
 
