@@ -98,7 +98,7 @@ class Pipeline:
     def __init__(self, db: Path) -> None:
         self.writer = Writer(db, "n1", fixed_clock(), OPERATIONS, MAX_DB_BYTES)
         self.totals = LiveTotals(OPERATIONS, "n1")
-        self.kernels = KernelBook(OPERATIONS, _nameless, _nameless, demangle)
+        self.kernels = KernelBook(OPERATIONS, _nameless, _nameless, lambda _pid, names: demangle(names))
         self.stacks = StackBook(_frames_at, line_at)
         self.threads = ThreadBook()
         self.started = StartedPrograms()
