@@ -43,6 +43,7 @@ from ingero.units import clean
 SLICE_MS = 10
 BUSY_S = 10.0  # a large library's symbols take a second
 LOSS = "unread"
+NO_READER = "there is no process to read it"
 NO_SENSE = "the answer makes no sense"
 # Questions whose callers know what to do when what is read is gone, or when the file is no library.
 MAY_BE_GONE = {"python", "long_code", "frames_at", "handle_names", "look_at_code"}
@@ -70,6 +71,7 @@ class Readers:
         self._orders.setblocking(False)
         self._requests = 0
         self._ended = False  # the nursery is gone
+        self._not_before = 0.0  # it did not answer lately
         self._unfiltered: bool | None = None  # not known before the first answer
         self._reader: socket.socket | None = None
         self._pid = 0
@@ -171,6 +173,8 @@ class Readers:
 
     def _new(self) -> socket.socket:
         """A fresh reader; UnreadError where even that is not to be had."""
+        if time.monotonic() < self._not_before:
+            raise UnreadError(NO_READER)
         ours, its = socket.socketpair()
         self._requests += 1
         try:
@@ -180,7 +184,7 @@ class Readers:
         except (OSError, UnreadError) as error:
             ours.close()
             self._ended = self._ended or isinstance(error, ConnectionError)
-            raise UnreadError from error
+            raise UnreadError(NO_READER) from error
         finally:
             its.close()
         ours.setblocking(False)
@@ -201,11 +205,12 @@ class Readers:
             if len(told) < READER.size:
                 raise BrokenPipeError
             request, reader = READER.unpack(told)
+            if request == self._requests and reader:
+                return int(reader)
             if request == self._requests:
-                if reader:
-                    return int(reader)
-                break
-        raise UnreadError
+                raise UnreadError(NO_READER)
+        self._not_before = time.monotonic() + BUSY_S
+        raise UnreadError(NO_READER)
 
     def _give_up(self) -> None:
         """On this reader; the next question gets another, which ends it."""

@@ -229,12 +229,17 @@ def test_rings_are_emptied_while_a_reader_is_waited_for_and_a_late_one_is_not_ta
 ) -> None:
     drained: list[int] = []
     readers.idle = lambda: drained.append(1)
-    monkeypatch.setattr(agent_readers, "BUSY_S", 0.2)
+    monkeypatch.setattr(agent_readers, "BUSY_S", 0.5)
     os.kill(readers._nursery, signal.SIGSTOP)
     with pytest.raises(UnreadError):
         readers.ask(Reading.owner, "/proc")
+    began = time.monotonic()
+    with pytest.raises(UnreadError, match="no process to read it"):
+        readers.ask(Reading.owner, "/dev")
+    assert time.monotonic() - began < 0.5  # not waited for once more by every question
     os.kill(readers._nursery, signal.SIGCONT)
     monkeypatch.undo()
+    time.sleep(0.6)
     assert drained
     assert readers.ask(Reading.owner, "/") == 0
     assert Path(f"/proc/{readers._pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
