@@ -81,11 +81,12 @@ def keep_only(names: Collection[str]) -> None:
 
 
 def become_nobody() -> None:
-    """Nothing of root is left, nor does executing bring it back. Who was not root stays who it was."""
+    """Nothing of root is left, nor does executing bring it back. Who was not root stays who it was, and so does
+    a program that nobody may not read, as in somebody's home: it could not go on, and has no rights but its files'."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         log.warning("cannot give up new privileges: %s", os.strerror(ctypes.get_errno()))
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and _nobody_reads(Path(__file__), Path(os.__file__)):
         try:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -93,6 +94,18 @@ def become_nobody() -> None:
         except OSError as error:  # in a user namespace that has no such user
             log.warning("cannot become another user: %s", error.strerror)
     keep_only(())
+
+
+def _nobody_reads(*files: Path) -> bool:
+    try:
+        os.seteuid(NOBODY)
+    except OSError as error:
+        log.warning("cannot become another user: %s", error.strerror)
+        return False
+    try:
+        return all(os.access(each, os.R_OK, effective_ids=True) for each in files)
+    finally:
+        os.seteuid(0)
 
 
 def bound(room_bytes: int, files: int | None = None) -> None:
