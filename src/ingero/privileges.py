@@ -81,12 +81,14 @@ def keep_only(names: Collection[str]) -> None:
 
 
 def become_nobody() -> None:
-    """Nothing of root is left, nor does executing bring it back. Who was not root stays who it was, and so does
-    a program that nobody may not read, as in somebody's home: it could not go on, and has no rights but its files'."""
+    """Nothing of root is left, nor does executing bring it back. Who was not root stays who it was.
+
+    So does a program that nobody may not read, in somebody's home, say: it could not go on.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         log.warning("cannot give up new privileges: %s", os.strerror(ctypes.get_errno()))
-    if os.geteuid() == 0 and _nobody_reads(Path(__file__), Path(os.__file__)):
+    if os.geteuid() == 0 and nobody_reads(Path(__file__), Path(os.__file__)):
         try:
             os.setgroups([])
             os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -96,7 +98,7 @@ def become_nobody() -> None:
     keep_only(())
 
 
-def _nobody_reads(*files: Path) -> bool:
+def nobody_reads(*files: Path) -> bool:
     try:
         os.seteuid(NOBODY)
     except OSError as error:
