@@ -4,7 +4,7 @@ const HEIGHT = { heading: 24, accounted: 30, called: 16, calls: 16, waits: 12, i
 const GAP = 3;
 const NAME = 14; // of a line of its own above the row, where there is no room for names beside it
 const NAMED = new Set(["accounted", "counter"]);
-const FLAT = 0.02; // of its highest value
+const FLAT = 0.05; // of its highest value
 const DEEPEST = 4;
 
 // Rows from top to bottom with y and height; the same order at every zoom level, so that nothing jumps.
@@ -36,7 +36,7 @@ export function rowsOf(answer, findings, originOffset, closed, narrow = false) {
 }
 
 function isFlat(track) {
-  if (track.kind !== "counter") return false;
+  if (track.kind !== "counter" || /busy$/.test(track.title)) return false; // whether the GPU works is always asked
   const known = track.values.filter((value) => value !== null);
   const least = known.reduce((so_far, value) => Math.min(so_far, value), Infinity);
   const most = known.reduce((so_far, value) => Math.max(so_far, value), 0);
