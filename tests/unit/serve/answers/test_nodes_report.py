@@ -12,7 +12,7 @@ from ingero.serve.answers.nodes_report import INSTANTS, PAIRS, moved
 
 DURATIONS = {
     "p50_ns", "p95_ns", "p99_ns", "max_ns", "usual_ns", "now_ns", "held_ns", "wall_ns", "threads_ns",
-    "gpu_idle_ns", "cpu_taken_ns", "estimated_ns", "took_ns", "recorded_ns", "excess_ns",
+    "gpu_idle_ns", "cpu_taken_ns", "estimated_ns", "took_ns", "recorded_ns", "excess_ns", "over_ns",
 }  # fmt: skip
 
 
