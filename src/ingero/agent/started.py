@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ingero.discover.processes import same_start
+import numpy as np
+
+from ingero.discover.processes import printable, same_start
 from ingero.model.window import Process, Records
 
 MAX_KEPT = 256  # processes; an environment is 64 KiB at most
@@ -66,3 +68,15 @@ class StartedPrograms:
 
     def forget(self, pid: int) -> None:
         self._by_pid.pop(pid, None)
+
+
+def told_by(record: np.void) -> Process:
+    """A process of which only the kernel's word is left."""
+    return Process(
+        pid=int(record["h"]["pid"]),
+        start_ns=int(record["process_start_ns"]),
+        comm=printable(bytes(record["h"]["comm"])),
+        cmdline="",
+        cgroup_id=int(record["h"]["cgroup_id"]),
+        uid=None,
+    )

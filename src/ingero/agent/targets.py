@@ -21,7 +21,8 @@ from ingero.agent.library_room import LibraryRoom, warn
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
 from ingero.agent.scope import Scope
-from ingero.agent.started import StartedPrograms
+from ingero.agent.started import StartedPrograms, told_by
+from ingero.agent.waiting import Children, Waiting
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
@@ -40,8 +41,6 @@ MIXED_RANGES = 4
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
 UNUSED_NS = 60_000_000_000
-MAX_EXAMINED, EXAMINING_NS = 64, 250_000_000  # at a time: the loop has other duties, and the rest waits
-CHILDREN_SHARE = 10  # one ns in so many may go into looking through all processes for children
 
 
 @dataclass(slots=True)
@@ -92,9 +91,7 @@ class Targets:
         self._execs: list[np.void] = []
         self.started = StartedPrograms()
         self._unused_since: dict[File, int] = {}
-        self._mapped: dict[int, None] = {}  # processes that mapped a library and were not looked at yet
-        self._parents: list[int] = []  # new targets whose children were not looked for yet
-        self._children_at_ns = 0  # not before then
+        self._mapped, self._children = Waiting(), Children()
 
     # --- finding -------------------------------------------------------------
 
@@ -150,7 +147,7 @@ class Targets:
             if found is None or not self._scope.admits(*found):
                 return
             target = self._adopt(pid)
-            self._parents.append(pid)
+            self._children.born_to(pid)
         if target is not None and not self._attach(target, libraries):
             # Seen while it was being loaded: some loaders map a file as a whole, then parts of it anew.
             with suppress(UnreadError):
@@ -159,16 +156,9 @@ class Targets:
                     self._attach(target, again)
 
     def _adopt_children(self) -> None:
-        """Of new targets: born before the kernel side was told of their parents. One look for all of them."""
-        began_ns = time.monotonic_ns()
-        if not self._parents or began_ns < self._children_at_ns:
-            return
-        parents, self._parents = self._parents, []
-        for child in processes.descendants(*parents):
+        for child in self._children.find():
             if child not in self.live:
                 self._adopt(child)
-        now_ns = time.monotonic_ns()
-        self._children_at_ns = now_ns + CHILDREN_SHARE * (now_ns - began_ns)
 
     def read(self, pid: int) -> tuple[Process, Container] | None:
         """Without its command line and environment where those cannot be read."""
@@ -381,12 +371,8 @@ class Targets:
 
         Those it is too much for at once are looked at when this is called again.
         """
-        self._mapped.update((row[0], None) for row in mappings if kind_of(row[-1]) is not None)
-        looked: list[int] = []
-        until_ns = time.monotonic_ns() + EXAMINING_NS
-        while self._mapped and len(looked) < MAX_EXAMINED and time.monotonic_ns() < until_ns:
-            pid = next(iter(self._mapped))
-            del self._mapped[pid]
+        looked = []
+        for pid in self._mapped.some(row[0] for row in mappings if kind_of(row[-1]) is not None):
             looked.append(pid)
             if pid in self.live or not self._scope.fixed:
                 self.examine(pid)
@@ -421,14 +407,14 @@ class Targets:
         like = parent.process if parent else None
         if self._adopt(pid, files, like) is None:
             process = replace(
-                _told_by(record), parent_pid=int(record["parent_pid"]), uid=like.uid if like else None
+                told_by(record), parent_pid=int(record["parent_pid"]), uid=like.uid if like else None
             )
             self.live[pid] = Target(self._whole(process, like), files)
             self.note(self.live[pid].process)
 
     def _gone_already(self, pid: int, record: np.void) -> None:
         """It made a call or became another program, and ended before it was looked at."""
-        process = _told_by(record)
+        process = told_by(record)
         said, before = self.started.of(process), self._same(process)
         if said:
             process = replace(process, parent_pid=said.parent_pid, uid=said.uid)
@@ -511,15 +497,3 @@ class Targets:
 
 def _folder(library: Library) -> str:
     return library.path.rpartition("/")[0]
-
-
-def _told_by(record: np.void) -> Process:
-    """A process of which only the kernel's word is left."""
-    return Process(
-        pid=int(record["h"]["pid"]),
-        start_ns=int(record["process_start_ns"]),
-        comm=processes.printable(bytes(record["h"]["comm"])),
-        cmdline="",
-        cgroup_id=int(record["h"]["cgroup_id"]),
-        uid=None,
-    )
