@@ -69,7 +69,7 @@ export const COLUMNS = {
   "cluster": "The group of machines this one belongs to.",
   "container": "The container the process runs in.",
   "cost": "Price of the time GPUs were kept.",
-  "count": "How often it was called; ~ marks an estimate, ± its error; rough: too few were seen to count well.",
+  "count": "How often it was called; ~ marks an estimate, ± its error; rough: too few seen to count well.",
   "cpu taken": "Time it had a core that the job waited for.",
   "errors": "Calls that returned an error.",
   "failed": "Calls that returned an error.",

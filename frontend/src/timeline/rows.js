@@ -36,7 +36,7 @@ export function rowsOf(answer, findings, originOffset, closed, narrow = false) {
 }
 
 function isFlat(track) {
-  if (track.kind !== "counter" || /busy$/.test(track.title)) return false; // whether the GPU works is always asked
+  if (track.kind !== "counter" || /GPU busy$/.test(track.title)) return false; // whether the GPU works is always asked
   const known = track.values.filter((value) => value !== null);
   const least = known.reduce((so_far, value) => Math.min(so_far, value), Infinity);
   const most = known.reduce((so_far, value) => Math.max(so_far, value), 0);

@@ -73,6 +73,8 @@ def parts_by_label(answer: LabelledAnswer) -> list[Any]:
         found.append(
             Text("~: calls not stored one by one; of those next to its begin or end some may lie outside.")
         )
+    if any(terminal.ROUGH in _count(row) for each in answer.values for row in each.operations):
+        found.append(Text(terminal.ROUGH_WORDS, "bright_black"))
     for loss in answer.losses:
         found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
     return [tables.indented(part) for part in found]
