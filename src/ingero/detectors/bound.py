@@ -51,13 +51,18 @@ def bound_of(setting: Setting, account: Account, busy: float | None) -> Bound | 
         comm=setting.job.comm,
         by=by,
         share=round(busy if by == GPU and busy is not None else min(1.0, share), 4),
-        what=main.what or None if of_work else None,
+        what=_what(main, setting) or None if of_work else None,
         source=_source(account, main) if of_work else None,
         who=[] if by == GPU else [Who(part.pid, part.comm, part.ns, None) for part in main.who[:MAX_WHO]],
         gpu_busy_share=None if busy is None else round(busy, 4),
         steps_per_s=None,
         over_ns=account.wall_ns,
     )
+
+
+def _what(main: Lost, setting: Setting) -> str:
+    """Waits that come with copies to the GPU are copying."""
+    return "copy" if main.what == "sync" and setting.sends else main.what
 
 
 def _side(row: Lost, setting: Setting) -> str:

@@ -159,15 +159,20 @@ class Verdicts:
             self._timeline.facts, self._timeline.family, [*(each.spans for each in stretches), last]
         )
         made = accounts.of(job.pid, job.tid)
-        self._limit(job, stretches, made[-1], last)
+        sends = accounts.sent(len(stretches), job.pid) >= WAITS_SENDING * accounts.waits(
+            len(stretches), job.pid
+        )
+        self._limit(job, stretches, made[-1], last, sends)
         for number in range(1, len(stretches)):
             self.named += self._slower(job, stretches, number, accounts, made, busy)
         self.named += self._idle(job, usual, accounts, made[0], busy[0])
 
-    def _limit(self, job: Job, stretches: Sequence[Stretch], account: Account, last: Sequence[Span]) -> None:
+    def _limit(
+        self, job: Job, stretches: Sequence[Stretch], account: Account, last: Sequence[Span], sends: bool
+    ) -> None:
         """What limits the job at the end."""
         now = max(stretches, key=lambda each: each.last_ns)
-        setting = Setting(self._timeline, job, False, False, *last[0])
+        setting = Setting(self._timeline, job, False, sends, *last[0])
         limit = bound_of(setting, account, self._busy(job, replace(now, spans=tuple(last))))
         if limit is not None:
             limit = _with_pace(limit, job, now)
