@@ -23,6 +23,7 @@ SHORTEST_NS, LONGEST_NS = 15_000_000, 200_000_000  # an on-period
 TURN_NS, TURN_FUNCTION_NS = 125_000, 12_000
 RARE = 200.0  # calls a second: a function that is called less often is never watched less
 GOOD_SHARE = 0.10  # of the time: functions are spared as long as so much is left for the others
+SPARED_COST = 1.1  # times what watching the least costs
 KEPT_SHARE = 0.8  # or so much of what there is where none is spared
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 # Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
@@ -150,15 +151,17 @@ def _sparing(load: Load, often: set[int], means: Means, budget: float) -> Watch:
     rarest. The others must still be seen often enough to tell how many there are."""
     chosen = _cycled(load, frozenset(often), means, budget)
     least = min(GOOD_SHARE, KEPT_SHARE * chosen.share)
+    # Where even the least is too much, what little the rare ones cost on top wins nothing.
+    room = max(AIM * budget, SPARED_COST * _taken(load, chosen, means, budget))
     for each in sorted(often, key=lambda each: (-means.telling.get(each, 0), load.calls[each])):
         without = _cycled(load, chosen.cycled - {each}, means, budget)
-        if without.cycled and without.share >= least and _fits(load, without, means, budget):
+        if without.cycled and without.share >= least and _taken(load, without, means, budget) <= room:
             chosen = without
     return chosen
 
 
-def _fits(load: Load, watch: Watch, means: Means, budget: float) -> bool:
-    return cost_share(load, watch, means) + FEWER_WALKS * budget <= AIM * budget * 1.001
+def _taken(load: Load, watch: Watch, means: Means, budget: float) -> float:
+    return cost_share(load, watch, means) + FEWER_WALKS * budget
 
 
 def _cycled(load: Load, functions: frozenset[int], means: Means, budget: float) -> Watch:

@@ -152,6 +152,12 @@ def test_a_job_with_much_beside_its_launches_stays_within_what_is_aimed_at() -> 
     assert watch.share > LEAST_SHARE
 
 
+def test_where_even_the_least_is_too_much_the_rare_are_spared_all_the_same() -> None:
+    means = Means(CARD, waits=frozenset({WAIT}), telling=TELLING)
+    for launches in (185_000, 400_000):
+        assert fit(load(launches, others=2000.0, waits=250.0), means).cycled == {LAUNCH}
+
+
 def test_what_tells_most_is_spared_where_there_is_room() -> None:
     means = Means(CARD, waits=frozenset({WAIT}), telling=TELLING)
     everyday = load(8_000, copies=450.0, waits=30.0, allocations=5.0)
