@@ -23,6 +23,7 @@ SHORTEST_NS, LONGEST_NS = 15_000_000, 200_000_000  # an on-period
 TURN_NS, TURN_FUNCTION_NS = 125_000, 12_000
 RARE = 200.0  # calls a second: a function that is called less often is never watched less
 GOOD_SHARE = 0.10  # of the time: functions are spared as long as so much is left for the others
+TELLS_MUCH = 2  # copies, allocations, waits: watched less only where they are a good part of all calls
 SPARED_COST = 1.1  # times what watching the least costs
 KEPT_SHARE = 0.8  # or so much of what there is where none is spared
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
@@ -128,7 +129,12 @@ def fitting(load: Load, now: Watch, means: Means, budget: float) -> Watch:
         taken = cost_share(load, watch, means) + detail_share(load, now, watch, budget)
         if taken <= COUNTING * budget * 1.001:
             return watch
-    often = {each for each, calls in load.calls.items() if calls >= RARE and each not in means.whole}
+    enough = MATTERS * sum(load.calls.values())
+    often = {
+        each
+        for each, calls in load.calls.items()
+        if calls >= (enough if means.telling.get(each, 0) >= TELLS_MUCH else RARE) and each not in means.whole
+    }
     return _sparing(load, often, means, budget) if means.can_cycle and often else watch
 
 

@@ -13,7 +13,6 @@ from ingero.governor.policy import (
     AIM,
     ALL,
     COUNTING,
-    FEWER_WALKS,
     FIRST_NS,
     HIGH,
     LEAST_SHARE,
@@ -147,9 +146,8 @@ def test_a_job_with_much_beside_its_launches_stays_within_what_is_aimed_at() -> 
     means = Means(CARD, waits=frozenset({WAIT}), telling=TELLING)
     busy = load(42_000, others=300.0, copies=800.0, events=1200.0, allocations=400.0)
     watch = fit(busy, means)
-    assert {LAUNCH, EVENT} <= watch.cycled
-    assert cost_share(busy, watch, means) + FEWER_WALKS * BUDGET <= AIM * BUDGET * 1.001
-    assert watch.share > LEAST_SHARE
+    assert watch.cycled == {LAUNCH, EVENT}
+    assert cost_share(busy, watch, means) <= BUDGET / 2
 
 
 def test_where_even_the_least_is_too_much_the_rare_are_spared_all_the_same() -> None:
