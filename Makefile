@@ -74,7 +74,7 @@ test-traced: build  ## the eBPF tests, and those of calls under every attach sha
 	@$(call run_twice,INGERO_ATTACH=perf,tests/ebpf -m shapes)
 
 # What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here.
-test-long: build inspector room  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
+test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	$(BIN)/python -m benchmarks.long_tests build/test-long.xml; exit $$status
 
@@ -169,7 +169,8 @@ build/wheelhouse/ready: requirements/run.txt
 	@$(BIN)/python -m pip download --quiet --dest $(@D) --only-binary=:all: pip setuptools wheel
 	@touch $@
 
-helm: build/tools/helm  ## build helm, which renders the chart for tests; needs go, some minutes
+helm:  ## build the helm program, which the long tests hold against its library; needs go, some minutes
+	@$(MAKE) build/tools/helm || echo "helm: not made"
 
 HELM_VERSION := v3.19.0
 build/tools/helm:
@@ -180,8 +181,8 @@ image:  ## build the container image, with docker or podman; IMAGE_BASE names an
 	@tool=$$(command -v docker || command -v podman) || { echo "no docker and no podman" >&2; exit 1; }; \
 	$$tool build $(if $(IMAGE_BASE),--build-arg BASE=$(IMAGE_BASE)) -f deploy/image/Dockerfile -t ingero:$$(python3 tools/version.py) .
 
-manifests: build/tools/helm  ## write deploy/kubernetes/ingero.yaml from the Helm chart
-	@$(BIN)/python tools/manifests.py
+manifests: build  ## write deploy/kubernetes/ingero.yaml from the Helm chart
+	@$(BIN)/python -m tools.manifests
 
 snapshots: build  ## write anew how the live view and the answers look on a terminal; look at the difference
 	@INGERO_RENEW_SNAPSHOTS=1 $(PYTEST) -q tests/unit/serve/test_snapshots.py
