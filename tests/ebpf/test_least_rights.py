@@ -54,3 +54,14 @@ def test_without_one_of_them_it_says_which(place: Place, left_out: str) -> None:
     done = place.ingero("trace", "--no-tui", "--duration", "1s", "--db", str(place.db), before=only(names))
     assert done.returncode == 1
     assert f"CAP_{left_out}" in done.stderr
+
+
+def test_a_container_with_process_numbers_of_its_own_is_told_before_anything_is_recorded(
+    place: Place,
+) -> None:
+    apart = ("unshare", "--pid", "--fork", "--mount-proc")
+    done = place.ingero("trace", "--no-tui", "--duration", "1s", "--db", str(place.db), before=apart)
+    assert done.returncode == 1
+    assert "--pid host" in done.stderr
+    assert not place.db.exists()
+    assert "process numbers" in place.ingero("check", before=apart).stdout

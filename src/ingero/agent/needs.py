@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from ingero.discover.host import has_btf, missing_capabilities
+from ingero.discover.host import counts_own_processes, has_btf, missing_capabilities
 from ingero.errors import KernelError, PrivilegeError
 
 MAX_DESCRIPTORS = 1 << 16
@@ -21,6 +21,13 @@ def require_privileges() -> None:
         raise KernelError(
             "cannot trace: this kernel has no BTF (/sys/kernel/btf/vmlinux)",
             hint="Use a kernel built with CONFIG_DEBUG_INFO_BTF=y; distributions' kernels are.",
+        )
+
+    if counts_own_processes():
+        raise KernelError(
+            "cannot trace from here: processes have other numbers in this container than in the kernel",
+            hint="Start it outside, or give the container the machine's processes: "
+            "docker run --pid host, hostPID: true in a pod.",
         )
 
 

@@ -41,6 +41,7 @@ def run_checks(
         ("BTF", btf),
         ("tracefs", tracefs),
         ("privileges", privileges),
+        ("process numbers", process_numbers),
         ("lockdown", lockdown),
         ("ptrace", ptrace),
         ("kernel settings", kernel_settings),
@@ -107,6 +108,15 @@ def privileges() -> Check:
         f"sudo setcap {SETCAP} {Path(sys.executable).resolve()}"
     )
     return Check("privileges", "failed" if needed else "warning", value, advice)
+
+
+def process_numbers() -> Check:
+    if not host.counts_own_processes():
+        return Check("process numbers", "ok", "those of the kernel")
+    advice = (
+        "Start it outside, or with the machine's processes: docker run --pid host, hostPID: true in a pod."
+    )
+    return Check("process numbers", "failed", "this container counts its own", advice)
 
 
 def lockdown() -> Check:

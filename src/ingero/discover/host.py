@@ -31,6 +31,7 @@ RUNTIME_SOCKETS = {
     "podman": ("/run/podman/podman.sock",),
 }
 MAX_FILE_BYTES = 1 << 20
+FIRST_PIDS = "pid:[4026531836]"  # PROC_PID_INIT_INO, the same in every kernel
 
 
 def read_text(path: str | Path) -> str | None:
@@ -148,6 +149,14 @@ def missing_capabilities(effective: int | None = None) -> list[str]:
     elif not {"CAP_BPF", "CAP_PERFMON", "CAP_CHECKPOINT_RESTORE"} & set(missing):
         missing.remove("CAP_SYS_ADMIN")
     return missing
+
+
+def counts_own_processes(numbered: str | None = None) -> bool:
+    """Whether /proc has other numbers than the kernel gives its probes, as in most containers."""
+    try:
+        return (numbered or str(Path("/proc/self/ns/pid").readlink())) != FIRST_PIDS
+    except OSError:
+        return False  # a kernel without them, or no /proc: there is no other numbering to be seen
 
 
 def lockdown(text: str | None = None) -> str | None:

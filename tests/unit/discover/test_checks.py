@@ -18,6 +18,7 @@ NAMES = {
     "BTF",
     "tracefs",
     "privileges",
+    "process numbers",
     "lockdown",
     "ptrace",
     "NVIDIA driver",
@@ -68,6 +69,17 @@ def test_missing_privileges_name_the_capability_and_the_command(monkeypatch: pyt
     assert "CAP_BPF" in found.value
     assert "sudo ingero trace" in found.advice
     assert "setcap" in found.advice
+
+
+def test_a_container_that_counts_its_own_processes_is_no_place_to_trace_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert host.counts_own_processes("pid:[4026532177]")
+    assert not host.counts_own_processes("pid:[4026531836]")
+    monkeypatch.setattr(host, "counts_own_processes", lambda: True)
+    found = checks.process_numbers()
+    assert found.status == "failed"
+    assert "--pid host" in found.advice
 
 
 @pytest.mark.parametrize("state, status", [("confidentiality", "failed"), ("integrity", "ok"), (None, "ok")])
