@@ -46,6 +46,16 @@ def in_numbers(finding: Finding) -> Iterator[str]:
         yield f"a lesser culprit in the title: {finding.title}"
 
 
+def in_steps(report: Report) -> Iterator[str]:
+    """A step's length, and how many there are in a second."""
+    steps = {each.pid: each.step.now_ns for each in report.processes if each.step}
+    for limit in report.bound:
+        if limit.steps_per_s and limit.pid in steps:
+            in_a_second = steps[limit.pid] * limit.steps_per_s / 1e9
+            if not 0.95 <= in_a_second <= 1.05:
+                yield f"{limit.pid}: {limit.steps_per_s} steps/s of {steps[limit.pid]} ns each"
+
+
 def in_lines(db: Path, report: Report) -> Iterator[str]:
     """Lines that are not among the stacks of the time their finding is about."""
     with Reader(db) as reader:
@@ -78,6 +88,7 @@ def _lines(sites: SiteReader, finding: Finding, calls: dict[int, str]) -> set[So
 
 def of(db: Path, report: Report) -> list[str]:
     numbers = [f"{each.kind}: {said}" for each in report.findings for said in in_numbers(each)]
+    numbers += in_steps(report)
     return [*numbers, *in_lines(db, report)]
 
 

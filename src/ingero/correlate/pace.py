@@ -76,6 +76,16 @@ class Pace:
     slow: tuple[Stretch, ...] = ()
     op: int | None = None
 
+    @property
+    def now(self) -> Stretch:
+        """The pace at the end."""
+        return max((self.usual, *self.slow), key=lambda each: each.last_ns)
+
+    def in_steps(self, calls_per_step: float) -> Pace:
+        """What was counted comes so often in each step."""
+        usual, *slow = (replace(each, steps=each.steps / calls_per_step) for each in (self.usual, *self.slow))
+        return replace(self, usual=usual, slow=tuple(slow))
+
     def excess_ns(self, slow: Stretch) -> int:
         """What slow steps took longer than usual ones would have."""
         return max(0, int(slow.wall_ns - slow.steps * self.usual.step_ns))

@@ -37,6 +37,7 @@ COLD_GAP = 2  # slices from one with any to the next: more, and the start is ove
 READ_BYTES = 64 << 10  # a copy of at most this much takes microseconds on any bus
 READ_WAITS = 0.5  # of its time: then what it took was the GPU's way to the result
 RARE_WAITS = 0.1  # per iteration
+OFTEN_IN_A_STEP = 1.5  # calls: fewer are one, miscounted
 COLD_SHARE = 0.03  # of a slice spent creating contexts and loading code
 COLD_REACH_NS = 60_000_000_000  # later than this after the first call it is no start-up any more
 # Reasons of loss that leave holes in what a detector concludes from.
@@ -241,7 +242,20 @@ class Timeline:
         young = self._is_young(job.pid)
         questions = [number for number in names if self._kind_told(number) == "question"]
         said = self._said(job.pid)
-        return pace_of(seconds, names, windows, cold_ns, ends_ns, step_op, questions, young, said)
+        pace = pace_of(seconds, names, windows, cold_ns, ends_ns, step_op, questions, young, said)
+        if pace is None or pace.op is None or job.loop is None:
+            return pace
+        return pace.in_steps(self._calls_per_step(job, pace.op))
+
+    def _calls_per_step(self, job: Job, op: int) -> float:
+        """Of the call that the pace was counted by: what marks a step may be known by an estimate only."""
+        assert job.loop is not None
+        rows = [
+            row for number in job.loop.counts for row in self.tables.operations.get((number, job.pid), ())
+        ]
+        calls = sum(int(row["count"]) for row in rows if int(row["op"]) == op)
+        steps = sum(job.loop.counts.values())
+        return calls / steps if steps and calls >= OFTEN_IN_A_STEP * steps else 1.0
 
     def _said(self, pid: int) -> Marks:
         """Steps as the job says them, or the nearest process above it that does: a launcher, say."""

@@ -183,3 +183,20 @@ def test_a_job_that_says_its_steps_needs_no_exact_call() -> None:
     found = pace({4: [9000] * 20}, estimated=(4,), said=said([50.0] * 12 + [25.0] * 10))
     assert found is not None
     assert len(found.slow) == 1
+
+
+def test_the_pace_now_is_no_mean_of_before_and_after() -> None:
+    found = pace({1: [20] * 10 + [10] * 10, 2: [20] * 10 + [10] * 10})
+    assert found is not None
+    assert abs(found.now.step_ns - SECOND / 10) < SECOND / 200
+    assert found.now is found.slow[0]
+
+
+def test_steps_can_be_fewer_than_the_calls_they_were_counted_by() -> None:
+    """A value read back in every layer: the wait is counted exactly, and comes 12 times a step."""
+    found = pace({1: [240] * 10 + [120] * 10})
+    assert found is not None
+    told = found.in_steps(12.0)
+    assert abs(told.usual.step_ns - SECOND / 20) < SECOND / 200
+    assert abs(told.now.step_ns - SECOND / 10) < SECOND / 200
+    assert told.excess_ns(told.slow[0]) == found.excess_ns(found.slow[0])

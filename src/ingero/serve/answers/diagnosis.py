@@ -91,13 +91,15 @@ def with_stored_line(reader: Reader, recording: RecordingInfo, finding: Finding)
 
 def _learn(extras: Extras, job: Job, findings: list[Finding]) -> None:
     extras.gpu_idle_ns[job.pid] = sum(each.gap_ns for each in job.slices)
-    settled = [each.number for each in job.slices if not each.cold]
+    settled = [each.number for each in job.slices if not each.cold and not each.ending]
     now = job.step_ns(settled)
     if job.loop is None or now is None:
         return
     mine = [each for each in findings if each.victim.pid == job.pid]
     # Where something is wrong all the time, what is usual was never seen.
     usual = mine[0].effect.usual_ns if mine else usual_step_ns(job, set())
+    if job.pace is not None:  # what it is now is no mean of before and after
+        usual, now = job.pace.usual.step_ns, job.pace.now.step_ns or now
     extras.steps[job.pid] = StepTime(
         job.loop.name, sum(job.steps(number) for number in settled), int(usual or now), int(now)
     )
