@@ -2,7 +2,8 @@
 
 Shows as   more allocations than frees in nearly every slice, to the end. As many in each
            iteration of hundreds need no long look, nor does churn beside them matter: a
-           cache that fills takes ever less.
+           cache that fills takes ever less. A few blocks of one size at even intervals up to the
+           end are a caching allocator that is short of the same again and again.
            Calls that failed took nothing, and a free of nothing gave nothing back.
 Proof      counts of both, and the bytes that stay; where the driver tells how much memory the
            process holds (NVML), that grows too.
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ingero.correlate.timeline import Job, Spent, Timeline
 from ingero.detectors.detector import Detector, Line, State
 from ingero.model.finding import Fix, Proof, Severity
@@ -32,8 +35,14 @@ REGULAR = 0.25  # spread of what iterations keep, from slice to slice
 REGULAR_KEPT = 20  # in a slice: fewer are as many by chance
 SETTLING = 0.5  # growth at the end, of that at the beginning: less is a cache that fills
 LEAST_ALLOCATIONS = 8  # fewer are buffers made late
+TICKING = (
+    6  # blocks of one size at even intervals: a caching allocator that is short of the same again and again
+)
+ONE_SIZE = 0.1  # by which they may differ
+EVEN = 2.0  # times the usual gap between two of them, at most
 LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
 HELD_SHARE = 0.25  # of what the calls say stays, the driver must see: it gives memory in large blocks
+WORKING = ("launch", "graph", "alloc")
 # In the names of calls that take no memory of the GPU: the host's, or addresses alone.
 HOLDS_NONE = ("Host", "MemMap", "Unmap", "Address", "SetAccess", "Trim")
 
@@ -43,7 +52,7 @@ def _kept(timeline: Timeline, job: Job, number: int, of_nothing: dict[int, int])
     allocated, freed = Spent(), Spent()
     for row in timeline.outermost(number, job.pid):
         known = timeline.facts.ops.get(int(row["op"]))
-        if known and known.kind in ("alloc", "free") and not any(word in known.name for word in HOLDS_NONE):
+        if known and known.kind in ("alloc", "free") and _takes(known.name):
             (allocated if known.kind == "alloc" else freed).add(row)
     taken = max(0, allocated.count - allocated.errors)
     given_back = max(0, freed.count - freed.errors - of_nothing.get(number, 0))
@@ -54,7 +63,7 @@ def _kept(timeline: Timeline, job: Job, number: int, of_nothing: dict[int, int])
 
 def find(timeline: Timeline) -> Iterator[State]:
     for job in timeline.jobs:
-        settled = [each.number for each in job.slices if not each.cold]
+        settled = _settled(job)
         settled = settled[len(settled) // 3 :]  # a start may allocate
         of_nothing = timeline.facts.freed_nothing(job.pid)
         rows = [_kept(timeline, job, number, of_nothing) for number in settled]
@@ -63,14 +72,19 @@ def find(timeline: Timeline) -> Iterator[State]:
         steps = sum(job.steps(number) for number in settled)
         regular = _regular(job, settled, rows)
         in_each = allocated - freed >= IN_EACH * steps and steps >= MANY_STEPS
-        long = len(rows) >= (2 if in_each or regular else LEAST_SLICES)
+        ticking = _ticks(timeline, job, settled, rows)
+        long = len(rows) >= (2 if in_each or regular or ticking else LEAST_SLICES)
         steadily = long and sum(growing) >= GROWING_SHARE * len(rows)
         if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
             continue
         if _settles(rows):
             continue
         kept = allocated - freed
-        if kept < LEAST_ALLOCATIONS or size < LEAST_BYTES or (kept < KEPT_SHARE * allocated and not regular):
+        if (
+            (kept < LEAST_ALLOCATIONS and not ticking)
+            or size < LEAST_BYTES
+            or (kept < KEPT_SHARE * allocated and not regular)
+        ):
             continue
         grown = _grown(timeline, job, settled)
         if grown is not None and grown < HELD_SHARE * size:
@@ -78,10 +92,49 @@ def find(timeline: Timeline) -> Iterator[State]:
         yield _state(timeline, job, settled, allocated, freed, size, grown)
 
 
+def _settled(job: Job) -> list[int]:
+    """Without its start, and what of its end has no work for the GPU."""
+    slices = [each for each in job.slices if not each.cold]
+    while slices and slices[-1].ending and not job.spent(slices[-1].number, *WORKING).count:
+        slices.pop()
+    return [each.number for each in slices]
+
+
 def _grown(timeline: Timeline, job: Job, slices: list[int]) -> int | None:
     """How much more the process holds at the end, as the driver tells; None: it does not."""
     held = [size for number, size in timeline.cards.memory_of(job.pid) if number in slices]
     return held[-1] - held[0] if len(held) >= 2 else None
+
+
+def _ticks(timeline: Timeline, job: Job, slices: list[int], rows: list[tuple[int, int, int]]) -> bool:
+    """Blocks of one size at even intervals up to the end, none given back: no cache fills like that.
+
+    Buffers for ever longer inputs grow in size; those of a start come at once.
+    """
+    sizes = [size / allocated for allocated, freed, size in rows if allocated and not freed]
+    if not sizes or len(sizes) < len(rows) or max(sizes) > (1 + ONE_SIZE) * min(sizes):
+        return False
+    facts = timeline.facts
+    ops = [number for number, op in facts.ops.items() if op.kind == "alloc" and _takes(op.name)]
+    times = [facts.marks(job.pid, number)[:, 0] for number in ops]
+    # The runtime's call and the driver's inside it are one.
+    at_ns = np.sort(max(times, key=len, default=np.zeros(0, np.int64)))
+    first, last = facts.at_ns(slices[0]), min(facts.at_ns(slices[-1] + 1), _last_ns(timeline, job))
+    at_ns = at_ns[(at_ns >= first) & (at_ns < last)]
+    if len(at_ns) < TICKING:
+        return False
+    gaps = np.diff(np.append(at_ns, last))
+    return float(gaps.max()) <= EVEN * float(np.median(gaps[:-1]))
+
+
+def _last_ns(timeline: Timeline, job: Job) -> int:
+    """When it ended, or what was recorded of it."""
+    known = timeline.facts.processes.get(job.pid)
+    return known.end_ns if known and known.end_ns else timeline.facts.to_ns
+
+
+def _takes(name: str) -> bool:
+    return not any(word in name for word in HOLDS_NONE)
 
 
 def _regular(job: Job, slices: list[int], rows: list[tuple[int, int, int]]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ingero.model.finding import Severity
-from tests.facts import JOB, Story, job
+from ingero.units import SECOND
+from tests.facts import BY_NAME, JOB, Story, job
 
 KIND = "gpu-memory-leak"
 MIB = 1 << 20
@@ -151,3 +153,38 @@ def test_frees_that_fail_or_free_nothing_give_nothing_back() -> None:
     assert KIND in story.kinds()
     story = job(slices=12).calls("cudaMalloc", 200, 2, size=MIB).calls("cudaFree", 200, 1, errors=200)
     assert KIND in story.kinds()
+
+
+def pooled(times_s: list[float], sizes: list[int], slices: int = 3) -> Story:
+    """Blocks that a caching allocator asks the driver for, each at its time."""
+    story = job(slices=slices)
+    for at_s, size in zip(times_s, sizes, strict=True):
+        number = int(at_s // 2)
+        story.calls("cudaMalloc", 1, 0.3, size=size, when=range(number, number + 1))
+    marks = np.array([[story.facts.origin_ns + int(at_s * SECOND), 300_000] for at_s in times_s], np.int64)
+    story.facts.marks = lambda pid, op: marks if op == BY_NAME["cudaMalloc"] else marks[:0]
+    return story
+
+
+EVEN = [0.3 + 0.55 * number for number in range(11)]
+
+
+def test_an_allocator_that_asks_for_the_same_again_and_again_is_short_of_it() -> None:
+    """Too few calls for sums of slices to tell, at even times up to the end."""
+    (finding,) = pooled(EVEN, [96 * MIB] * 11).findings()
+    assert finding.kind == KIND
+
+
+@pytest.mark.parametrize(
+    ("times_s", "sizes"),
+    [
+        (EVEN, [(60 + 8 * number) * MIB for number in range(11)]),  # ever longer inputs
+        (EVEN[:9], [96 * MIB] * 9),  # it has enough since
+        ([2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 4.9, 5.8], [96 * MIB] * 8),  # a new phase
+        (EVEN[:5], [96 * MIB] * 5),
+    ],
+)
+def test_an_allocator_that_asks_for_more_than_before_or_no_more_is_no_leak(
+    times_s: list[float], sizes: list[int]
+) -> None:
+    assert KIND not in pooled(times_s, sizes).kinds()
