@@ -84,7 +84,7 @@ def reasons(
         ns = sum(row.ns for row in members)
         kept = [row for row in members if row.ns >= NOISE * ns]
         if kept and ns >= LEAST_PART * total * part:
-            named = Named(about, name or "slowdown", tuple(kept), line_of(kept, lines))
+            named = Named(about, name or "slowdown", tuple(kept), line_of(kept, lines, changed=True))
             found += _told(slow.timeline, named, by_name)
     return sorted(found, key=lambda each: -each.ns)
 

@@ -81,7 +81,7 @@ DETECTOR = Detector(
     advise=advise,
     confidence=0.85,
     lines=(
-        Line("ns", "waits for the GPU longest", kinds=("sync",)),
         Line("count", "waits for the GPU most often", kinds=("sync",)),
+        Line("ns", "waits for the GPU longest", kinds=("sync",)),
     ),
 )

@@ -300,7 +300,7 @@ class Verdicts:
             enough = max(least, LEAST_SHARE * told.wall_ns, part * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
                 rows = [row for row in rows if row.ns >= NOISE * ns]
-                found.append(Named(told, kind or unnamed, tuple(rows), line_of(rows, lines)))
+                found.append(Named(told, kind or unnamed, tuple(rows), line_of(rows, lines, told.changed)))
         return sorted(found, key=lambda each: -each.ns)
 
 
@@ -361,11 +361,13 @@ def _chosen(row: Lost) -> bool:
     return row.bucket == "sleep" and not row.via
 
 
-def line_of(rows: Sequence[Lost], lines: Lines) -> Line | None:
+def line_of(rows: Sequence[Lost], lines: Lines, changed: bool) -> Line | None:
     """Of the largest row, where its time was sampled and is the job's own."""
     main = max(rows, key=lambda row: row.ns)
     if main.via and main.whose != "feeder":
         return None  # where the job waits, and what the other does, is told by the detector's own lines
+    if main.what == "sync" and not changed:
+        return None  # most of that time is the GPU's own work: what costs is how often it is waited for
     known = lines.get((main.bucket, {"io": "", "sync": "copy"}.get(main.what, main.what)), [])
     known = known or lines.get((main.bucket, main.what), [])
     return known[0] if known else None
