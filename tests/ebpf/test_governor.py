@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingero.agent.interpreters import Interpreters
+from ingero.agent.reading import PythonLook, Reading
 from ingero.attach.kernel import Detail
 from ingero.attach.probes import BY_NAME
 from ingero.model.histogram import percentiles
@@ -129,6 +132,37 @@ def test_an_everyday_job_is_counted_closely_and_what_is_rare_exactly(program: st
         assert run.tracer.losses() == {}
         weights = run.tracer.gather("calls", run.pid)
         assert int(weights["weight"][weights["op"] == LAUNCH].sum()) <= counted["cuLaunchKernel"]
+
+
+def test_the_budget_is_held_while_something_is_read_for_long(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large program takes a second to be looked at, and calls all the while."""
+    python, look = Reading.python, Interpreters.look
+    looked: list[int] = []
+
+    @functools.wraps(python)  # it is asked by its name
+    def slowly(self: Reading, pid: int, with_frames: bool) -> PythonLook:
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            pass
+        return python(self, pid, with_frames)
+
+    def noted(self: Interpreters, pids: Iterable[int], now_ns: int) -> None:
+        began = time.monotonic()
+        look(self, pids, now_ns)
+        if time.monotonic() - began >= 1:
+            looked.append(time.monotonic_ns())
+
+    monkeypatch.setattr(Reading, "python", slowly)  # before there is a reader
+    monkeypatch.setattr(Interpreters, "look", noted)
+    with workload(program, "600", "400", "0", env={**os.environ, **CALLS}) as job:
+        job.start()
+        with tracing(pids=(job.pid,), govern=True, max_overhead_share=BUDGET) as tracer:
+            tracer.until(lambda: looked)
+            window = tracer.tick()
+            assert window.actions, "nothing was watched less"
+            assert window.actions[0].at_ns < looked[0]
 
 
 @cannot_cycle

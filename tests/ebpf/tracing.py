@@ -200,6 +200,8 @@ class Tracer:
 @contextmanager
 def tracing(govern: bool = False, **options: Any) -> Iterator[Tracer]:
     """`govern`: hold the overhead budget, too; a test that counts calls wants all of them."""
+    if not govern:  # while a reader works the agent governs by itself
+        options.setdefault("max_overhead_share", None)
     tracer = Tracer(TraceOptions(record=False, **options), govern)
     try:
         yield tracer

@@ -135,6 +135,7 @@ class Agent:
         self._overhead = Overhead(budget_share=options.max_overhead_share)
         self._cost_so_far = np.zeros(4)  # hits, elapsed ns, our own CPU ns, share of the worst thread x ns
         self._governor: Governor | None = None
+        self._in_window = False
         self._writer = self._open_writer()  # last: nothing after it can fail and leave a recording open
 
     def _open_writer(self) -> Recorder | None:
@@ -215,7 +216,7 @@ class Agent:
             self._news.register(fd, select.POLLIN)
         before = BeforeAttach(self._session, self._targets, self._readers)
         self._reader = WindowReader(self._kernel, before, self._readers.cpu_ns)
-        self._readers.idle = self._reader.drain
+        self._readers.idle = self.meanwhile
         # Who asks for a record of every call gets one.
         budget = None if self._options.record_all else self._options.max_overhead_share
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
@@ -310,8 +311,22 @@ class Agent:
         assert self._governor is not None
         self._governor.tick(time.monotonic_ns())
 
+    def meanwhile(self) -> None:
+        """While a reader works: neither the rings nor the budget wait for its answers. What is watched
+        does not change while a window is put together."""
+        self._reader.drain()
+        if not self._in_window:
+            self.govern()
+
     def window(self) -> Window:
         """Read, store and count in what happened since the last window."""
+        self._in_window = True
+        try:
+            return self._window()
+        finally:
+            self._in_window = False
+
+    def _window(self) -> Window:
         self._clock.observe()
         if self._watch.lost() > self._mappings_lost:  # somebody maps more than the kernel tells us of
             self._mappings_lost = self._watch.lost()
