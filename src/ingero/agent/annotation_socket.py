@@ -45,6 +45,15 @@ LAST_ROUNDS = 16  # of AT_ONCE messages: the queue holds at most some hundred
 Hear = Callable[[bytes, tuple[int, int]], str]
 
 
+def open_socket(hear: Hear, warnings: dict[str, str]) -> AnnotationSocket | None:
+    """None where it cannot be opened: tracing goes on without labels, and says why."""
+    try:
+        return AnnotationSocket(hear, lambda why: warnings.update(annotate=why))
+    except IngeroError as error:
+        warnings["annotate"] = error.message
+        return None
+
+
 class AnnotationSocket:
     """Open while tracing; the instance lock is held, so what stands in its place is a dead agent's."""
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from ingero.agent import shown
-from ingero.agent.annotation_socket import AnnotationSocket
+from ingero.agent.annotation_socket import AnnotationSocket, open_socket
 from ingero.agent.annotations import Annotations
 from ingero.agent.before import BeforeAttach
 from ingero.agent.bystanders import Bystanders
@@ -50,7 +50,6 @@ from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
 from ingero.clock import Clock
 from ingero.discover.libraries import LibraryFinder
-from ingero.errors import IngeroError
 from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import LiveView, Overhead, Surface
@@ -201,7 +200,7 @@ class Agent:
         self._communicators = Communicators(self._operations, self._readers)
         self._targets = Targets(self._kernel, self._session, self._scope, self._communicators, self._readers)
         if self._writer:
-            self._listen_to_jobs()
+            self._annotation_socket = open_socket(self._annotations.hear, self._targets.warnings)
         self._interpreters = Interpreters(
             self._kernel, self._targets.parent_of, self._options.stack, self._readers
         )
@@ -229,14 +228,6 @@ class Agent:
             self._targets.announce(self._command.pid)
         self._starting.step("looking for CUDA processes")
         before.begin(self._targets.find_all(self._starting.attaching))
-
-    def _listen_to_jobs(self) -> None:
-        try:
-            self._annotation_socket = AnnotationSocket(
-                self._annotations.hear, lambda why: self._targets.warnings.update(annotate=why)
-            )
-        except IngeroError as error:
-            self._targets.warnings["annotate"] = error.message
 
     def _absent(self) -> dict[str, str]:
         """Sources nothing is recorded of, and why."""
