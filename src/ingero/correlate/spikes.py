@@ -13,7 +13,7 @@ from ingero.model.facts import Marks
 LEAST_SPIKES = 3  # two equal distances; fewer prove nothing
 LONGER = 2.0  # times the usual iteration
 LEAST_NS = 20_000_000  # shorter ones are the scheduler's ticks and other noise
-RARE = 0.08  # of the iterations at most: every tenth is the program's own way (accumulation, logs)
+RARE = 0.08  # of the iterations among them at most: every tenth is the program's own way (accumulation, logs)
 REGULAR = 0.15  # spread of the distances, of their mean
 EXACT = 0.05  # the same where three spikes are all there is
 ALIKE = 1 / 3  # of the longest spike's excess
@@ -47,22 +47,22 @@ def spikes_in(marks: Marks, from_ns: int, to_ns: int, work: Callable[[], Marks])
     found = [np.concatenate([long, still]), long] if goes_on else [long]
     found += [_alike(spikes, usual) for spikes in found]
     for spikes in found:
-        if _is_regular(spikes, len(steps)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
+        if _is_regular(spikes, _among(spikes, steps[:, 0])) and _fed(spikes, work()[:, 0]) <= FED * len(
+            spikes
+        ):
             return np.stack([spikes[:, 0], spikes[:, 1] - usual], axis=1)
     return no_spikes()
 
 
-def waits_in(
-    waits: Marks, usual: float, from_ns: int, wall_ns: int, work: Callable[[], Marks]
-) -> NDArray[np.int64]:
+def waits_in(waits: Marks, usual: float, from_ns: int, work: Callable[[], Marks]) -> NDArray[np.int64]:
     """(n, 2): regular long waits of the thread that drives the GPU, where no call marks its iterations.
 
     While it waits it gives the GPU nothing, and what was queued is soon done: the time is lost. `usual`:
-    length of an iteration, at most; `wall_ns`: how long there were any.
+    length of an iteration, at most.
     """
     long = waits[(waits[:, 0] >= from_ns) & (waits[:, 1] > LONGER * usual) & (waits[:, 1] >= LEAST_NS)]
     for spikes in (long, _alike(long, 0)):
-        if _is_regular(spikes, int(wall_ns / usual)) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
+        if _is_regular(spikes, _reach_ns(spikes) / usual) and _fed(spikes, work()[:, 0]) <= FED * len(spikes):
             return np.stack([spikes[:, 0], spikes[:, 1]], axis=1)
     return no_spikes()
 
@@ -117,8 +117,20 @@ def _alike(spikes: NDArray[np.int64], usual: int) -> NDArray[np.int64]:
     return alike
 
 
-def _is_regular(spikes: NDArray[np.int64], steps: int) -> bool:
-    if len(spikes) < LEAST_SPIKES or len(spikes) > RARE * steps:
+def _reach_ns(spikes: NDArray[np.int64]) -> int:
+    """From the first to the last."""
+    return int(spikes[-1, 0] - spikes[0, 0]) if len(spikes) else 0
+
+
+def _among(spikes: NDArray[np.int64], starts: NDArray[np.int64]) -> int:
+    """Iterations from the first to the last: where all of them are long, the job has become slower."""
+    first, last = np.searchsorted(starts, spikes[[0, -1], 0]) if len(spikes) else (0, 0)
+    return int(last - first)
+
+
+def _is_regular(spikes: NDArray[np.int64], among: float) -> bool:
+    """`among`: iterations from the first to the last."""
+    if len(spikes) < LEAST_SPIKES or len(spikes) - 1 > RARE * among:
         return False
     apart = np.diff(spikes[:, 0])
     return bool(apart.std() <= (REGULAR if len(spikes) > LEAST_SPIKES else EXACT) * apart.mean())

@@ -228,8 +228,7 @@ class Timeline:
         if usual is None:
             return
         waits = self.facts.stalls(job.tid, SPIKE_NS)
-        wall_ns = sum(each.wall_ns for each in judged)
-        job.spikes = waits_in(waits, usual, cold_ns, wall_ns, lambda: self._launches(job.pid))
+        job.spikes = waits_in(waits, usual, cold_ns, lambda: self._launches(job.pid))
         job.spikes_idle_ns, job.spikes_wait = surely_idle_ns(job.spikes, usual), bool(len(job.spikes))
 
     def _pace(self, job: Job, ends_ns: int) -> Pace | None:

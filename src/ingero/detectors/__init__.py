@@ -127,7 +127,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
             for each in found
             if isinstance(each, Evidence) and not verdicts.replaces(detector.name, each.job, each.slice)
         ]
-        claims.extend(claims_of(detector, evidence))
+        claims.extend(each for each in claims_of(detector, evidence) if not _more_than_grew(each, verdicts))
         states.extend(state_finding(detector, each, timeline) for each in found if isinstance(each, State))
     silent = {each.what for each in not_watched}
     for named in verdicts.named:
@@ -144,6 +144,15 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     judge = Judge(timeline, claims)
     findings = in_order(once(judge.findings() + states))
     return Diagnosis(findings, judge.unexplained(), not_watched, verdicts.bound)
+
+
+def _more_than_grew(claim: Claim, verdicts: Verdicts) -> bool:
+    """Stalls that are longer than all that the steps of a pace that fell took more: they were there before,
+    or are not lost."""
+    if claim.detector is not periodic_spike.DETECTOR:
+        return False
+    grown_ns = verdicts.grown_ns(claim.job, claim.numbers())
+    return grown_ns is not None and claim.ns > MUCH * grown_ns
 
 
 def _in_spikes(named: Named, claims: list[Claim]) -> bool:

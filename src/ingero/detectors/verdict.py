@@ -139,6 +139,19 @@ class Verdicts:
         busy = self._timeline.cards.busy_for(job.pid, each.number) or 0.0
         return kind not in DESPITE and busy >= KEPT_BUSY
 
+    def grown_ns(self, job: Job, numbers: Sequence[int]) -> float | None:
+        """By how much the steps of these slices took longer, where most of them are of a pace that fell."""
+        told = {id(each.told): each.told for each in self.named if each.told.job is job and each.told.changed}
+        wall_ns = {each.number: each.wall_ns for each in job.slices}
+        asked = set(numbers)
+        within, grown = 0, 0.0
+        for each in told.values():
+            slices = each.slices(self._timeline.facts)
+            inside = sum(ns for number, ns in slices.items() if number in asked)
+            within += inside
+            grown += each.grown_ns * inside / max(each.wall_ns, 1)
+        return grown if 2 * within >= sum(wall_ns.get(number, 0) for number in asked) else None
+
     def _busy(self, job: Job, stretch: Stretch) -> float | None:
         """The card's own word, as far as it is about this job."""
         facts, cards = self._timeline.facts, self._timeline.cards.of(job.pid)

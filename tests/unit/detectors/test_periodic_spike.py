@@ -106,6 +106,15 @@ def test_a_job_that_rests_at_the_end_still_has_its_spikes() -> None:
     assert story.kinds() == [KIND]
 
 
+def test_steps_that_are_all_long_are_a_slower_job_and_no_spikes() -> None:
+    """However many usual ones there were before."""
+    none = np.zeros((0, 2), np.int64)
+    slower = steps([STEP_MS] * 400 + [500] * 8)
+    assert not len(spikes_in(slower, 0, 8 * SECOND, lambda: none))
+    rare = steps([STEP_MS] * 400 + ([500] + [STEP_MS] * 40) * 4)
+    assert len(spikes_in(rare, 0, 7 * SECOND, lambda: none)) == 4
+
+
 def test_a_hiccup_among_regular_spikes_is_none_of_them() -> None:
     """As when the trace began: a long iteration, far shorter than the spikes."""
     story = spiking(500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -201,3 +202,16 @@ def test_what_a_program_does_after_its_last_step_is_no_trouble_however_long_it_t
     story.calls("cuMemHostAlloc", 1, 0.1, when=rest)
     story.process(JOB, "python3", end_ns=story.facts.at_ns(29))
     assert not story.looked(gpu_share=0.02, when=rest).paced().findings()
+
+
+def test_stalls_cannot_have_cost_more_than_the_steps_grew() -> None:
+    """A wait of 400 ms in every 450 is how the job is made: of the time, a quarter became slower."""
+    story = slower("disk_wait", 0.25)
+    for row in story.rows["operations"]:
+        row["recorded"] = row["count"] // 3
+    story.facts.marks = lambda pid, op: np.zeros((0, 2), np.int64)
+    starts = range(story.facts.at_ns(SLOW[0]), story.facts.at_ns(SLICES), 450_000_000)
+    stalls = np.array([(at, 400_000_000) for at in starts], np.int64)
+    story.facts.stalls = lambda tid, least_ns: stalls
+    assert any(len(each.spikes) for each in story.timeline().jobs)
+    assert story.kinds() == ["disk-wait"]
