@@ -79,13 +79,17 @@ class Told:
         return self.wall_ns * (1 - self.usual_ns / self.now_ns)
 
     def slices(self, facts: Facts) -> dict[int, int]:
-        """How much of each slice lies within."""
-        found: dict[int, int] = defaultdict(int)
-        for start, end in self.spans:
-            first, last = ((at - facts.origin_ns) // facts.slice_ns for at in (start, end - 1))
-            for number in range(first, last + 1):
-                found[number] += min(end, facts.at_ns(number + 1)) - max(start, facts.at_ns(number))
-        return found
+        return slices_of(self.spans, facts)
+
+
+def slices_of(spans: Iterable[Span], facts: Facts) -> dict[int, int]:
+    """How much of each slice lies within."""
+    found: dict[int, int] = defaultdict(int)
+    for start, end in spans:
+        first, last = ((at - facts.origin_ns) // facts.slice_ns for at in (start, end - 1))
+        for number in range(first, last + 1):
+            found[number] += min(end, facts.at_ns(number + 1)) - max(start, facts.at_ns(number))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ class Verdicts:
         self._timeline = timeline
         self.named: list[Named] = []
         self.bound: list[Bound] = []  # what limits each job now
+        self._by_card: set[tuple[int, int]] = set()  # process and slice that a card's word was asked about
         for job in timeline.jobs:
             if not timeline.facts.partial:
                 self._judge(job)
@@ -134,10 +139,11 @@ class Verdicts:
         """Whether what a detector says of a slice by itself is told here, or the card gives it the lie."""
         if kind not in ROW_KINDS:
             return False
-        if (job.pid, each.number) in self._judged:
+        at = job.pid, each.number
+        if at in self._judged:
             return True
-        busy = self._timeline.cards.busy_for(job.pid, each.number) or 0.0
-        return kind not in DESPITE and busy >= KEPT_BUSY
+        busy = self._timeline.cards.busy_for(*at) or 0.0
+        return kind not in DESPITE and (at in self._by_card or busy >= KEPT_BUSY)
 
     def grown_ns(self, job: Job, numbers: Sequence[int]) -> float | None:
         """By how much the steps of these slices took longer, where most of them are of a pace that fell."""
@@ -167,6 +173,14 @@ class Verdicts:
             return
         stretches = [usual, *sorted(slow, key=lambda each: -each.wall_ns)[:MOST_SLOW]]
         busy = [self._busy(job, each) for each in stretches]
+        for stretch, share in zip(stretches, busy, strict=True):
+            if share is not None:
+                inside = slices_of(stretch.spans, self._timeline.facts)
+                self._by_card |= {
+                    (job.pid, number)
+                    for number, ns in inside.items()
+                    if ns > A_PART * self._timeline.facts.slice_ns
+                }
         last = _last_of(max(stretches, key=lambda each: each.last_ns))
         accounts = Accounts(
             self._timeline.facts, self._timeline.family, [*(each.spans for each in stretches), last]
