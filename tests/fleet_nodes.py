@@ -10,11 +10,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from builders import OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
-
 from ingero.store.writer import Writer
 from tests import servers
 from tests.assistants.certificates import Authority
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 from tests.servers import TOKEN
 
 # A clock that is ahead, and gains so much in each nanosecond from the start of the server on.

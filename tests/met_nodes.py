@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import OPERATIONS, SECOND, FakeTime, call, culprit, operation, process, thread, window
-
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, culprit, operation, process, thread, window
 
 MS = 1_000_000
 STEP_MS, STEPS = 100, 10  # in a second

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ingero.agent import annotations, library_room
+from ingero.agent import annotations as socket_words
+from ingero.agent import library_room
 from ingero.model.layout import Bucket, Loss
 from ingero.model.live import UNREAD
 from ingero.model.operations import Source
@@ -54,7 +55,7 @@ def test_the_threat_model_names_the_limits_that_hold() -> None:
     assert f"can have {library_room.PER_OWNER} library files probed" in text
     assert f"can bring {names.PER_PROCESS} new names" in text
     labels = " ".join(read("annotate.md").split())
-    assert f"{annotations.KEYS_PER_PROCESS} different keys, a user {annotations.KEYS_PER_USER}" in labels
+    assert f"{socket_words.KEYS_PER_PROCESS} different keys, a user {socket_words.KEYS_PER_USER}" in labels
 
 
 def test_every_reason_why_something_was_not_imported_is_explained() -> None:

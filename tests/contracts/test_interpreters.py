@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, window
 
 from ingero import isolated
 from ingero.scenarios.live import Stage
@@ -23,6 +22,7 @@ from ingero.serve.dashboard.diagnosing import Diagnosing
 from ingero.store import apart
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, window
 from tests.contracts.tree import name, under
 
 HOME = "src/ingero/isolated.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from typing import get_args
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_every_tool_says_what_it_is_for(tool: str) -> None:
 def test_every_scenario_can_be_shown() -> None:
     from ingero.scenarios.catalogue import ALL
 
-    assert Scenario.__args__ == tuple(each.name for each in ALL)
+    assert get_args(Scenario) == tuple(each.name for each in ALL)
     assert all(each.name in section("run_demo").replace("\n", " ") for each in ALL)
 
 

@@ -23,12 +23,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-REQUESTS = {
+REQUESTS: dict[str, Any] = {
     "metrics": ExportMetricsServiceRequest,
     "traces": ExportTraceServiceRequest,
     "logs": ExportLogsServiceRequest,
 }
-RESPONSES = {
+RESPONSES: dict[str, Any] = {
     "metrics": ExportMetricsServiceResponse,
     "traces": ExportTraceServiceResponse,
     "logs": ExportLogsServiceResponse,

@@ -3,11 +3,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from builders import EPOCH_NS, SECOND, FakeTime
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ingero.clock import STEP_NS, Clock
+from tests.builders import EPOCH_NS, SECOND, FakeTime
 
 
 def test_monotonic_instants_map_to_the_epoch() -> None:

@@ -12,9 +12,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, window
 
 from ingero import rights
 from ingero.agent.instance import InstanceLock
@@ -26,6 +26,7 @@ from ingero.store import location, recording
 from ingero.store.merge import result
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, window
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to lend")
 USER, GROUP = 65534, 65533
@@ -117,9 +118,9 @@ def test_a_folder_exchanged_before_sqlite_opens_the_database_leads_nowhere(
     before = {path.name: path.read_bytes() for path in place.roots.iterdir()}
     real = sqlite3.connect
 
-    def exchanged_first(*words: object, **more: object) -> sqlite3.Connection:
+    def exchanged_first(*words: Any, **more: Any) -> sqlite3.Connection:
         place.exchange()
-        return real(*words, **more)  # type: ignore[arg-type]
+        return real(*words, **more)
 
     monkeypatch.setattr(recording.sqlite3, "connect", exchanged_first)
     with pytest.raises(StoreError):

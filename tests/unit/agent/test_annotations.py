@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingero.agent import annotations
+from ingero.agent import annotations as labels
 from ingero.agent.annotations import Annotations
 from ingero.annotate import CALLER, OWN, message
 from ingero.discover import processes
@@ -70,7 +70,7 @@ def test_the_caller_is_the_nearest_traced_process_above_or_the_parent(child: int
     by_parent.hear(message({"a": 1}, CALLER), (child, ME[1]))
     assert taken(by_parent, ME[0]) == [(ME[0], "a", "1")]
     above = os.getppid()
-    if above > 1 and annotations.processes.user_ids(above) == {ME[1]}:
+    if above > 1 and labels.processes.user_ids(above) == {ME[1]}:
         traced = Annotations(lambda pid: pid == above)
         traced.hear(message({"a": 1}, CALLER), (child, ME[1]))
         assert taken(traced, above) == [(above, "a", "1")]
@@ -86,15 +86,15 @@ def test_nobody_is_named_by_a_sender_that_is_gone_or_in_another_namespace(
 
 
 def test_a_flood_is_cut_and_counted(heard: Annotations) -> None:
-    said = [heard.hear(message({"step": number}), ME) for number in range(annotations.PER_PROCESS + 500)]
+    said = [heard.hear(message({"step": number}), ME) for number in range(labels.PER_PROCESS + 500)]
     assert said.count("too many labels") == 500
-    assert len(taken(heard, ME[0])) == annotations.PER_PROCESS
+    assert len(taken(heard, ME[0])) == labels.PER_PROCESS
     assert heard.take_losses() == {"annotation_rate": 500}
     assert heard.hear(message({"step": 0}), ME) == ""  # the next second is a new one
 
 
 def test_one_users_flood_leaves_room_for_others(heard: Annotations) -> None:
-    for number in range(annotations.PER_USER + 100):
+    for number in range(labels.PER_USER + 100):
         heard.hear(message({"step": number}), (10_000 + number % 20, 77))
     assert heard.hear(message({"step": 1}), ME) == ""
     assert heard.take_losses() == {"annotation_rate": 100}
@@ -105,9 +105,9 @@ def test_a_process_has_few_keys_and_others_keep_theirs(heard: Annotations) -> No
         heard.hear(message({f"key{number}": 1}), (10, 77))
     heard.hear(message({"step": 1}), ME)
     found = taken(heard, 10, ME[0])
-    assert len(found) == annotations.KEYS_PER_PROCESS + 1
+    assert len(found) == labels.KEYS_PER_PROCESS + 1
     assert (ME[0], "step", "1") in found
-    assert heard.take_losses() == {"annotation_keys": 40 - annotations.KEYS_PER_PROCESS}
+    assert heard.take_losses() == {"annotation_keys": 40 - labels.KEYS_PER_PROCESS}
 
 
 def test_one_user_cannot_take_the_keys_of_others_and_is_told() -> None:
@@ -117,13 +117,13 @@ def test_one_user_cannot_take_the_keys_of_others_and_is_told() -> None:
         everybody.hear(message({f"key{pid}-{number}": 1 for number in range(16)}), (pid, 77))
         for pid in range(100, 100 + 80)
     ]
-    assert said.count("") == annotations.KEYS_PER_USER // 16
-    assert set(said) == {"", annotations.TOO_MANY_KEYS}
+    assert said.count("") == labels.KEYS_PER_USER // 16
+    assert set(said) == {"", labels.TOO_MANY_KEYS}
     assert everybody.hear(message({"step": 1, "epoch": 1}), (500, 78)) == ""
     assert (
         everybody.hear(message({"step": 2}), (100 + 79, 77)) == ""
     )  # a key that is known costs nobody anything
-    refused = 80 * 16 - annotations.KEYS_PER_USER
+    refused = 80 * 16 - labels.KEYS_PER_USER
     assert everybody.take_losses() == {"annotation_keys": refused}
     found = taken(everybody, *range(100, 180), 500)
     assert (500, "step", "1") in found
@@ -140,8 +140,8 @@ def test_keys_of_processes_that_nobody_traces_take_nobodys_place(heard: Annotati
 
 
 def test_looking_up_processes_is_limited_more_than_labels_are(heard: Annotations, child: int) -> None:
-    told = [heard.hear(message({"step": 1}, child), ME) for _ in range(annotations.NAMED_PER_USER + 5)]
-    assert told.count(annotations.TOO_MANY) == 5
+    told = [heard.hear(message({"step": 1}, child), ME) for _ in range(labels.NAMED_PER_USER + 5)]
+    assert told.count(labels.TOO_MANY) == 5
     assert heard.hear(message({"step": 1}), ME) == ""
 
 
@@ -168,9 +168,9 @@ def test_a_launchers_label_is_kept_and_the_launcher_told(heard: Annotations, chi
     found, launchers = heard.take({child: None}, [ME[0]])
     assert [(each.pid, each.value) for each in found] == [(ME[0], "1")]
     assert launchers == [ME[0]]
-    assert [
-        each.target for each in annotations.launchers_of(launchers, processes.read_process_and_container)
-    ] == [False]
+    assert [each.target for each in labels.launchers_of(launchers, processes.read_process_and_container)] == [
+        False
+    ]
 
 
 def test_a_remembered_label_is_not_given_to_a_later_process_of_that_number(heard: Annotations) -> None:
@@ -183,7 +183,7 @@ def test_a_remembered_label_is_not_given_to_a_later_process_of_that_number(heard
 
 
 def test_strangers_are_forgotten_when_there_are_too_many(heard: Annotations) -> None:
-    for pid in range(100_000, 100_000 + annotations.MAX_WAITING + 50):
+    for pid in range(100_000, 100_000 + labels.MAX_WAITING + 50):
         heard.hear(message({"step": 1}), (pid, pid))
     taken(heard)
-    assert len(heard._waiting) <= annotations.MAX_WAITING
+    assert len(heard._waiting) <= labels.MAX_WAITING

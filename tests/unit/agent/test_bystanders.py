@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import culprit, waker, window
 
 from ingero.agent import bystanders
 from ingero.agent.bystanders import MATTERS_NS, Bystanders, who_mattered
 from ingero.discover.processes import read_stat
+from tests.builders import culprit, waker, window
 
 from .fakes import Here
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import OPERATIONS, call, records
-
 from ingero.agent.communicators import Communicators
 from ingero.discover import communicators
 from ingero.discover.libraries import Library
 from ingero.model.layout import CommState
 from ingero.scenarios import cuda
+from tests.builders import OPERATIONS, call, records
 
 from .fakes import Here
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, window
-from builders import finding as made
 
 from ingero.agent import diagnosis
 from ingero.agent.diagnosis import EVERY_NS, MOST_SHARE, LiveDiagnosis
 from ingero.model.finding import Effect, Finding, Severity, Victim, finding_id
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, window
+from tests.builders import finding as made
 
 NODE = "gpu-node-01"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from builders import SECOND, culprit, records, thread, window
 
 from ingero.agent.own_cost import OwnCost, machine_switches
 from ingero.model.window import CULPRIT, Window, empty
+from tests.builders import SECOND, culprit, records, thread, window
 
 AGENT, HOG = 999, 200
 

@@ -9,13 +9,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, call, fixed_clock, window
 
 from ingero.agent import recorder as module
 from ingero.agent.recorder import BEHIND, Recorder
 from ingero.errors import StoreError
 from ingero.model.window import Window
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, window
 
 
 class Slow(Writer):

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from builders import process
 
 from ingero.agent.servers import Servers, is_due
 from ingero.agent.targets import Targets
 from ingero.discover.listeners import Round
 from ingero.model.window import Process
+from tests.builders import process
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from builders import window
 
 from ingero.agent.tenants import NOT_ASKED, Tenants
 from ingero.discover.kubelet import KubeletError, pods_of
 from ingero.model.pods import KubeletAccess, Named, Pod
 from ingero.model.window import Container, Window
 from tests.a_kubelet import pod, restarted
+from tests.builders import window
 
 A = "a" * 64
 THERE = Container(5, "/kubepods/pod-x/a", A, "containerd", pod_uid="u-1")

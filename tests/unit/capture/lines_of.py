@@ -20,7 +20,7 @@ def codes(code):
 def lines(code):
     """The line of each byte of the bytecode, as the interpreter itself has it."""
     size = len(code.co_code)
-    found = [None] * size
+    found: list[int | None] = [None] * size
     if hasattr(code, "co_lines"):
         for start, end, line in code.co_lines():
             found[start:end] = [line] * (min(end, size) - start)

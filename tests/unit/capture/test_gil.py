@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from builders import SECOND, thread, wait, window
 
 from ingero.capture.gil import mark_gil
 from ingero.model.layout import GilMark
+from tests.builders import SECOND, thread, wait, window
 
 MS = 1_000_000
 LOCKS = {100: (0x5000, 0x6000), 200: (0, 0)}

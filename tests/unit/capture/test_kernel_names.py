@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from builders import NUMBERS, OPERATIONS, call, records
 
 from ingero.capture import kernel_names, kernel_table
 from ingero.capture.kernel_names import KernelBook
@@ -15,6 +14,7 @@ from ingero.model.kernels import KernelName, short_name
 from ingero.model.layout import CallFlag, RecordType
 from ingero.model.operations import Operation
 from ingero.model.window import Records
+from tests.builders import NUMBERS, OPERATIONS, call, records
 
 FROM_RUNTIME, DIRECT = int(CallFlag.CALL_FROM_RUNTIME), int(CallFlag.CALL_DIRECT)
 GET_KERNEL, OF_SYMBOL = 90, 91

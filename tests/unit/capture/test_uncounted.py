@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from builders import call, operation, records
 
 from ingero.capture.uncounted import with_uncounted
 from ingero.model.layout import CallFlag, Why
+from tests.builders import call, operation, records
 
 FROM_RUNTIME = int(CallFlag.CALL_FROM_RUNTIME)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from builders import cause, finding, unexplained
 
 from ingero.model.clocks import ClockOffset, Clocks
 from ingero.model.finding import Effect, Finding
+from tests.builders import cause, finding, unexplained
 from tests.facts import MS, SECOND
 from tests.unit.detectors.nodes import NODES, SHIPPER, START_NS, Cluster, pid_of
 

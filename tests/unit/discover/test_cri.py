@@ -45,7 +45,7 @@ def runtime(path: Path, answer: Callable[[], bytes]) -> Iterator[list[str]]:
     """A real gRPC server on a Unix socket; what it was asked."""
     asked: list[str] = []
 
-    class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
+    class Handler(grpc.GenericRpcHandler):  # type: ignore[name-defined]
         def service(self, details: Any) -> Any:
             asked.append(details.method)
             return grpc.unary_unary_rpc_method_handler(lambda request, context: answer())

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from builders import OPERATIONS, call, operation, records
 
 from ingero.governor.counts import Estimator, spread_out
 from ingero.governor.seen import METERS, Base, Pace, Steps, Watched, own_ns
 from ingero.model.histogram import percentiles
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION
+from tests.builders import OPERATIONS, call, operation, records
 
 LAUNCH = next(each.number for each in OPERATIONS if each.name == "cuLaunchKernel")
 SYNC = next(each.number for each in OPERATIONS if each.name == "cudaStreamSynchronize")

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from builders import window
 
 from ingero.attach.kernel import Detail
 from ingero.attach.probes import BY_NAME
@@ -21,6 +20,7 @@ from ingero.governor.policy import ALL, Watch
 from ingero.model.governor import HitCost
 from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket
 from ingero.model.window import OPERATION, THREAD_TIME, Window
+from tests.builders import window
 
 LAUNCH = BY_NAME["cuLaunchKernel"][0]
 SECOND = 1_000_000_000

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from builders import records, split, thread
 
 from ingero.governor.seen import Seen, Watched
 from ingero.governor.thread_time import ThreadEstimator
 from ingero.model.layout import Bucket
+from tests.builders import records, split, thread
 
 MS = 1_000_000
 

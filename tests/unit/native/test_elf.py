@@ -9,6 +9,7 @@ import struct
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -66,7 +67,7 @@ def test_sections_segments_machine_build_id_and_soname_agree_with_pyelftools(pat
         loads = [each for each in other.iter_segments() if each["p_type"] == "PT_LOAD"]
         assert [each.offset for each in elf.segments] == [each["p_offset"] for each in loads]
         assert (elf.machine == EM_X86_64) == (other["e_machine"] == "EM_X86_64")
-        note = other.get_section_by_name(".note.gnu.build-id")
+        note: Any = other.get_section_by_name(".note.gnu.build-id")
         assert elf.build_id == (next(note.iter_notes())["n_desc"] if note else None)
         tags = other.get_section_by_name(".dynamic")
         names = [tag.soname for tag in tags.iter_tags() if tag.entry.d_tag == "DT_SONAME"]

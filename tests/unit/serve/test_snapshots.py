@@ -15,7 +15,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from screen import screen_text
 
 from ingero.agent.diagnosis import LiveDiagnosis
 from ingero.model.live import LiveView, QuietSurface
@@ -23,6 +22,7 @@ from ingero.scenarios import demo
 from ingero.scenarios.catalogue import BY_NAME
 from ingero.serve.cli.main import main
 from ingero.serve.tui.app import LiveApp
+from tests.screen import screen_text
 
 FOLDER = Path(__file__).parent / "snapshots"
 NOW_NS = 1_772_330_400_000_000_000

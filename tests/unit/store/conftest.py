@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import OPERATIONS, fixed_clock
 
 from ingero.model.window import Window
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, fixed_clock
 
 NODE = "gpu-node-01"
 

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from builders import (
+
+from ingero.model.layout import WakerKind
+from ingero.model.window import IO, Container, InFlightFlag, SystemSample, Window
+from tests.builders import (
     EPOCH_NS,
     SECOND,
     block,
@@ -17,9 +20,6 @@ from builders import (
     waker,
     window,
 )
-
-from ingero.model.layout import WakerKind
-from ingero.model.window import IO, Container, InFlightFlag, SystemSample, Window
 
 Ask = Callable[..., list[dict[str, Any]]]
 

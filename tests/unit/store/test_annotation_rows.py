@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, window
 
 from ingero.errors import StoreError
 from ingero.model.window import Annotation
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, window
 
 Ask = Callable[..., list[dict[str, Any]]]
 SPANS = "SELECT pid, key, value, number, start_ns, end_ns FROM annotations ORDER BY key, start_ns"

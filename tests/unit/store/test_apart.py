@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import call, window
 
 from ingero.errors import StoreError, UsageError
 from ingero.store.apart import run
 from ingero.store.guard import Limits
 from ingero.store.reader import Reader
+from tests.builders import call, window
 from tests.go_databases import SECOND, GoRecording
 
 MEGABYTES = "printf('%04000000d', 0)"  # four of them, of zeros

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, window
 
 from ingero.errors import UsageError
 from ingero.model.clocks import ClockOffset, Clocks
@@ -15,6 +14,7 @@ from ingero.store.clock_rows import read_offsets
 from ingero.store.merge.result import merge
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, window
 
 MS = 1_000_000
 NODES = ("a", "b", "c")

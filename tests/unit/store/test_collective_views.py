@@ -3,9 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from builders import call, records, window
-
 from ingero.model.layout import CallFlag
+from tests.builders import call, records, window
 
 Ask = Callable[..., list[dict[str, Any]]]
 

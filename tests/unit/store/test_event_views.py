@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingero.model import layout
+from ingero.model.layout import CallFlag, GilMark, WakerKind, Why
+from ingero.model.window import UNSAMPLED, Container, NotWatched
+from tests.builders import (
     EPOCH_NS,
     NUMBERS,
     SECOND,
@@ -21,12 +27,6 @@ from builders import (
     window,
     xid,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from ingero.model import layout
-from ingero.model.layout import CallFlag, GilMark, WakerKind, Why
-from ingero.model.window import UNSAMPLED, Container, NotWatched
 
 Ask = Callable[..., list[dict[str, Any]]]
 
@@ -277,10 +277,9 @@ def test_any_record_survives_the_way_through_the_database(
     args: list[int],
     stream: int | None,
 ) -> None:
-    from builders import OPERATIONS, fixed_clock
-
     from ingero.store.reader import Reader
     from ingero.store.writer import Writer
+    from tests.builders import OPERATIONS, fixed_clock
 
     path = tmp_path_factory.mktemp("any") / "x.db"
     record = call(

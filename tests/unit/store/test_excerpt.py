@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, finding, operation, process, thread, window
-from merging import rows
 
 from ingero.store import excerpt
 from ingero.store.excerpt import Part, TooLargeError, write_excerpt
@@ -17,6 +15,19 @@ from ingero.store.reader import Reader
 from ingero.store.schema import TABLES
 from ingero.store.views import VIEWS
 from ingero.store.writer import Writer
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    FakeTime,
+    call,
+    finding,
+    operation,
+    process,
+    thread,
+    window,
+)
+from tests.merging import rows
 
 
 def record(path: Path, node: str = "a", seconds: int = 20) -> Path:

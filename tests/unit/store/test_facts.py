@@ -9,7 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import (
+
+from ingero.model.facts import Facts
+from ingero.model.gpus import GpuNews, GpuSample
+from ingero.model.layout import Bucket, CallFlag, Why
+from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
+from ingero.store import migrations
+from ingero.store.facts import FactReader
+from ingero.store.reader import Reader
+from tests.builders import (
     EPOCH_NS,
     SECOND,
     call,
@@ -25,14 +33,6 @@ from builders import (
     window,
     xid,
 )
-
-from ingero.model.facts import Facts
-from ingero.model.gpus import GpuNews, GpuSample
-from ingero.model.layout import Bucket, CallFlag, Why
-from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
-from ingero.store import migrations
-from ingero.store.facts import FactReader
-from ingero.store.reader import Reader
 
 Stored = Callable[..., Reader]
 ALWAYS = EPOCH_NS + 3600 * SECOND

@@ -6,7 +6,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 
 from ingero.model.live import DatabaseStatus, LiveView
 from ingero.model.window import Window
@@ -19,6 +18,7 @@ from ingero.store import writer as writing
 from ingero.store.recording import Recording
 from ingero.store.reserve import Reserve
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 
 
 def second(number: int) -> Window:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from builders import OPERATIONS, SECOND, FakeTime, operation, thread, window
-
 from ingero.model.window import GovernorAction
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.store.merge.result import merge
 from ingero.store.recording import connect
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, operation, thread, window
 
 ACTION = GovernorAction(
     SECOND // 2, "launches", "all the time", "12.0 % of the time", "would take 20 %", 0.12

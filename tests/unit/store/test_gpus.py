@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock
 
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.window import NotWatched, Window
@@ -18,6 +17,7 @@ from ingero.store.merge.result import merge
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock
 
 Ask = Callable[..., list[dict[str, Any]]]
 CARD = GpuCard(0, "NVIDIA H200", "GPU-1", "00:19.0", "580.1", 141 << 30, sm_clock_max_mhz=1980, mig=False)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import call, window
 
 from ingero.errors import IngeroError, StoreError, UsageError
 from ingero.store.guard import Limits, run
 from ingero.store.reader import Reader
+from tests.builders import call, window
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from builders import SECOND, call, window
 
 from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.window import Records
 from ingero.store.reader import Reader
+from tests.builders import SECOND, call, window
 
 Ask = Callable[..., list[dict[str, Any]]]
 ADD, SCALE = KernelName("add(float*)"), KernelName("void ns::scale<4>(float*)")

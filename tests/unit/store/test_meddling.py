@@ -11,12 +11,12 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, call, culprit, fixed_clock, operation, thread, wait, window
 
 from ingero.errors import StoreError
 from ingero.model.window import Window
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, culprit, fixed_clock, operation, thread, wait, window
 
 BLAMED = "another program changed the database"
 

@@ -11,7 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import (
+
+from ingero.errors import StoreError
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.kernels import KernelName
+from ingero.model.stack import Frame, ResolvedStack
+from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, PodEvent, SystemSample
+from ingero.store.findings import FindingRow
+from ingero.store.merge.clocks import clock_notes
+from ingero.store.merge.result import merge
+from ingero.store.merge.rules import PLAIN_IDS, PLAIN_TABLES, REFERENCES, SPECIAL_TABLES
+from ingero.store.reader import Reader
+from ingero.store.recording import connect
+from ingero.store.sites import SiteReader
+from ingero.store.writer import Writer
+from tests.builders import (
     EPOCH_NS,
     OPERATIONS,
     SECOND,
@@ -30,22 +44,8 @@ from builders import (
     window,
     xid,
 )
-from go_databases import VERSIONS, GoRecording
-from merging import differing_views, rows
-
-from ingero.errors import StoreError
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.kernels import KernelName
-from ingero.model.stack import Frame, ResolvedStack
-from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, PodEvent, SystemSample
-from ingero.store.findings import FindingRow
-from ingero.store.merge.clocks import clock_notes
-from ingero.store.merge.result import merge
-from ingero.store.merge.rules import PLAIN_IDS, PLAIN_TABLES, REFERENCES, SPECIAL_TABLES
-from ingero.store.reader import Reader
-from ingero.store.recording import connect
-from ingero.store.sites import SiteReader
-from ingero.store.writer import Writer
+from tests.go_databases import VERSIONS, GoRecording
+from tests.merging import differing_views, rows
 from tests.sites import resolved
 
 Make = Callable[..., Path]

@@ -7,8 +7,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, window
-from merging import rows
 
 from ingero.errors import IngeroError, StoreError, UsageError
 from ingero.store import migrations
@@ -16,6 +14,8 @@ from ingero.store.merge.result import merge
 from ingero.store.migrations import Migration
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, window
+from tests.merging import rows
 
 
 def record(path: Path, node: str = "a", at_s: int = 0) -> Path:
@@ -155,7 +155,7 @@ def test_two_states_of_which_neither_has_all_are_refused(tmp_path: Path) -> None
     ],
 )
 def test_a_damaged_source_is_refused(tmp_path: Path, statement: str) -> None:
-    from builders import operation
+    from tests.builders import operation
 
     with Writer(tmp_path / "a.db", "a", FakeTime().clock(), OPERATIONS) as writer:
         writer.write(window(calls=[call()], operations=[operation()]))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import OPERATIONS, SECOND, call, fixed_clock, process, thread, window
 
 from ingero.model.window import Window
 from ingero.store import names, processes, unused
@@ -15,6 +14,7 @@ from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.unused import BELONGING, BY_PID, OWNERS, REFERRING, references
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, process, thread, window
 
 
 @pytest.fixture

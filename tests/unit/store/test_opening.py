@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, window
 
 from ingero.errors import StoreError, StoreVersionError
 from ingero.store import location, migrations
@@ -19,6 +18,7 @@ from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.views import VIEWS
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, window
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is not allowed to follow links")
 SPEC_VIEWS = {

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, window
 
 from ingero.errors import StoreError
 from ingero.store import shape
@@ -15,6 +14,7 @@ from ingero.store.reader import Reader
 from ingero.store.shape import TABLE_NAMES, require_plain_tables
 from ingero.store.views import VIEWS
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, window
 
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x AS name, x AS node_id FROM n"
 

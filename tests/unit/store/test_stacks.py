@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, sample, wait, window
 
 from ingero.model.layout import SampleFlag, Why
 from ingero.model.stack import Frame, ResolvedStack
@@ -20,6 +19,7 @@ from ingero.store.reader import Reader
 from ingero.store.sites import MOST_ROWS, SiteReader, _spread
 from ingero.store.stack_rows import StackRows, drop_uncited, drop_unused_frames
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, sample, wait, window
 from tests.sites import resolved
 
 Ask = Callable[..., list[dict[str, Any]]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, window
 
 from ingero.model.window import Container
 from ingero.serve.answers.operations import Filters
@@ -13,6 +12,7 @@ from ingero.serve.answers.query import STORED_ROWS, Range, ask_sql, ask_statisti
 from ingero.serve.answers.sql import Limits
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, window
 
 # As printed.
 BY_KERNEL = """\

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from builders import NUMBERS, OPERATIONS, SECOND, call, fixed_clock, operation, process, records, window
 
 from ingero.model.layout import CallFlag
 from ingero.model.window import UNSAMPLED
 from ingero.store.reader import Reader
 from ingero.store.weights import _spread
 from ingero.store.writer import Writer
+from tests.builders import NUMBERS, OPERATIONS, SECOND, call, fixed_clock, operation, process, records, window
 
 RUNTIME = int(CallFlag.CALL_FROM_RUNTIME)
 WEIGHTS = "SELECT pid, op, SUM(weight) FROM cuda_events GROUP BY 1, 2 ORDER BY 1, 2"

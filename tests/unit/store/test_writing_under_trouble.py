@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, fixed_clock, operation, process, window
 
 from ingero.errors import StoreBusyError, StoreError
 from ingero.model.window import Window
@@ -21,6 +20,17 @@ from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.retention import Retention
 from ingero.store.writer import Writer
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    FakeTime,
+    call,
+    fixed_clock,
+    operation,
+    process,
+    window,
+)
 
 
 def _writer(path: Path, max_bytes: int = 0) -> Writer:
@@ -176,7 +186,7 @@ def test_the_end_of_a_recording_is_marked(path: Path) -> None:
 
 CHILD = """
 import sys
-from builders import OPERATIONS, SECOND, call, fixed_clock, operation, records, window
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, operation, records, window
 from ingero.store.writer import Writer
 writer = Writer(sys.argv[1], "n", fixed_clock(), OPERATIONS, 4 << 20)
 rows = records(*[call("cudaFree")] * 2000)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, process, sample, thread, wait, window
 
 from ingero.errors import UsageError
 from ingero.model.layout import SampleFlag
@@ -23,6 +22,18 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    call,
+    fixed_clock,
+    process,
+    sample,
+    thread,
+    wait,
+    window,
+)
 from tests.sites import resolved
 
 FORWARD, LOAD, CRUNCH = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
-from builders import finding, lossy, process_report, report
 
 from ingero.model.report import StepTime
 from ingero.serve.answers.compare import compare
 from ingero.serve.cli.as_text import write_text
 from ingero.serve.cli.comparison import comparison
 from ingero.serve.cli.tables import console
+from tests.builders import finding, lossy, process_report, report
 
 SLOW, FAST = StepTime("sync", 100, 60_000_000, 100_000_000), StepTime("sync", 200, 60_000_000, 60_000_000)
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, split, thread, window
-from builders import finding as a_finding
 
 from ingero.errors import TargetError, UsageError
 from ingero.model.finding import Effect
@@ -22,6 +20,8 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.whose import Whose
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, split, thread, window
+from tests.builders import finding as a_finding
 
 LATER_NS = EPOCH_NS + 10**15
 GIB = 1 << 30

@@ -4,21 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import builders
 import numpy as np
 import pytest
-from builders import (
-    EPOCH_NS,
-    OPERATIONS,
-    SECOND,
-    call,
-    fixed_clock,
-    operation,
-    process,
-    records,
-    thread,
-    window,
-)
 
 from ingero.errors import TargetError, UsageError
 from ingero.serve.answers.accounting import accounting
@@ -31,6 +18,19 @@ from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.recordings import get_recordings
 from ingero.store.writer import Writer
+from tests import builders
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    call,
+    fixed_clock,
+    operation,
+    process,
+    records,
+    thread,
+    window,
+)
 from tests.sites import resolved
 
 MS = 1_000_000

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import builders
 import pytest
-from builders import SECOND, call, fixed_clock, operation, records, window
 
 from ingero.model.operations import Operation
 from ingero.serve.answers.graphs import get_graphs
@@ -15,6 +13,8 @@ from ingero.serve.answers.query import Range
 from ingero.serve.mcp.parts import launched_part
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests import builders
+from tests.builders import SECOND, call, fixed_clock, operation, records, window
 
 STEPS = (
     "cudaStreamBeginCapture", "cudaStreamEndCapture", "cudaGraphInstantiate", "cudaGraphExecUpdate",

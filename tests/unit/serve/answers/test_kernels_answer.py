@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, process, window
 
 from ingero.model.kernels import KernelName
 from ingero.model.window import Records, Window
@@ -17,6 +16,7 @@ from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, process, window
 
 ALL_TIME = TimeRange(0, 2**62, "given")
 KERNELS = {1: KernelName("void scale<4>(float*)"), 2: KernelName("job+0x10", known=False)}

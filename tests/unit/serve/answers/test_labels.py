@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, finding, process, thread, wait, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +40,18 @@ from ingero.serve.answers.tracks import Slice, Track
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    FakeTime,
+    call,
+    finding,
+    process,
+    thread,
+    wait,
+    window,
+)
 
 MS = 1_000_000
 ALL = TimeRange(0, 2**62, "given")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, window
-
 from ingero.agent.diagnosis import LiveDiagnosis, row_of
 from ingero.model.finding import Effect, Finding, Severity, Victim, finding_id
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, window
 
 NODE = "gpu-node-01"
 

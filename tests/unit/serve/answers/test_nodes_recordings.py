@@ -6,14 +6,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, window
-
 from ingero.fleet.asking import Reply
 from ingero.fleet.clocks import Offset
 from ingero.fleet.failures import Problem
 from ingero.fleet.nodes import Node
 from ingero.serve.answers.nodes_recordings import NodeClock, by_our_clock
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, window
 
 MS = 1_000_000
 

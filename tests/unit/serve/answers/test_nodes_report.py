@@ -5,10 +5,10 @@ from __future__ import annotations
 import typing
 
 import msgspec
-from builders import EPOCH_NS, SECOND, finding
 
 from ingero.model.report import Report
 from ingero.serve.answers.nodes_report import INSTANTS, PAIRS, moved
+from tests.builders import EPOCH_NS, SECOND, finding
 
 DURATIONS = {
     "p50_ns", "p95_ns", "p99_ns", "max_ns", "usual_ns", "now_ns", "held_ns", "wall_ns", "threads_ns",
@@ -16,7 +16,7 @@ DURATIONS = {
 }  # fmt: skip
 
 
-def structs(kind: object, seen: set[type]) -> None:
+def structs(kind: object, seen: set[type[msgspec.Struct]]) -> None:
     for each in (kind, *typing.get_args(kind)):
         if isinstance(each, type) and issubclass(each, msgspec.Struct) and each not in seen:
             seen.add(each)
@@ -27,7 +27,7 @@ def structs(kind: object, seen: set[type]) -> None:
 
 
 def test_every_field_of_a_report_is_known_to_be_an_instant_or_a_duration() -> None:
-    seen: set[type] = set()
+    seen: set[type[msgspec.Struct]] = set()
     structs(Report, seen)
     named = {name for kind in seen for name in kind.__struct_fields__ if name.endswith("_ns")}
     assert len(seen) > 10

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, operation, process, window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from ingero.serve.answers.operations import Filters, OperationStats, operation_s
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, operation, process, window
 
 ALL_TIME = TimeRange(0, 2**62, "given")
 

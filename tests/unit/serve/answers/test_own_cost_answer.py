@@ -8,7 +8,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from builders import (
+
+from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.own_cost import own_cost_words
+from ingero.serve.answers.query import Range
+from ingero.store.reader import Reader
+from ingero.store.writer import Writer
+from tests.builders import (
     OPERATIONS,
     SECOND,
     call,
@@ -20,12 +26,6 @@ from builders import (
     thread,
     window,
 )
-
-from ingero.serve.answers.explain import get_report
-from ingero.serve.answers.own_cost import own_cost_words
-from ingero.serve.answers.query import Range
-from ingero.store.reader import Reader
-from ingero.store.writer import Writer
 
 
 @pytest.fixture

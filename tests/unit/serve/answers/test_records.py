@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from builders import OPERATIONS, SECOND, call, fixed_clock, wait, window
 
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.serve.answers.records import RecordStream
 from ingero.serve.answers.schemas import TraceLine
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, wait, window
 from tests.sites import resolved
 
 FORWARD = resolved("forward train.py:142", 11)

@@ -12,21 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from builders import (
-    EPOCH_NS,
-    OPERATIONS,
-    SECOND,
-    FakeTime,
-    culprit,
-    finding,
-    in_flight,
-    operation,
-    process,
-    thread,
-    unexplained,
-    wait,
-    window,
-)
 
 from ingero.errors import StoreError, TargetError, UsageError
 from ingero.model import window as window_model
@@ -43,6 +28,21 @@ from ingero.serve.cli.diagnosis import Detail, diagnosis
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
 from ingero.store.writer import Writer
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    FakeTime,
+    culprit,
+    finding,
+    in_flight,
+    operation,
+    process,
+    thread,
+    unexplained,
+    wait,
+    window,
+)
 
 LATER_NS = EPOCH_NS + 10**15
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import OPERATIONS, call, fixed_clock, window
-
 from ingero.serve.answers.schema import NOTES, VIEWS
 from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.answers.sql import answer_sql
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, window
 
 DOCS = Path(__file__).parents[4] / "docs" / "schema.md"
 

@@ -6,26 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import builders
 import numpy as np
 import pytest
-from builders import (
-    EPOCH_NS,
-    OPERATIONS,
-    SECOND,
-    FakeTime,
-    call,
-    finding,
-    operation,
-    process,
-    process_report,
-    report,
-    sample,
-    thread,
-    unexplained,
-    wait,
-    window,
-)
 
 from ingero.errors import UsageError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
@@ -50,6 +32,24 @@ from ingero.serve.answers.stacks import get_stacks
 from ingero.serve.answers.zoom import get_zoom
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
+from tests import builders
+from tests.builders import (
+    EPOCH_NS,
+    OPERATIONS,
+    SECOND,
+    FakeTime,
+    call,
+    finding,
+    operation,
+    process,
+    process_report,
+    report,
+    sample,
+    thread,
+    unexplained,
+    wait,
+    window,
+)
 from tests.sites import resolved
 
 MS = 1_000_000

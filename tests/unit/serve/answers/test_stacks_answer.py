@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, records, wait, window
 
 from ingero.errors import StoreError
 from ingero.model.finding import SourceLine
@@ -15,6 +14,7 @@ from ingero.model.stack import ResolvedStack
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.stacks import get_stacks
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, records, wait, window
 from tests.sites import frames, resolved
 
 TRAIN, EVALUATE = 11, 12

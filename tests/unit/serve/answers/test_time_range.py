@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, window
 
 from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.window import parse_instant, time_range
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.writer import Writer
+from tests.builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, window
 
 LAST_NS = EPOCH_NS + 60 * SECOND
 

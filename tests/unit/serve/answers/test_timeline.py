@@ -7,7 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingero.model.gpus import GpuNews, GpuSample
+from ingero.model.kernels import KernelName
+from ingero.model.window import SystemSample
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.timeline_tracks import open_timeline
+from ingero.serve.answers.tracks import Item, Lanes, Moment, Sample, Slice, Track, nested
+from ingero.store.merge.result import merge
+from ingero.store.writer import Writer
+from tests.builders import (
     EPOCH_NS,
     OPERATIONS,
     SECOND,
@@ -20,17 +31,6 @@ from builders import (
     window,
     xid,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ingero.model.gpus import GpuNews, GpuSample
-from ingero.model.kernels import KernelName
-from ingero.model.window import SystemSample
-from ingero.serve.answers.query import Range
-from ingero.serve.answers.timeline_tracks import open_timeline
-from ingero.serve.answers.tracks import Item, Lanes, Moment, Sample, Slice, Track, nested
-from ingero.store.merge.result import merge
-from ingero.store.writer import Writer
 from tests.sites import resolved
 
 Shown = tuple[dict[int, Track], list[Item]]

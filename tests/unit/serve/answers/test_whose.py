@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, fixed_clock, operation, process, thread, window
 
 from ingero.errors import TargetError
 from ingero.model.window import Container
@@ -17,6 +16,7 @@ from ingero.serve.answers.whose import Whose, require_pids
 from ingero.serve.cli.main import main
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, fixed_clock, operation, process, thread, window
 
 
 @pytest.fixture

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import (
+
+from ingero.model.window import Annotation, SystemSample
+from ingero.serve.answers import zoom
+from ingero.serve.answers.query import Range
+from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
+from ingero.serve.answers.zoom_tracks import ZoomTrack
+from ingero.store.writer import Writer
+from tests.builders import (
     EPOCH_NS,
     OPERATIONS,
     SECOND,
@@ -21,13 +28,6 @@ from builders import (
     window,
     xid,
 )
-
-from ingero.model.window import Annotation, SystemSample
-from ingero.serve.answers import zoom
-from ingero.serve.answers.query import Range
-from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
-from ingero.serve.answers.zoom_tracks import ZoomTrack
-from ingero.store.writer import Writer
 
 MS = 1_000_000
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, fixed_clock, process, thread, window
 
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.window import Container
 from ingero.serve.cli.main import main
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, fixed_clock, process, thread, window
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, call, culprit, fixed_clock, operation, process, thread, window
 
 from ingero.errors import StoreError
 from ingero.serve.cli.main import main
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, culprit, fixed_clock, operation, process, thread, window
 
 ROUNDS = int(os.environ.get("INGERO_FUZZ_ROUNDS", "6"))
 PAGE = 4096

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from builders import finding, unexplained
 
 import ingero
 from ingero.model.live import DatabaseStatus, LiveView, Surface
@@ -20,6 +19,7 @@ from ingero.serve.answers import explain
 from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.diagnosis import Diagnosed
 from ingero.serve.cli.main import main
+from tests.builders import finding, unexplained
 
 TRAINER = 4821
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import OPERATIONS, call, fixed_clock, process, window
 
 from ingero.serve.cli.main import main
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, process, window
 from tests.sites import resolved
 
 

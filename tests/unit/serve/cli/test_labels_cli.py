@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, process, thread, wait, window
 
 from ingero.agent.annotation_socket import AnnotationSocket
 from ingero.model.layout import Why
@@ -21,6 +20,7 @@ from ingero.model.window import Annotation
 from ingero.serve.answers import schemas
 from ingero.serve.cli.main import main
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, process, thread, wait, window
 
 MS = 1_000_000
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 
 from ingero.errors import TargetError
 from ingero.serve.answers.explain import get_report
@@ -18,6 +17,7 @@ from ingero.serve.answers.window import time_range
 from ingero.serve.cli.main import main
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 
 
 def record(path: Path, node: str, pid: int = 100, at_s: int = 0, seconds: int = 3) -> Path:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, wait, window
 
 from ingero.agent.telling import Telling
 from ingero.model.live import UNREAD, LiveView
@@ -19,6 +18,7 @@ from ingero.serve.answers.records import RecordStream
 from ingero.serve.cli import outlet as module
 from ingero.serve.cli.outlet import Outlet, outlet, settled
 from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
+from tests.builders import OPERATIONS, call, fixed_clock, wait, window
 
 
 class Pipe:

@@ -7,7 +7,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from builders import cause, finding, lossy, process_report, report
 
 from ingero.errors import UsageError
 from ingero.model.finding import Fix, Proof, SourceLine, Who
@@ -16,6 +15,7 @@ from ingero.serve.cli.as_markdown import as_markdown, escape
 from ingero.serve.cli.diagnosis import Detail, diagnosis
 from ingero.serve.cli.output import write_file
 from ingero.serve.cli.per_process import breakdown
+from tests.builders import cause, finding, lossy, process_report, report
 
 HOSTILE = (
     "</title></style><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -8,16 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import (
-    EPOCH_NS,
-    SECOND,
-    cause,
-    finding,
-    lossy,
-    process_report,
-    report,
-    unexplained,
-)
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -30,6 +20,16 @@ from ingero.serve.cli.diagnosis import Detail, diagnosis, who_words
 from ingero.serve.cli.document import Document
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
+from tests.builders import (
+    EPOCH_NS,
+    SECOND,
+    cause,
+    finding,
+    lossy,
+    process_report,
+    report,
+    unexplained,
+)
 
 HOSTILE = "\x1b[2Jevil\x07\u202e[red]\u2028|<b>&`" + "x" * 10_000
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")

@@ -6,7 +6,6 @@ import os
 import re
 
 import pytest
-from builders import finding
 
 from ingero.model.live import (
     DatabaseStatus,
@@ -25,6 +24,7 @@ from ingero.model.live import (
 from ingero.serve import terminal
 from ingero.serve.cli.outlet import settled
 from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
+from tests.builders import finding
 
 HOSTILE = "\x1b[2Jevil[red]\x07\u202e"
 

@@ -9,6 +9,7 @@ import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,9 @@ from ingero.serve.cli.trace import choose_surface, run_on, stopping_on_signals
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[TraceOptions, Surface]]:
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[TraceOptions, Any]]:
     """What the agent was called with; nothing is traced."""
-    calls: list[tuple[TraceOptions, Surface]] = []
+    calls: list[tuple[TraceOptions, Any]] = []
 
     def run(options: TraceOptions, surface: Surface) -> int:
         calls.append((options, surface))
@@ -41,7 +42,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[TraceOp
 
 
 def test_without_flags_everything_is_traced_with_the_defaults(
-    asked: list[tuple[TraceOptions, Surface]],
+    asked: list[tuple[TraceOptions, Any]],
 ) -> None:
     assert main(["trace", "--no-tui"]) == 7
     options, surface = asked[0][0], asked[0][1].surface
@@ -51,7 +52,7 @@ def test_without_flags_everything_is_traced_with_the_defaults(
     assert isinstance(surface, PlainSurface)
 
 
-def test_every_flag_reaches_the_agent(asked: list[tuple[TraceOptions, Surface]]) -> None:
+def test_every_flag_reaches_the_agent(asked: list[tuple[TraceOptions, Any]]) -> None:
     flags = (
         "--pid 12,13 --pid 12 --user alice --container 3f2a --cgroup /sys/fs/cgroup/x --duration 1m30s"
         " --record-all -d here.db --max-db 500m --no-stack --max-overhead off --node n1"
@@ -76,7 +77,7 @@ def test_every_flag_reaches_the_agent(asked: list[tuple[TraceOptions, Surface]])
 
 
 def test_a_flag_beats_a_variable_beats_the_file(
-    asked: list[tuple[TraceOptions, Surface]], monkeypatch: pytest.MonkeyPatch
+    asked: list[tuple[TraceOptions, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("ingero.yaml").write_text(
         "agent:\n  node: file\n  max_db: 1g\n  record: false\ntrace:\n  pid: [5]\n"
@@ -89,7 +90,7 @@ def test_a_flag_beats_a_variable_beats_the_file(
     assert (options.node, options.max_db_bytes, options.record, options.pids) == ("flag", 2 << 30, True, (5,))
 
 
-def test_what_follows_the_command_is_the_commands(asked: list[tuple[TraceOptions, Surface]]) -> None:
+def test_what_follows_the_command_is_the_commands(asked: list[tuple[TraceOptions, Any]]) -> None:
     Path("ingero.yaml").write_text("trace:\n  pid: [5]\n")
     Path("ingero.yaml").chmod(0o644)
     assert main(["trace", "--json", "--", "python", "train.py", "--json", "--pid", "1"]) == 7
@@ -103,7 +104,7 @@ def test_what_follows_the_command_is_the_commands(asked: list[tuple[TraceOptions
 
 
 def test_a_bare_number_is_taken_for_a_forgotten_pid(
-    asked: list[tuple[TraceOptions, Surface]], capsys: pytest.CaptureFixture[str]
+    asked: list[tuple[TraceOptions, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["trace", "4821"]) == 2
     assert "--pid 4821" in capsys.readouterr().err

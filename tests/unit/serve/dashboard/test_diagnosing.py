@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, thread, window
 
 from ingero.errors import StoreError, TargetError
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.serve.dashboard.diagnosing import Diagnosing
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, thread, window
 
 
 @pytest.fixture

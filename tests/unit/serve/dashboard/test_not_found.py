@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from builders import OPERATIONS, call, fixed_clock, process, window
 from starlette.requests import Request
 
 from ingero.serve.dashboard.api import endpoint
@@ -17,6 +16,7 @@ from ingero.serve.dashboard.questions import OfOperations, OfProcess
 from ingero.serve.dashboard.routes import ROUTES, Route
 from ingero.serve.dashboard.source import Source
 from ingero.store.writer import Writer
+from tests.builders import OPERATIONS, call, fixed_clock, process, window
 
 OF_PROCESS = [route for route in ROUTES if issubclass(route.asked, OfProcess)]
 OF_OPERATIONS = [route for route in ROUTES if issubclass(route.asked, OfOperations)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from builders import process_report
-
 from ingero.model.report import CodeLine
 from ingero.model.words import bucket_words
 from ingero.serve.answers.cost import CostAnswer, CostLine, LostTo, Prices
@@ -14,6 +12,7 @@ from ingero.serve.cli.diagnosis import time_rows
 from ingero.serve.mcp import rendering
 from ingero.serve.mcp.code_lines import BRIEF, code_lines
 from ingero.serve.mcp.parts import cost_part, kernel_parts
+from tests.builders import process_report
 
 
 def kernels(*stats: KernelStats) -> KernelsAnswer:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import finding
-from screen import screen_rows
 from textual.pilot import Pilot
 from textual.widgets import DataTable, OptionList, Static
 
@@ -28,6 +26,8 @@ from ingero.model.live import (
 from ingero.serve.tui.app import LiveApp
 from ingero.serve.tui.screens import FindingScreen, HelpScreen, ProcessScreen, ThreadScreen
 from ingero.serve.tui.surface import TuiSurface
+from tests.builders import finding
+from tests.screen import screen_rows
 
 ROWS = (
     OperationRow("driver", "cuLaunchKernel", 900, 5_000, 9_000, 12_000, 40_000, 0.1),

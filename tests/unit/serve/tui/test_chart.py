@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from builders import finding
-
 from ingero.model.live import Second
 from ingero.serve.tui import chart
+from tests.builders import finding
 
 SECOND = 1_000_000_000
 
