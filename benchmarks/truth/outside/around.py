@@ -70,6 +70,8 @@ class Commands(Around):
         for number in range(self.count):
             process = scene.start("nice", "-n", str(self.nice), "sh", "-c", self.shell)
             os.sched_setaffinity(process.pid, {self.cores[number % len(self.cores)]})
+            if scene.shared_group:
+                (scene.shared_group / "cgroup.procs").write_text(str(process.pid))
             scene.culprits.append(process.pid)
 
 
@@ -93,6 +95,16 @@ class Renice(Around):
         for pid in scene.family():
             for task in Path(f"/proc/{pid}/task").iterdir():
                 os.setpriority(os.PRIO_PROCESS, int(task.name), self.nice)
+
+
+@dataclass
+class OneGroup(Around):
+    """The job and its neighbours in one cgroup: elsewhere the kernel groups by session, and priorities say little."""
+
+    def set_up(self, scene: Scene) -> None:
+        scene.shared_group = group_for(scene, "cpu")
+        (scene.shared_group / "cpu.shares").write_text(str(LARGE_SHARE))
+        scene.groups.append(scene.shared_group)
 
 
 @dataclass

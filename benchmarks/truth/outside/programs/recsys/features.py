@@ -56,6 +56,6 @@ def push_metrics(port: int, attempts: int, pause_s: float) -> bool:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as out:
                 out.sendall(b"steps_total 1\n")
                 return True
-        except ConnectionError:
+        except OSError:
             time.sleep(pause_s)
     return False

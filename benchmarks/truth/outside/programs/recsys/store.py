@@ -45,6 +45,7 @@ class Scores(BaseHTTPRequestHandler):
 
 
 class Tcp(socketserver.ThreadingTCPServer):
+    request_queue_size = 128
     allow_reuse_address = daemon_threads = disable_nagle_algorithm = True
 
 
