@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import sqlite3
@@ -27,6 +28,7 @@ from typing import Any
 from benchmarks import jobs
 from benchmarks.truth import leftovers
 from benchmarks.truth.outside import faulty, healthy
+from benchmarks.truth.outside.around import most_of_the_machine
 from benchmarks.truth.outside.job import PROGRAMS, Job
 from benchmarks.truth.outside.pace import loss, steps_per_s
 from benchmarks.truth.outside.scene import Scene
@@ -203,7 +205,7 @@ def play(job: Job, amid: bool, seed: int, out: Path) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     met = watched_whole(job, out) if job.whole else watched(job, amid, out)
-    told = truth(job, amid, seed, met | {"rows": rows(out / "trace.db")})
+    told = truth(job, amid, seed, met | {"rows": rows(out / "trace.db"), "load1": os.getloadavg()[0]})
     (out / "truth.json").write_text(json.dumps(told, indent=1))
     return told
 
@@ -236,7 +238,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="not those again that are in DIR already")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    with leftovers.alone():
+    with leftovers.alone(), most_of_the_machine():
         for job, amid in chosen(drawn(options.seed), options.only, options.part):
             out = options.out / job.name
             if options.fresh and (out / "truth.json").exists():
