@@ -6,7 +6,8 @@
 Of each job a folder in DIR: `trace.db`, `truth.json`, `pace.json` (when each of its
 steps ended). Every job runs some seconds in peace before it is watched, so that its
 usual pace is known also where the fault is there from the recording's start.
-`--rehearse` watches nothing and is short: it shows that each fault bites.
+In pieces: `--fresh` leaves out what DIR has already, `--within` begins no job that would end
+later. `--rehearse` watches nothing and is short: it shows that each fault bites.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ PEACE_S = 3.5  # before a fault that is there when the recording begins
 BITES_S = 0.5  # from the fault until its pace is taken
 AMID_S = 8.0  # watched before a fault that comes amid
 REHEARSED_S = 3.0
+LONGEST_S = 32.0  # that one job takes, with all around it
 TABLES = ("processes", "operations", "thread_time", "stacks")
 
 
@@ -173,6 +175,11 @@ def rows(db: Path) -> dict[str, int]:
         return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in TABLES}
 
 
+def recorded_pids(db: Path) -> list[int]:
+    with contextlib.closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
+        return [pid for (pid,) in connection.execute("SELECT DISTINCT pid FROM processes")]
+
+
 def truth(job: Job, amid: bool, seed: int, met: dict[str, Any]) -> dict[str, Any]:
     onset: dict[str, Any] = {"onset": None, "onset_s": None}
     if job.faulty:
@@ -205,6 +212,8 @@ def play(job: Job, amid: bool, seed: int, out: Path) -> dict[str, Any]:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     met = watched_whole(job, out) if job.whole else watched(job, amid, out)
+    if job.whole:
+        met["pids"] = recorded_pids(out / "trace.db")
     told = truth(job, amid, seed, met | {"rows": rows(out / "trace.db"), "load1": os.getloadavg()[0]})
     (out / "truth.json").write_text(json.dumps(told, indent=1))
     return told
@@ -236,11 +245,15 @@ def main() -> None:
         "--rehearse", type=float, nargs="?", const=REHEARSED_S, metavar="SECONDS", help="untraced and short"
     )
     parser.add_argument("--fresh", action="store_true", help="not those again that are in DIR already")
+    parser.add_argument("--within", type=float, default=1e9, metavar="SECONDS", help="begin no job later")
     options = parser.parse_args()
+    last_s = time.monotonic() + options.within - LONGEST_S
     options.out.mkdir(parents=True, exist_ok=True)
     with leftovers.alone(), most_of_the_machine():
         for job, amid in chosen(drawn(options.seed), options.only, options.part):
             out = options.out / job.name
+            if time.monotonic() > last_s:
+                break
             if options.fresh and (out / "truth.json").exists():
                 continue
             onset = ("amid" if amid else "start") if job.faulty else ""

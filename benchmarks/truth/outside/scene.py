@@ -55,12 +55,15 @@ class Scene:
 
     def start(self, *command: object, **more: Any) -> subprocess.Popen[bytes]:
         """In a session of its own, killed with all its children at the end."""
-        wanted: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        wanted: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+            "env": self.job_environment(),
+        }
         process = subprocess.Popen(
             [*WITH_PARENT, *map(str, command)],
             start_new_session=True,
             cwd="/",
-            env=self.job_environment(),
             **(wanted | more),
         )
         self.ends.callback(end, process)
