@@ -51,6 +51,7 @@ def drawn(seed: int) -> list[tuple[Job, bool]]:
     Random(f"{seed}:onset").shuffle(free)
     forced = sum(job.amid is True for job in made)
     late = set(free[: max(0, (len(free) + forced) // 2 - forced)])
+    Random(f"{seed}:order").shuffle(made)
     return [(job, job.faulty and (job.name in late or job.amid is True)) for job in made]
 
 
