@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GROUPS = Path("/sys/fs/cgroup")
 LARGE_SHARE = 8192
-LARGEST_SHARE = 262_144  # the kernel's
+USUAL_SHARES = 4096  # of the whole set; a session of somebody else's has 1024
 
 
 class Around:
@@ -48,12 +48,17 @@ def own_group(controller: str) -> Path:
 
 
 @contextlib.contextmanager
-def most_of_the_machine() -> Iterator[None]:
-    """Whatever else runs here gets next to nothing of the cores: the faults are to be ours alone."""
+def arena(shares: int) -> Iterator[None]:
+    """A cgroup of the set's own, so that what else runs here gets less of the cores.
+
+    Within, priorities hold between all: outside of cgroups the kernel may group by session
+    (autogroup). A very large share starves the kernel's own threads as soon as the cores are
+    full: at 262144 it took minutes to enter a cgroup or to switch a probe on.
+    """
     before, group = own_group("cpu"), GROUPS / "cpu" / f"arena-{secrets.token_hex(4)}"
     leftovers.note("group", str(group))
     group.mkdir()
-    (group / "cpu.shares").write_text(str(LARGEST_SHARE))
+    (group / "cpu.shares").write_text(str(shares))
     (group / "cgroup.procs").write_text(str(os.getpid()))
     try:
         yield
@@ -97,8 +102,6 @@ class Commands(Around):
         for number in range(self.count):
             process = scene.start("nice", "-n", str(self.nice), "sh", "-c", self.shell)
             os.sched_setaffinity(process.pid, {self.cores[number % len(self.cores)]})
-            if scene.shared_group:
-                (scene.shared_group / "cgroup.procs").write_text(str(process.pid))
             scene.culprits.append(process.pid)
 
 
@@ -122,16 +125,6 @@ class Renice(Around):
         for pid in scene.family():
             for task in Path(f"/proc/{pid}/task").iterdir():
                 os.setpriority(os.PRIO_PROCESS, int(task.name), self.nice)
-
-
-@dataclass
-class OneGroup(Around):
-    """The job and its neighbours in one cgroup, where their priorities hold against each other."""
-
-    def set_up(self, scene: Scene) -> None:
-        scene.shared_group = group_for(scene, "cpu")
-        (scene.shared_group / "cpu.shares").write_text(str(LARGE_SHARE))
-        scene.groups.append(scene.shared_group)
 
 
 @dataclass

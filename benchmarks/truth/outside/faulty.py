@@ -57,7 +57,6 @@ def lowered_priority(rng: Random) -> Job:
         PICTURES,
         pictures(rng, mix_rounds=rng.randint(50, 70)),
         around=(
-            around.OneGroup(),
             around.Commands("exec gzip -6 -c < /dev/urandom > /dev/null", 2, nice=5, always=True),
             around.Renice(rng.randint(14, 19)),
         ),

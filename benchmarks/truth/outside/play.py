@@ -29,7 +29,7 @@ from typing import Any
 from benchmarks import jobs
 from benchmarks.truth import leftovers
 from benchmarks.truth.outside import faulty, healthy
-from benchmarks.truth.outside.around import most_of_the_machine
+from benchmarks.truth.outside.around import USUAL_SHARES, arena
 from benchmarks.truth.outside.job import PROGRAMS, Job
 from benchmarks.truth.outside.pace import loss, steps_per_s
 from benchmarks.truth.outside.scene import Scene
@@ -246,11 +246,12 @@ def main() -> None:
         "--rehearse", type=float, nargs="?", const=REHEARSED_S, metavar="SECONDS", help="untraced and short"
     )
     parser.add_argument("--fresh", action="store_true", help="not those again that are in DIR already")
+    parser.add_argument("--shares", type=int, default=USUAL_SHARES, help="of the CPU; more on a busy machine")
     parser.add_argument("--within", type=float, default=1e9, metavar="SECONDS", help="begin no job later")
     options = parser.parse_args()
     last_s = time.monotonic() + options.within - LONGEST_S
     options.out.mkdir(parents=True, exist_ok=True)
-    with leftovers.alone(), most_of_the_machine():
+    with leftovers.alone(), arena(options.shares):
         for job, amid in chosen(drawn(options.seed), options.only, options.part):
             out = options.out / job.name
             if time.monotonic() > last_s:

@@ -33,7 +33,6 @@ class Scene:
     before: tuple[str, ...] = ()  # words before the job's command
     groups: list[Path] = field(default_factory=list)  # in which it is born
     culprits: list[int] = field(default_factory=list)
-    shared_group: Path | None = None  # of the job and its neighbours
     stdout: Any = None
     pid: int = 0
 
