@@ -54,7 +54,9 @@ class Scene:
 
     def start(self, *command: object, **more: Any) -> subprocess.Popen[bytes]:
         """In a session of its own, killed with all its children at the end."""
+        log = self.ends.enter_context((self.out / "around.log").open("ab"))
         wanted: dict[str, Any] = {
+            "stderr": log,
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.DEVNULL,
             "env": self.job_environment(),
