@@ -36,7 +36,7 @@ from benchmarks.truth.outside.scene import Scene
 
 SHARED_MEMORY = Path("/dev/shm")
 SETTLE_S = 1.0  # of the first steps no pace is taken
-PEACE_S = 3.5  # before a fault that is there when the recording begins
+PEACE_S = 3.0  # before a fault that is there when the recording begins
 BITES_S = 0.5  # from the fault until its pace is taken
 AMID_S = 8.0  # watched before a fault that comes amid
 REHEARSED_S = 3.0
