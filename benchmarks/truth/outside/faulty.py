@@ -264,7 +264,7 @@ def heavy_scorer(rng: Random) -> Job:
         "heavy-scorer",
         ONLINE,
         online(rng, rows=300),
-        {"ensemble": rng.randint(30, 50)},
+        {"ensemble": rng.randint(60, 90)},
         around=(around.Peer("scorer", "http", "scorer"),),
         cause="an HTTP service that each step asks computes for long before it answers",
         right=kinds("slow-peer"),

@@ -27,6 +27,7 @@ class Rows(socketserver.BaseRequestHandler):
 
 
 class Scores(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -46,11 +47,11 @@ class Scores(BaseHTTPRequestHandler):
 
 class Tcp(socketserver.ThreadingTCPServer):
     request_queue_size = 128
-    allow_reuse_address = daemon_threads = disable_nagle_algorithm = True
+    allow_reuse_address = daemon_threads = True
 
 
 class Http(ThreadingHTTPServer):
-    daemon_threads = disable_nagle_algorithm = True
+    daemon_threads = True
 
 
 class Metrics(socketserver.BaseRequestHandler):

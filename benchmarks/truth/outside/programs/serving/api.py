@@ -19,6 +19,7 @@ STATISTICS = Statistics()
 
 
 class Handler(BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
@@ -40,7 +41,6 @@ class Handler(BaseHTTPRequestHandler):
 
 class Quick(ThreadingHTTPServer):
     daemon_threads = True
-    disable_nagle_algorithm = True
 
 
 def main() -> None:
