@@ -178,6 +178,7 @@ def test_launches_without_end_are_counted_within_their_error(governed: Run) -> N
     ("what", "made", "names"),
     [
         ("items", "syncs", ("cuStreamSynchronize", "cuMemcpyDtoHAsync_v2", "cuLaunchKernel")),
+        ("blocked", "syncs", ("cuStreamSynchronize", "cuMemcpyDtoHAsync_v2", "cuLaunchKernel")),
         ("allocations", "allocations", ("cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel")),
     ],
 )

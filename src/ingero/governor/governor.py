@@ -32,7 +32,7 @@ from ingero.governor.policy import (
     turn_ns,
 )
 from ingero.governor.rates import SWITCH_NS, Rates
-from ingero.governor.seen import METERS, OTHERS, Base, Seen, Steps, StepsBy, Watched, own_ns
+from ingero.governor.seen import METERS, OTHERS, UNSEEN_WAIT, Base, Seen, Steps, StepsBy, Watched, own_ns
 from ingero.governor.thread_time import ThreadEstimator
 from ingero.governor.words import actions_between, watched_less
 from ingero.model.governor import HitCost
@@ -341,9 +341,10 @@ class Governor:
         return max(end - begin, 0) / max(to_ns - from_ns, 1)
 
     def _on_core(self, ns: NDArray[np.int64]) -> int:
-        """Waits for the GPU that nobody sees are time on a core: then those that are seen count as such."""
-        total = int(ns[Bucket.CUDA_CPU] + ns[Bucket.HOST_CPU])
-        return total + int(ns[Bucket.GPU_WAIT]) if self.watch.cycled & WAITS else total
+        """Where waits for the GPU are not always seen: what they may look like then counts as such, too."""
+        if not self.watch.cycled & WAITS:
+            return int(ns[Bucket.CUDA_CPU] + ns[Bucket.HOST_CPU])
+        return int(ns[[Bucket.CUDA_CPU, Bucket.GPU_WAIT, *UNSEEN_WAIT]].sum())
 
     def _work_ns(self, seen: Seen) -> int:
         return own_ns(self._on_core(seen.ns), seen.detail_ns)

@@ -18,6 +18,11 @@ TAKEN = 0.5
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)  # by degrees of freedom
 
 
+# What a wait for the GPU looks like where nobody sees the call it is in: time on a core where it spins,
+# sleep or a wait for somebody where it blocks.
+UNSEEN_WAIT = (Bucket.HOST_CPU, Bucket.LOCK_WAIT, Bucket.PEER_WAIT, Bucket.SLEEP, Bucket.UNEXPLAINED)
+
+
 def own_ns(cpu_ns: int, detail_ns: int) -> int:
     """Time on a core without what records and stacks took of it; some of those are walked in waits."""
     return max(cpu_ns - detail_ns, cpu_ns // 2)

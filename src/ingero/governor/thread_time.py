@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.seen import Seen, Watched
+from ingero.governor.seen import UNSEEN_WAIT, Seen, Watched
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS, Records
 
@@ -45,9 +45,9 @@ class ThreadEstimator:
             if tid in self._pools and int(row["window_ns"]) == start_ns and row["feeder"]:
                 now = watched.threads.get(tid, Seen())  # a whole window may pass between two looks
                 total = _sum(self._pools[tid])
-                _divide(row, total, now, hidden_ns.get(int(row["pid"]), 0.0))
-                if watched.blind:
+                if watched.blind:  # first: what is left of the time on a core is divided then
                     _divide_waits(row, total, now)
+                _divide(row, total, now, hidden_ns.get(int(row["pid"]), 0.0))
 
     def forget_pools(self) -> None:
         """What was seen so far says nothing of what comes, but for the last of it."""
@@ -74,23 +74,27 @@ def _divide(row: np.void, total: Seen, now: Seen, hidden_ns: float) -> None:
     moved = max(min(wanted - int(ns[Bucket.CUDA_CPU]), int(ns[Bucket.HOST_CPU])), -int(ns[Bucket.CUDA_CPU]))
     row["ns"][Bucket.CUDA_CPU] = int(ns[Bucket.CUDA_CPU]) + moved
     row["ns"][Bucket.HOST_CPU] = int(ns[Bucket.HOST_CPU]) - moved
-    row["estimated_ns"] = abs(moved)
+    row["estimated_ns"] += np.uint64(abs(moved))
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 
 def _divide_waits(row: np.void, total: Seen, now: Seen) -> None:
-    """A wait for the GPU that nobody saw looks like work, too: most of them spin on a core."""
-    busy = [*CPU, Bucket.GPU_WAIT]
-    seen = int(total.ns[busy].sum())
+    """A wait for the GPU that nobody saw looks like something else: what there is more of than in looks."""
+    kinds = [Bucket.CUDA_CPU, Bucket.GPU_WAIT, *UNSEEN_WAIT]
+    seen = int(total.ns[kinds].sum())
     if seen < LEAST_NS:
         return
     ns = row["ns"].astype(np.int64)
-    unseen = max(int(ns[busy].sum() - now.ns[busy].sum()), 0)
-    wanted = int(now.ns[Bucket.GPU_WAIT]) + unseen * int(total.ns[Bucket.GPU_WAIT]) // seen
-    moved = min(max(wanted - int(ns[Bucket.GPU_WAIT]), 0), int(ns[Bucket.HOST_CPU]))
-    row["ns"][Bucket.GPU_WAIT] += np.uint64(moved)
-    row["ns"][Bucket.HOST_CPU] -= np.uint64(moved)
-    row["estimated_ns"] += np.uint64(moved)
+    unseen = np.maximum(ns - now.ns, 0)
+    part = int(unseen[kinds].sum()) / seen
+    wanted = int(now.ns[Bucket.GPU_WAIT]) + int(total.ns[Bucket.GPU_WAIT] * part) - int(ns[Bucket.GPU_WAIT])
+    more = np.maximum(unseen - total.ns * part, 0)[list(UNSEEN_WAIT)]
+    if wanted <= 0 or not more.sum():
+        return
+    moved = (more * min(1.0, wanted / more.sum())).astype(np.uint64)
+    row["ns"][list(UNSEEN_WAIT)] -= moved
+    row["ns"][Bucket.GPU_WAIT] += moved.sum()
+    row["estimated_ns"] += moved.sum()
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 

@@ -104,6 +104,17 @@ def test_waits_for_the_gpu_that_nobody_saw_are_not_the_threads_own_time() -> Non
     row = thread(cuda_cpu=25 * MS, host_cpu=925 * MS, gpu_wait=50 * MS)
     found = complete(row, seen(cuda_cpu=25 * MS, host_cpu=25 * MS, gpu_wait=50 * MS), blind=True)
     assert found["ns"][Bucket.GPU_WAIT] == 500 * MS
+    assert found["ns"][Bucket.CUDA_CPU] == found["ns"][Bucket.HOST_CPU] == 250 * MS
+    assert found["ns"].sum() == 1000 * MS
+
+
+def test_waits_for_the_gpu_that_block_are_no_sleep_where_nobody_saw_them() -> None:
+    """Half of the time while it was watched; of the sleep that was seen then as much is left."""
+    row = thread(cuda_cpu=100 * MS, host_cpu=100 * MS, gpu_wait=50 * MS, sleep=750 * MS)
+    look = seen(cuda_cpu=10 * MS, host_cpu=10 * MS, gpu_wait=50 * MS, sleep=30 * MS)
+    found = complete(row, look, blind=True)
+    assert found["ns"][Bucket.GPU_WAIT] == 500 * MS
+    assert found["ns"][Bucket.SLEEP] == 300 * MS
     assert found["ns"].sum() == 1000 * MS
 
 
