@@ -117,7 +117,7 @@ static __always_inline void take_core(struct task_struct *task, __u64 now, bool 
 	if (!is_long(t, set, now))
 		return;
 	record_wait(t, task, now);
-	if (later && set->stacks && t->blocked_ns && may_walk(t, set, now, AHEAD_WAIT))
+	if (later && set->stacks && t->blocked_ns && may_walk_wait(t, set, now))
 		ask_for_line(t, task);
 }
 

@@ -10,6 +10,7 @@
 #define WALK_CREDIT_NS 1000000000ULL	/* of time: the share of so long may be spent at once */
 #define AHEAD_WAIT (WALK_CREDIT_NS / 2)
 #define AHEAD_FEW WALK_CREDIT_NS
+#define PAID_WAIT_NS 50000000	/* a walk takes a thousandth of a wait as long as that */
 
 struct {			/* what walking costs the traced threads */
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -49,6 +50,12 @@ static __always_inline void count_walk(const struct thread *t, __u64 since)
 static __always_inline bool may_walk(const struct thread *t, const struct settings *set, __u64 now, __u64 ahead)
 {
 	return !set->walk_share || now + ahead >= t->walk_due_ns;
+}
+
+/* The stack of a long wait is what a user asks for, whatever calls have spent; there are twenty a second at most. */
+static __always_inline bool may_walk_wait(const struct thread *t, const struct settings *set, __u64 now)
+{
+	return now - t->off_ns >= PAID_WAIT_NS || may_walk(t, set, now, AHEAD_WAIT);
 }
 
 static __always_inline void charge_walk(struct thread *t, const struct settings *set, __u64 since)

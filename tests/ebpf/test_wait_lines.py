@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -79,3 +80,28 @@ def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tra
     ]
     assert len(lined) > 25  # of some 47 in its second
     assert 2 <= sum(lined) <= 18, sum(lined)
+
+
+def test_a_wait_of_a_tenth_of_a_second_has_its_line_whatever_stacks_may_cost(
+    waits_tracer: tuple[Tracer, bool],
+) -> None:
+    """Calls that come often have spent what walking may take: a checkpoint has its line all the same."""
+    tracer, early = waits_tracer
+    if early:
+        pytest.skip("before the wait nobody knows that it will be long")
+    with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), str(ROUNDS), "0.1") as job:
+        tracer.until_target(job.pid)
+        until_readable(tracer, job.pid)
+        tracer.agent._kernel.watch(0, Detail(walk_share=1e-5), blind=False)
+        first = len(tracer.windows)
+        [said] = job.go()
+        tracer.tick()
+        tracer.agent._kernel.watch(0, Detail(), blind=False)
+    lined = [
+        bool(number)
+        for window in tracer.windows[first:]
+        for row, number in zip(window.waits, window.wait_stacks.tolist(), strict=True)
+        if row["h"]["tid"] == said["tid"] and row["duration_ns"] > 90 * MS
+    ]
+    assert len(lined) >= 2 * ROUNDS - 2
+    assert all(lined)

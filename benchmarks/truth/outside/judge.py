@@ -3,7 +3,8 @@
     python -m benchmarks.truth.outside.judge FOLDER
 
 A first finding of MEDIUM or above of a kind that the truth calls right counts as right; one that it calls
-tolerable (true, but not the cause) is listed apart, so is silence. A healthy job must be told nothing of MEDIUM or above.
+tolerable (true, but not the cause) is listed apart, so is silence. A healthy job must be told nothing of
+MEDIUM or above.
 """
 
 from __future__ import annotations

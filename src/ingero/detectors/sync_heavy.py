@@ -4,7 +4,8 @@ Shows as   many synchronising calls per iteration, or small copies that read val
            wait, each with little work before it.
 Proof      their number per iteration, the time the GPU was waited for and the time it had
            nothing: done at once instead of in turns, the shorter of the two would vanish.
-Not this   one wait per iteration, or per graph launched: a token, a request.
+Not this   one wait per iteration, or per graph launched: a token, a request; a millisecond or more of
+           work between a wait and the next piece of GPU work: that work is what costs (data-starvation).
 Blind to   waits by polling (cudaStreamQuery in a loop); how much each wait costs by itself,
            waking up above all: that would be won too; how long an iteration is where hot calls
            are watched a part of the time: a service that answers thousands of small requests a
@@ -22,6 +23,7 @@ from ingero.model.finding import Fix, Proof
 
 PER_STEP = 5  # a loop reads its loss and checks for overflow; more is a habit
 READING = 0.5  # of the time after a wait: looking at the result; the rest would be done anyway
+OWN_NS = 1_000_000  # on a core between a wait and the next work: more is no looking at a result
 WORK_PER_SYNC = 20  # with more launches in between, the queue is deep enough
 
 
@@ -33,7 +35,10 @@ def _serialised_ns(job: Job, each: SliceLedger) -> int:
     if 2 * graphs > syncs:  # a graph per wait: a token, a request
         return 0
     host = each.ns["host_cpu"] + each.ns["cuda_cpu"]
-    reading = READING * (each.gap["host_cpu"] + each.gap["cuda_cpu"])
+    idle = each.gap["host_cpu"] + each.gap["cuda_cpu"]
+    if each.gap["host_cpu"] >= OWN_NS * syncs:
+        return 0
+    reading = READING * idle
     return int(min(host, each.ns["gpu_wait"] + reading) * (1 - steps / syncs))
 
 

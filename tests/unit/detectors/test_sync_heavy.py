@@ -101,3 +101,9 @@ def test_a_value_read_back_and_the_wait_after_it_are_one() -> None:
 @pytest.mark.parametrize("changed", [{"count": 800}, {"size": 1 << 20}, {"waited": 0.3}])
 def test_few_or_large_copies_or_those_that_do_not_wait_are_no_waits(changed: dict[str, float]) -> None:
     assert KIND not in looks(**changed).kinds()  # type: ignore[arg-type]
+
+
+def test_work_of_a_millisecond_after_each_wait_is_what_costs() -> None:
+    """Decoding a batch, say: without the waits it would still have to be done."""
+    assert turns(host_ms=1300, per_step=6, gap_ms=1250).kinds() == ["data-starvation"]
+    assert KIND in turns(host_ms=1300, per_step=6, gap_ms=1100).kinds()

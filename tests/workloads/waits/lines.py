@@ -1,9 +1,9 @@
 """Waits on known lines, between CUDA calls; runs on any CPython from 3.9 without ingero.
 
-    lines.py FOLDER ROUNDS
+    lines.py FOLDER ROUNDS [SECONDS]
 
 FOLDER holds the stub's libraries. Prints `ready PID`, waits for a line, sleeps and waits for
-a lock for 20 ms each, ROUNDS times, prints {"tid", "lines": {function: line}} and `done`, and
+a lock for SECONDS (0.02) each, ROUNDS times, prints {"tid", "lines": {function: line}} and `done`, and
 waits for the end of its input.
 """
 
@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-PAUSE_S = 0.02
+PAUSE_S = float(sys.argv[3]) if len(sys.argv) > 3 else 0.02
 
 
 def nap():
