@@ -42,7 +42,7 @@ def need(*more: str) -> None:
 
 @dataclass(frozen=True)
 class Container:
-    """One that runs; `job` is what its program says and hears, `pid` its process in this machine's numbers."""
+    """One that runs; `job` is what its program says and hears, `pid` its process as seen from here."""
 
     name: str
     number: str
@@ -52,7 +52,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Podman:
-    """Images and containers below a folder."""
+    """Images and containers below a folder, where it also runs: it writes beside itself when memory ends."""
 
     kept: Path
 
@@ -70,7 +70,7 @@ class Podman:
         )  # fmt: skip
 
     def do(self, *words: str, given: bytes | None = None) -> str:
-        done = subprocess.run([*self.words, *words], input=given, capture_output=True)
+        done = subprocess.run([*self.words, *words], input=given, capture_output=True, cwd=self.kept)
         assert done.returncode == 0, f"podman {words[0]}: {done.stderr.decode(errors='replace')[-4000:]}"
         return done.stdout.decode().strip()
 
@@ -85,7 +85,7 @@ class Podman:
     def running(self, name: str, *command: str, options: Iterable[str] = ()) -> Iterator[Container]:
         """A container of the job image whose program has said that it is ready."""
         words = ("run", "--interactive", "--name", name, "--network", "none", *LIMITS, *options, JOB)
-        with workload(*self.words, *words, f"{INSIDE}/job", *command) as job:
+        with workload(*self.words, *words, f"{INSIDE}/job", *command, cwd=self.kept) as job:
             try:
                 (told,) = json.loads(self.do("inspect", name))
                 yield Container(name, told["Id"], told["State"]["Pid"], job)

@@ -58,6 +58,7 @@ def finding(place: Place, kind: str) -> dict[str, Any]:
 def podman(tmp_path: Path) -> Iterator[Podman]:
     need()
     made = Podman(tmp_path / "podman")
+    made.kept.mkdir()
     made.make_job_image(compiled_job(tmp_path))
     yield made
     made.forget()
