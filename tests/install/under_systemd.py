@@ -73,12 +73,9 @@ def launches(pid: str, recording: int) -> int:
 
 def job(python: str, stub: str) -> str:
     """Of somebody else, in a service of its own; its number."""
-    subprocess.run(
-        ["systemd-run", "--quiet", "--unit", "trainer", "--uid", "nobody", "--setenv",
-         f"LD_LIBRARY_PATH={stub}", python, "/srv/busy.py", "--steps", "100000000", "--kernels", "5", "--blocking",
-         "--host-us", "1000"],
-        check=True,
-    )  # fmt: skip
+    unit = ("systemd-run", "--quiet", "--unit", "trainer", "--uid", "nobody")
+    words = ("--steps", "100000000", "--kernels", "5", "--blocking", "--host-us", "1000")
+    subprocess.run([*unit, "--setenv", f"LD_LIBRARY_PATH={stub}", python, "/srv/busy.py", *words], check=True)
     return str(
         until(lambda: said("systemctl", "show", "trainer", "-p", "MainPID", "--value"), "the job runs")
     )
