@@ -49,6 +49,8 @@ def podman() -> Iterator[Podman]:
         "--build-arg", f"BASE={BASE}", "-f", str(ROOT / "deploy/image/Dockerfile"), "-t", IMAGE, str(ROOT),
     )  # fmt: skip
     yield made
+    for left in made.do("ps", "--all", "--external", "--quiet").split():  # of builds that were interrupted
+        made.remove(left)
     made.do("image", "prune", "--force")
 
 
