@@ -157,12 +157,16 @@ uninstall: build  ## remove what `make install` installed
 	@$(BIN)/python -m tools.install uninstall "$(PREFIX)" "$(DESTDIR)"
 
 # Where there is no mmdebstrap, or no archive, the tests that need it say so.
-room:  ## make an empty Debian root and the packages to install in it, for tests; needs mmdebstrap and root
-	@$(MAKE) build/debian-root.tar build/wheelhouse/ready || echo "room: not made"
+room:  ## make empty Debian roots and the packages to install in it, for tests; needs mmdebstrap and root
+	@$(MAKE) build/debian-root.tar build/debian-systemd.tar build/wheelhouse/ready || echo "room: not made"
 
 build/debian-root.tar:
 	@mkdir -p $(@D)
 	@mmdebstrap --quiet --variant=minbase --include=python3,pipx,sudo bookworm $@
+
+build/debian-systemd.tar:
+	@mkdir -p $(@D)
+	@mmdebstrap --quiet --variant=minbase --include=python3,pipx,systemd-sysv bookworm $@
 
 build/wheelhouse/ready: requirements/run.txt
 	@$(BIN)/python -m pip download --quiet --dest $(@D) --only-binary=:all: --python-version 3.11 --no-deps --require-hashes -r $<

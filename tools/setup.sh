@@ -11,7 +11,7 @@ PATH=$(printf ':%s:' "$PATH" | sed "s|:$PWD/.venv/bin:|:|g; s/^://; s/:$//")
 # package:command, or package:. where there is no command to look for
 BUILD="clang:clang gcc:gcc libc6-dev:. libbpf-dev:. libelf-dev:. zlib1g-dev:. pkg-config:pkg-config nodejs:node npm:npm"
 # The tests that need root also need these.
-TEST="g++:g++ iproute2:ip nftables:nft e2fsprogs:mkfs.ext4 sqlite3:sqlite3 util-linux:unshare mount:losetup procps:ps prometheus:promtool"
+TEST="g++:g++ iproute2:ip nftables:nft e2fsprogs:mkfs.ext4 sqlite3:sqlite3 util-linux:unshare mount:losetup procps:ps prometheus:promtool podman:podman runc:runc"
 # The tests of the dashboard drive a browser.
 TEST="$TEST chromium:chromium fonts-dejavu-core:."
 CANDIDATES="python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3"

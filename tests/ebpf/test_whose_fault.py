@@ -1,4 +1,4 @@
-"""Two pods and a job of the host on one node, one of them noisy: all are named, and all answers agree."""
+"""Two containers and a job of the host on one node, one of them noisy: all are named, all answers agree."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import json
 import os
 import re
 import socket
-import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,55 +17,37 @@ import pytest
 from ingero.scenarios import cuda
 from tests.a_kubelet import pod, running
 from tests.assistants.certificates import Authority
+from tests.containers import Container, Podman, compiled_job, need, remove_cgroups
 from tests.ebpf.real_runs import Place, until
 from tests.ebpf.tracing import workload
-from tests.unit.store.test_tenants import BY_KERNEL
+from tests.unit.store.test_tenants import BY_COLLECTIVE, BY_KERNEL
 
-pytestmark = pytest.mark.timeout(180)
-VICTIM, NOISY = "a1" * 32, "b2" * 32
-UIDS = {VICTIM: "0b54a0a6-97f6-4d0a-9a09-3a3a53a54a01", NOISY: "0b54a0a6-97f6-4d0a-9a09-3a3a53a54a02"}
-BURN = "import os\nprint('ready', os.getpid(), flush=True)\nwhile True: pass"
+pytestmark = pytest.mark.timeout(240)
+UIDS = {"trainer": "0b54a0a6-97f6-4d0a-9a09-3a3a53a54a01", "stress": "0b54a0a6-97f6-4d0a-9a09-3a3a53a54a02"}
+NAMESPACES = {"trainer": "team-a", "stress": "team-b"}
 HEALTHY_S, NOISY_S = 4, 8
 
 
-@contextmanager
-def pods() -> Iterator[dict[str, Path]]:
-    """Cgroups named as the kubelet names those of its pods."""
-    root = next(
-        (p for p in map(Path, ("/sys/fs/cgroup/memory", "/sys/fs/cgroup")) if (p / "cgroup.procs").exists()),
-        None,
-    )
-    if root is None:
-        pytest.skip("no cgroup hierarchy to make a pod in")
-    found = {number: root / "kubepods/burstable" / f"pod{uid}" / number for number, uid in UIDS.items()}
-    made: list[Path] = []
-    for path in found.values():
-        for folder in reversed([path, *path.parents]):
-            if not folder.exists():
-                folder.mkdir()
-                made.append(folder)
-    try:
-        yield found
-    finally:
-        for path in found.values():
-            for pid in (path / "cgroup.procs").read_text().split():
-                (root / "cgroup.procs").write_text(pid)
-        for folder in reversed(made):
-            folder.rmdir()
+@dataclass
+class Recorded:
+    """What a node with three jobs told, and who they were."""
+
+    place: Place
+    victim: Container
+    noisy: Container
+    of_host: int
+    metrics: str
+
+    def answered(self, *words: str) -> Any:
+        done = self.place.ingero(*words, "-d", str(self.place.db), "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 def seconds(place: Place) -> int:
-    return (
-        int(place.sql("SELECT COUNT(DISTINCT bucket_start_ns) FROM thread_time")[0][0])
-        if place.db.exists()
-        else 0
-    )
-
-
-def answered(place: Place, *words: str) -> Any:
-    done = place.ingero(*words, "-d", str(place.db), "--json")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    if not place.db.exists():
+        return 0
+    return int(place.sql("SELECT COUNT(DISTINCT bucket_start_ns) FROM thread_time")[0][0])
 
 
 def free_port() -> int:
@@ -75,65 +56,117 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.fixture
-def recorded(place: Place, tmp_path: Path) -> tuple[Place, int, int, str]:
-    """The victim's pid, the host job's, and the metrics while all of them ran."""
-    authority, core, port = Authority(tmp_path), max(os.sched_getaffinity(0)), free_port()
-    pinned = ("taskset", "-c", str(core))
-    job = ("busy.py", "--steps", "1000000", "--kernels", "5", "--blocking")
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    need()
+    made = Podman(tmp_path_factory.mktemp("podman"))
+    made.make_job_image(compiled_job(tmp_path_factory.mktemp("job")))
+    yield made
+    made.forget()
+    for uid in UIDS.values():
+        remove_cgroups(f"kubepods/burstable/pod{uid}")
+
+
+def options(name: str, core: int) -> tuple[str, ...]:
+    """As the kubelet has its runtime do it: below the cgroup of a pod."""
+    return "--cgroup-parent", f"/kubepods/burstable/pod{UIDS[name]}", "--cpuset-cpus", str(core)
+
+
+def told(container: Container) -> dict[str, Any]:
+    name = container.name
+    return pod(f"{name}-0", NAMESPACES[name], UIDS[name], container.number)
+
+
+@pytest.fixture(scope="module")
+def recorded(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = Place(tmp_path_factory.mktemp("trace"))
+    authority, core, port = Authority(place.folder), max(os.sched_getaffinity(0)), free_port()
+    host_job = ("busy.py", "--steps", "1000000", "--kernels", "5", "--blocking", "--host-us", "200")
     environment = os.environ | {"LD_LIBRARY_PATH": str(cuda.stub_dir())}
     with (
-        pods() as groups,
         running(authority.sign("node")) as kubelet,
-        workload(*job, "--host-us", "4000", before=pinned, env=environment) as victim,
-        workload(*job, "--host-us", "200", env=environment) as of_host,
+        podman.running("trainer", "4000", "5", options=options("trainer", core)) as victim,
+        workload(*host_job, env=environment) as of_host,
     ):
-        kubelet.says(
-            pod("trainer-0", "team-a", UIDS[VICTIM], VICTIM), pod("stress-0", "team-b", UIDS[NOISY], NOISY)
-        )
-        (groups[VICTIM] / "cgroup.procs").write_text(str(victim.pid))
+        kubelet.says(told(victim))
         more = {"INGERO_KUBELET": kubelet.url, "INGERO_KUBELET_CA": str(authority.file)}
         with place.tracing("--prometheus", f"http://127.0.0.1:{port}", **more) as run:
-            victim.start()
+            victim.job.start()
             of_host.start()
             until(lambda: seconds(place) >= HEALTHY_S, "some seconds of health", 60)
-            with workload(sys.executable, "-c", BURN, before=pinned) as noisy:
-                (groups[NOISY] / "cgroup.procs").write_text(str(noisy.pid))
+            with podman.running("stress", "burn", options=options("stress", core)) as noisy:
+                kubelet.says(told(victim), told(noisy))
                 until(lambda: seconds(place) >= HEALTHY_S + NOISY_S, "some seconds of noise", 60)
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
                     metrics = answer.read().decode()
             assert run.stop() == 0
-    return place, victim.pid, of_host.pid, metrics
+    return Recorded(place, victim, noisy, of_host.pid, metrics)
 
 
-def test_the_finding_names_both_pods_and_every_answer_agrees(recorded: tuple[Place, int, int, str]) -> None:
-    place, victim, of_host, metrics = recorded
-    findings = [each for each in answered(place, "explain")["findings"] if each["kind"] == "noisy-neighbour"]
-    (told,) = [each for each in findings if each["victim"]["pid"] == victim]
-    assert "pod team-b/stress-0" in told["title"]
-    assert "pod team-a/trainer-0" in told["title"]
+def test_the_finding_names_container_pod_and_namespace_of_both(recorded: Recorded) -> None:
+    """Who else had the core is in it, too, where this machine has other containers."""
+    found = [
+        each
+        for each in recorded.answered("explain")["findings"]
+        if each["kind"] == "noisy-neighbour" and each["victim"]["pid"] == recorded.victim.pid
+    ]
+    (told,) = [each for each in found if "team-b/stress-0" in each["title"]]
+    assert "in pod team-b/stress-0 takes the CPU" in told["title"]
+    assert "in pod team-a/trainer-0 needs" in told["title"]
+    assert told["victim"]["container"] == "team-a/trainer-0"
+    who = {each["pid"]: each["container"] for cause in told["causes"] for each in cause["who"]}
+    assert who[recorded.noisy.pid] == "team-b/stress-0"
+    own = recorded.answered("explain", "--pod", "team-a/trainer-0")["findings"]
+    assert told["title"] in {each["title"] for each in own}
 
-    # Everybody is a tenant, or none.
-    rows = place.sql(f"SELECT pid, namespace, pod FROM tenants WHERE pid IN ({victim}, {of_host})")
-    assert set(rows) == {(victim, "team-a", "trainer-0"), (of_host, None, None)}
 
-    # query --namespace counts the calls of the victim, and the article's SQL has them under its container.
-    launches = place.counts(victim)["cuLaunchKernel"]
-    asked = answered(place, "query", "--namespace", "team-a")
-    assert (
-        sum(each["count"] for each in asked["operations"] if each["op"] == "cuLaunchKernel") == launches > 0
-    )
-    by_container = answered(place, "query", BY_KERNEL)["rows"]
-    assert VICTIM in {row["container_id"] for row in by_container}
-    assert NOISY not in {row["container_id"] for row in by_container}
+def test_everybody_is_a_tenant_and_the_job_of_the_host_is_nobodys(recorded: Recorded) -> None:
+    rows = recorded.place.sql("SELECT pid, namespace, pod, container_id, container FROM tenants")
+    known = {row[0]: row[1:] for row in rows}
+    victim = recorded.victim
+    assert known[victim.pid] == ("team-a", "trainer-0", victim.number, "trainer")
+    assert known[recorded.of_host] == (None, None, None, None)
 
-    # Metrics have the same names on the victim's calls.
-    of_victim = [line for line in metrics.splitlines() if re.search(rf'[{{,]pid="{victim}"', line)]
+
+@pytest.mark.parametrize(
+    "whose", [("--namespace", "team-a"), ("--pod", "team-a/trainer-0"), ("--container", "NUMBER")]
+)
+def test_statistics_of_a_tenant_are_those_of_its_process(recorded: Recorded, whose: tuple[str, str]) -> None:
+    launches = recorded.place.counts(recorded.victim.pid)["cuLaunchKernel"]
+    words = [recorded.victim.number[:12] if each == "NUMBER" else each for each in whose]
+    asked = recorded.answered("query", *words)["operations"]
+    assert sum(each["count"] for each in asked if each["op"] == "cuLaunchKernel") == launches > 0
+
+
+def test_the_sql_of_the_article_as_printed_tells_containers_apart(recorded: Recorded) -> None:
+    for statement in (BY_KERNEL, BY_COLLECTIVE):
+        rows = recorded.answered("query", statement)["rows"]
+        containers = {row["container_id"] for row in rows}
+        assert recorded.victim.number in containers
+        assert recorded.noisy.number not in containers
+    of_victim = [row for row in rows if row["container_id"] == recorded.victim.number]
+    assert {"ncclAllReduce"} <= {row["op"] for row in of_victim}
+    assert all(row["calls"] > 0 and row["avg_ms"] > 0 for row in of_victim)
+
+
+def test_the_articles_say_what_is_asked_here(shared_dir: Path) -> None:
+    articles = "\n".join(path.read_text() for path in (shared_dir / "seeds").glob("*.txt"))
+    for statement in (BY_KERNEL, BY_COLLECTIVE):
+        assert statement in articles
+
+
+def test_metrics_have_the_same_names(recorded: Recorded) -> None:
+    pattern = rf'[{{,]pid="{recorded.victim.pid}"'
+    of_victim = [line for line in recorded.metrics.splitlines() if re.search(pattern, line)]
     assert of_victim
-    assert all('pod="trainer-0"' in line and 'namespace="team-a"' in line for line in of_victim)
+    for line in of_victim:
+        assert 'namespace="team-a"' in line
+        assert 'pod="trainer-0"' in line
+        assert f'container="{recorded.victim.number}"' in line
 
-    # Cost: the victim's namespace lost time to the neighbour; nobody of the noisy one held a GPU.
-    cost = answered(place, "cost", "--price", "3.6", "--by", "namespace")
+
+def test_cost_is_of_who_held_a_gpu_and_adds_up(recorded: Recorded) -> None:
+    cost = recorded.answered("cost", "--price", "3.6", "--by", "namespace")
     lines = {line["name"]: line for line in cost["lines"]}
     assert set(lines) == {"team-a", "(none)"}
     assert "noisy-neighbour" in {each["kind"] for each in lines["team-a"]["lost"]}
@@ -141,5 +174,5 @@ def test_the_finding_names_both_pods_and_every_answer_agrees(recorded: tuple[Pla
     parts = total["busy_ns"] + total["lost_ns"] + total["idle_ns"] + total["unknown_ns"]
     assert total["held_ns"] == parts == sum(line["held_ns"] for line in lines.values())
     assert total["money"] == pytest.approx(total["held_ns"] / 1e9 * 0.001)
-    only = answered(place, "cost", "--price", "3.6", "--by", "namespace", "--namespace", "team-a")
+    only = recorded.answered("cost", "--price", "3.6", "--by", "namespace", "--namespace", "team-a")
     assert only["total"]["held_ns"] == lines["team-a"]["held_ns"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ingero.privileges import KEPT, SYS_ADMIN, wanted
+from pathlib import Path
+
+import pytest
+
+from ingero.privileges import KEPT, SYS_ADMIN, paranoid, wanted
 
 EVERYTHING = (1 << 41) - 1
 
@@ -23,3 +27,14 @@ def test_perf_uprobes_need_the_old_one() -> None:
 def test_the_old_one_stays_where_the_narrow_ones_are_missing() -> None:
     held = EVERYTHING & ~(1 << KEPT["CAP_BPF"])
     assert wanted(held) >> SYS_ADMIN & 1
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"), [("3\n", True), ("4\n", True), ("2\n", False), ("-1\n", False), ("", False)]
+)
+def test_a_kernel_that_refuses_perf_events_is_known_by_its_setting(
+    text: str, asked: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "paranoid").write_text(text)
+    assert paranoid(tmp_path / "paranoid") == asked
+    assert not paranoid(tmp_path / "none")

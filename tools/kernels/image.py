@@ -58,7 +58,7 @@ def build(architecture: str, folder: Path, made_in: Path) -> Path:
             root / SITE, root / "ingero", root / "usr/lib/python3.11")  # fmt: skip
     image = folder / f"root-{architecture}.cpio"
     with image.open("wb") as file:
-        for chunk in _archived(root):
+        for chunk in archived(root):
             file.write(chunk)
     return image
 
@@ -95,7 +95,7 @@ def _install_ours(architecture: str, root: Path, archive: Archive, folder: Path,
     (root / "usr/bin/python3").symlink_to("python3.11")
 
 
-def _archived(root: Path) -> Iterator[bytes]:
+def archived(root: Path) -> Iterator[bytes]:
     """The files in the kernel's format ("newc"), all of them owned by root."""
     for number, path in enumerate([*sorted(root.rglob("*")), None], start=1):
         name = "TRAILER!!!" if path is None else str(path.relative_to(root))

@@ -39,10 +39,18 @@ class Outcome:
         return {name: each["why"] for name, each in self.tests.items() if each["outcome"] == "failed"}
 
 
-def boot(kernel: Path, image: Path, architecture: str, words: str, log: Path) -> Outcome:
+def boot(
+    kernel: Path,
+    image: Path,
+    architecture: str,
+    words: str,
+    log: Path,
+    limit_s: float = LIMIT_S,
+    memory_mb: int = MEMORY_MB,
+) -> Outcome:
     """Run it to its end, or until it has had enough time; all that it printed is in `log`."""
     command = [
-        *QEMU[architecture], "-accel", TCG, "-smp", "2", "-m", str(MEMORY_MB), "-nographic",
+        *QEMU[architecture], "-accel", TCG, "-smp", "2", "-m", str(memory_mb), "-nographic",
         "-no-reboot", "-nic", "none", "-kernel", str(kernel), "-initrd", str(image), "-append",
         f"console={CONSOLE[architecture]} panic=-1 rdinit=/init quiet {words}",
     ]  # fmt: skip
@@ -50,8 +58,10 @@ def boot(kernel: Path, image: Path, architecture: str, words: str, log: Path) ->
     with log.open("wb") as output:
         machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         try:
-            machine.wait(LIMIT_S)
+            machine.wait(limit_s)
         except subprocess.TimeoutExpired:
+            pass
+        finally:  # also when we are interrupted
             machine.kill()
             machine.wait()
     outcome = read(log.read_text(errors="replace"))

@@ -29,6 +29,7 @@ from ingero.agent.gpus import Gpus
 from ingero.agent.instance import InstanceLock
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.kernels import Kernels
+from ingero.agent.mappings import watch as watch_mappings
 from ingero.agent.needs import raise_descriptor_limit, require_privileges
 from ingero.agent.own_cost import OwnCost
 from ingero.agent.owners import name_owners
@@ -55,7 +56,6 @@ from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import LiveView, Overhead, Surface
 from ingero.model.options import TraceOptions
 from ingero.model.window import NotWatched, Window
-from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.records import RecordStream
@@ -208,7 +208,7 @@ class Agent:
         self._kernels = Kernels(
             self._kernel, shape, self._session, self._targets, self._operations, self._symbols
         )
-        self._watch = _shim.MappingWatch(sorted(os.sched_getaffinity(1)) or [0])
+        self._watch = watch_mappings(sorted(os.sched_getaffinity(1)) or [0], self._targets.warnings)
         self._mappings_lost = 0
         self._news = select.poll()  # a library being mapped wakes us at once
         for fd in self._watch.fds():

@@ -84,7 +84,7 @@ def names(
         for each in missing - found.keys():
             one = _from_file(docker_state / each / "config.v2.json", each)
             if one is None and each in entries:
-                one = Named(each, _name(entries[each].names))
+                one = _named(each, _name(entries[each].names), None, None)
             if one is not None:
                 found[each] = one
     if missing - found.keys():

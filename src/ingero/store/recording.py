@@ -318,7 +318,7 @@ class Recording:
         )
         rows.containers(window.containers)
         tenant_rows.save_container_labels(self.connection, self.node_id, window.containers)
-        tenant_rows.save_pod_events(self.connection, self.node_id, window.pod_events)
+        tenant_rows.save_pod_events(self.connection, self.node_id, start_ns, window.pod_events)
         rows.operations(window.operations)
         rows.threads(window.threads)
         rows.samples(window.samples)

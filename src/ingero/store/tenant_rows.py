@@ -40,14 +40,21 @@ def save_process_labels(
     )
 
 
-def save_pod_events(connection: sqlite3.Connection, node_id: int, events: Iterable[PodEvent]) -> None:
+def save_pod_events(
+    connection: sqlite3.Connection, node_id: int, start_ns: int, events: Iterable[PodEvent]
+) -> None:
+    """Of a window that begins at `start_ns`: from then on it is known what becomes of a pod that was seen.
+
+    The kubelet is asked at once, and may tell of its pods while probes are still being put on.
+    """
     connection.executemany(
         "INSERT OR IGNORE INTO pod_event (node_id, at_ns, uid, pod, namespace, container, event, reason,"
         " exit_code, restarts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (
-                node_id, each.at_ns, clean(each.uid, MAX_KEY), clean(each.pod, MAX_VALUE),
-                clean(each.namespace, MAX_VALUE), clean(each.container, MAX_VALUE), each.event,
+                node_id, max(each.at_ns, start_ns) if each.event == "seen" else each.at_ns,
+                clean(each.uid, MAX_KEY), clean(each.pod, MAX_VALUE), clean(each.namespace, MAX_VALUE),
+                clean(each.container, MAX_VALUE), each.event,
                 clean(each.reason, MAX_VALUE) if each.reason else None, each.exit_code, each.restarts,
             )
             for each in events

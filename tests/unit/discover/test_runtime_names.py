@@ -63,6 +63,7 @@ def test_without_a_socket_the_files_tell(tmp_path: Path) -> None:
     found = names({A, B}, [tmp_path / "none.sock"], tmp_path, [listed])
     assert (found[A].name, found[B].name) == ("trainer", "web")
     assert dict(found[A].labels)["label:team"] == "a"
+    assert dict(found[B].labels)["name"] == "web"  # what every answer shows
 
 
 def test_rubbish_is_no_name_and_no_path_is_made_of_an_id(tmp_path: Path) -> None:

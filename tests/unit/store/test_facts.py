@@ -13,7 +13,7 @@ import pytest
 from ingero.model.facts import Facts
 from ingero.model.gpus import GpuNews, GpuSample
 from ingero.model.layout import Bucket, CallFlag, Why
-from ingero.model.window import BUCKET_NAMES, Container, SystemSample, Window
+from ingero.model.window import BUCKET_NAMES, Container, PodEvent, SystemSample, Window
 from ingero.store import migrations
 from ingero.store.facts import FactReader
 from ingero.store.reader import Reader
@@ -279,3 +279,19 @@ def test_restarts_of_pods_are_unknown_only_where_there_are_pods(
 ) -> None:
     with facts_of(stored, window(containers=[Container(7, path, "3f2a9c41d7be", None)])) as facts:
         assert ("pods" in facts.absent) == unknown
+
+
+def test_a_pod_that_the_kubelet_told_while_probes_were_put_on_is_known_from_the_first_window_on(
+    stored: Stored,
+) -> None:
+    """It is asked at once and answers before anything is recorded; each pod is told a single time."""
+    about = ("train-0", "ml", "u-1")
+    first = window(
+        containers=[Container(5, "/kubepods/burstable/x", "ab" * 32, pod="train-0", namespace="ml")],
+        pod_events=[PodEvent(EPOCH_NS - 3 * SECOND, *about, "", "seen", restarts=0)],
+    )
+    at_ns = EPOCH_NS + SECOND
+    later = window(SECOND, pod_events=[PodEvent(at_ns, *about, "trainer", "restart", "Error", 1, 1)])
+    with facts_of(stored, first, later) as facts:
+        assert "pods" not in facts.absent
+        assert [(each.event, each.at_ns) for each in facts.pods] == [("restart", at_ns)]
