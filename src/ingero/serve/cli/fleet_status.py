@@ -110,8 +110,11 @@ def _share(value: float | None) -> str:
 
 def why(status: NodeStatus) -> str:
     """The worst of it in one line."""
-    from ingero.units import format_ns
+    from ingero.units import format_clock, format_ns
 
+    if status.other_time_ns is not None:
+        told = format_clock(status.other_time_ns)
+        return f"what it tells is of {told}: its clock is off, or it catches up"
     if status.state == "silent":
         return f"not heard of for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
     if status.straggling and status.state == "straggling":
