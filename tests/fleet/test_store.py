@@ -294,3 +294,19 @@ def test_many_who_ask_first_wait_for_one_look(store: Store, monkeypatch: pytest.
     for each in threads:
         each.join(30)
     assert (len(looks), len(watch.nodes)) == (1, 1)
+
+
+def test_a_round_that_is_seen_has_its_jobs_and_gpus(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks between the inserts of one batch sees the round before it, whole."""
+    put(store, fresh("n1", 1))
+    insert = store._insert
+    seen: list[tuple[int, int]] = []
+
+    def looked_between(table: str, rows: list[tuple[Any, ...]]) -> None:
+        insert(table, rows)
+        found = statuses(store)["n1"]
+        seen.append((found.jobs, found.gpus))
+
+    monkeypatch.setattr(store, "_insert", looked_between)
+    put(store, fresh("n1", 2, jobs=[job(1), job(2)], gpus=[gpu(0), gpu(1)]))
+    assert seen == [(1, 1), (1, 1), (2, 2)]

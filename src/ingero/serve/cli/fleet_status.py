@@ -91,10 +91,11 @@ def _print(found: FleetStatus) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for each in found.nodes:
+        jobs = "-" if each.state == "silent" else str(each.jobs)
         table.add_row(
             Text(each.state, STYLES[each.state]), Text(units.clean(each.node)),
             Text(units.clean(each.cluster)),
-            str(each.jobs), _share(each.gpu_busy_share), _share(each.memory_share), _share(each.pace_share),
+            jobs, _share(each.gpu_busy_share), _share(each.memory_share), _share(each.pace_share),
             Text(units.clean(why(each), 300)),
         )  # fmt: skip
     out.print(table)
