@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from ingero.scenarios import cuda
 
 KERNELS = 10
 PATIENCE_S = 60
+HUNG_S = 15  # that the others wait for a rank that is gone
 
 
 def compute(ms: float) -> None:
@@ -35,6 +37,14 @@ def sync_writes(ms: float, file: int) -> None:
     while time.monotonic_ns() < until:
         os.pwrite(file, os.urandom(4096), 0)
         os.fsync(file)
+
+
+def waited_share() -> float:
+    """Of this process's time, what it waited for a core, as the kernel counts it."""
+    ran_ns, waited_ns, _ = map(int, Path("/proc/self/schedstat").read_text().split())
+    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    lived_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - started_ticks * 10**9 // os.sysconf("SC_CLK_TCK")
+    return waited_ns / max(lived_ns, ran_ns + waited_ns)
 
 
 class Rank:
@@ -54,7 +64,7 @@ class Rank:
         self._join()
         for step in range(self._options.steps):
             self._step(step)
-        text = json.dumps({"pid": os.getpid(), "came_ns": self._came})
+        text = json.dumps({"pid": os.getpid(), "came_ns": self._came, "waited_share": waited_share()})
         (self._folder / f"truth-{self._rank}.json").write_text(text)
 
     def _join(self) -> None:
@@ -98,6 +108,8 @@ class Rank:
             return
         if step == options.from_step:
             (self._folder / "begun").touch()
+        if options.fault == "gone":
+            os._exit(0)
         if options.fault == "computes":
             compute(options.ms)
         elif options.fault == "sleeps":
@@ -123,8 +135,23 @@ def main() -> None:
     parser.add_argument("--core", type=int)
     options = parser.parse_args()
     children = [start(int(rank), options) for rank in options.here.split(",")]
+    if options.fault == "gone":
+        give_up(options.folder, children)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     sys.exit(max(map(abs, codes)))
+
+
+def give_up(folder: Path, children: list[int]) -> None:
+    """What a watchdog does some time after a rank is gone; nothing of that is a failure of ours."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (folder / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(HUNG_S)
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    sys.exit(0)
 
 
 def start(rank: int, options: argparse.Namespace) -> int:

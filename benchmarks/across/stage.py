@@ -27,7 +27,7 @@ from tests.servers import TOKEN, Running, started
 
 NODES, HERE = 4, 2
 STEPS = 150
-LIMIT_S = 120
+LIMIT_S = 240  # machines may be busy
 PORT = 8443
 DESK = "desk"  # where somebody asks
 SHIPPER = Path(__file__).with_name("shipper.py")
@@ -183,10 +183,10 @@ class Stage:
             "PYTHONPATH": str(ROOT),
         }
 
-    @staticmethod
-    def _off_core() -> None:
+    def _off_core(self) -> None:
         """The last core is for the faulty rank, and for who takes it from it."""
-        os.sched_setaffinity(0, set(cores()) - {max(cores())} or set(cores()))
+        if self.play.fault:
+            os.sched_setaffinity(0, set(cores()) - {max(cores())} or set(cores()))
 
     def _hog(self) -> subprocess.Popen[bytes] | None:
         """Who takes the core away, from the moment on at which it is to."""
@@ -209,12 +209,16 @@ class Stage:
         )  # fmt: skip
         return done.stdout
 
+    def waited_share(self) -> float:
+        """Of its time the rank that waited most for a core did so: on a busy machine no job is healthy."""
+        return max(float(each["waited_share"]) for each in self._truth())
+
+    def _truth(self) -> list[dict[str, Any]]:
+        return [json.loads((self.folder / f"truth-{rank}.json").read_text()) for rank in range(NODES * HERE)]
+
     def late_ms(self) -> float:
         """By how much the faulty rank really came after the middle of the other nodes' ranks."""
-        came = [
-            json.loads((self.folder / f"truth-{rank}.json").read_text())["came_ns"]
-            for rank in range(NODES * HERE)
-        ]
+        came = [each["came_ns"] for each in self._truth()]
         others = [rank for rank in range(NODES * HERE) if rank // HERE != self.play.rank // HERE]
         late = [
             came[self.play.rank][step] - median(came[rank][step] for rank in others)

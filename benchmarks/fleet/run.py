@@ -190,9 +190,9 @@ def _until_dead(
     asyncio.run(until())
 
 
-def day(nodes: int) -> list[Figure]:
+def day(nodes: int, kept: Path | None, seconds: float) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        found = json.loads(apart("day", f"{folder}/db", str(nodes)))
+        found = json.loads(apart("day", str(kept or folder), str(nodes), str(seconds)))
     return [Figure(what.replace("NODES", f"{nodes:,}"), text) for what, text in found.items()]
 
 
@@ -200,7 +200,8 @@ METHOD = """\
 A real `ingero fleet serve` with its embedded store, and a client beside it that sends what so many nodes
 would, each with eight GPUs and eight ranks. A third of the answers is not waited for, and those batches are
 sent again. What the store holds is counted after the collector has ended. The day is made by statements
-inside the store: a round every ten seconds of every node, with one job and one GPU."""
+inside the store: a round every ten seconds of every node, with one job and one GPU, in the last hour with
+eight of each."""
 RESOLVES = """\
 What one process takes for each second of a core, and whether a batch is lost or stored twice. The client and
 whatever else runs here share the cores, so answers are slower than on a machine of the collector's own. A
@@ -235,13 +236,17 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--folder", type=Path, help="keep the day here, and go on with one that is there")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no hour of the day after these"
+    )
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
     work = {
         "feed": lambda: feeding(chosen.nodes, chosen.rounds, real_rate=False),
         "rate": lambda: feeding(chosen.nodes, chosen.rounds, real_rate=True),
         "kills": lambda: killing(chosen.kills),
-        "day": lambda: day(chosen.nodes),
+        "day": lambda: day(chosen.nodes, chosen.folder, chosen.seconds),
     }
     for part in chosen.parts or PARTS[:-1]:
         before = moment()

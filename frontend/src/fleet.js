@@ -11,6 +11,8 @@ const STATES = ["silent", "critical", "straggling", "high", "medium", "low", "fi
 const FILTERS = ["cluster", "job", "namespace", "finding", "state"];
 const EVERY_MS = 10_000;
 const LISTED = 60;
+const HOURS = 6; // of a node's past
+const SLOTS = 360; // a minute each, as the collector thins them
 
 const chosen = () => Object.fromEntries(new URLSearchParams(location.search));
 const body = h("div");
@@ -18,9 +20,16 @@ const main = h("main", { id: "page", tabindex: "-1" }, h("div", { class: "page f
 const filters = h("div", { class: "toolbar filters" });
 let known = { cluster: new Set(), job: new Set(), namespace: new Set(), finding: new Set() };
 
-function choose(changed) {
+function choose(changed, state = null) {
   const next = Object.entries({ ...chosen(), ...changed }).filter(([, value]) => value);
-  history.pushState(null, "", `/fleet?${new URLSearchParams(next)}`);
+  history.pushState(state, "", `/fleet?${new URLSearchParams(next)}`);
+  refresh();
+}
+
+// From a node back to what was chosen before it: its cluster was not.
+function chooseAll() {
+  if (history.state?.all === undefined) return choose({ node: "", cluster: "" });
+  history.pushState(null, "", `/fleet${history.state.all}`);
   refresh();
 }
 
@@ -47,6 +56,7 @@ function learn(answer) {
 }
 
 export function why(node, at_ns) {
+  if (node.other_time_ns) return `what it tells is of ${moment(node.other_time_ns)}: its clock is off, or it catches up`;
   if (node.state === "silent") return `not heard of for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
   return node.findings.length ? node.findings[0].title : "";
@@ -78,7 +88,7 @@ function grid(answer) {
 function follow(event, node) {
   if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
   event.preventDefault();
-  choose({ cluster: node.cluster, node: node.node });
+  choose({ cluster: node.cluster, node: node.node }, { all: location.search });
 }
 
 function sick(answer) {
@@ -86,16 +96,16 @@ function sick(answer) {
   if (!rows.length) return h("section", { class: "panel" }, h("h2", {}, answer.total ? "Nothing is wrong" : "No node has spoken yet"));
   return table(
     "Not well, worst first",
-    [["state", ""], ["node", ""], ["cluster", ""], ["jobs", "number"], ["GPU busy", "number"], ["GPU memory", "number"], ["pace", "number"], ["why", "words"]],
+    [["state", ""], ["node", "name"], ["why", "words"], ["cluster", "more"], ["jobs", "number more"], ["GPU busy", "number more"], ["GPU memory", "number more"], ["pace", "number more"]],
     rows.map((node) => [
       h("b", { class: "fleet-state", "data-state": node.state }, node.state),
       h("a", { href: `/fleet?${new URLSearchParams({ cluster: node.cluster, node: node.node })}`, onclick: (event) => follow(event, node) }, node.node),
+      why(node, answer.at_ns),
       node.cluster,
-      count(node.jobs),
+      node.state === "silent" ? "unknown" : count(node.jobs),
       share(node.gpu_busy_share),
       share(node.memory_share),
       share(node.pace_share),
-      why(node, answer.at_ns),
     ]),
   );
 }
@@ -108,33 +118,43 @@ function ownPage(template, node) {
 }
 
 async function oneNode(node, at_ns, template) {
-  const past = await ask("fleet/node", { cluster: node.cluster, node: node.node, hours: 6 });
+  const past = await ask("fleet/node", { cluster: node.cluster, node: node.node, hours: HOURS });
   return h(
     "section",
     { class: "panel", id: "node" },
     h("header", {}, h("h1", {}, node.node), h("b", { class: "fleet-state", "data-state": node.state }, node.state), h("span", { class: "muted" }, [node.cluster, node.models.join(", "), `ingero ${node.version}`, `heard of ${moment(node.last_seen_ns)}`].filter(Boolean).join(" · "))),
-    h("div", { class: "toolbar" }, h("button", { type: "button", onclick: () => choose({ node: "" }) }, "All nodes"), ownPage(template, node)),
+    h("div", { class: "toolbar" }, h("button", { type: "button", onclick: chooseAll }, "All nodes"), ownPage(template, node)),
     node.straggling.map((each) => h("p", { class: "warning" }, `${each.text}, since ${clock(each.since_ns)}`)),
     why(node, at_ns) ? h("p", {}, why(node, at_ns)) : null,
-    strip("Pace against its own usual", past.points, (point) => point.pace_share),
-    strip("GPUs busy", past.points, (point) => point.gpu_busy_share),
+    strip("Pace against its own usual", past.points, at_ns, (point) => point.pace_share),
+    strip("GPUs busy", past.points, at_ns, (point) => point.gpu_busy_share),
     past.findings.length
-      ? table("Findings of the last six hours", [["severity", ""], ["kind", ""], ["from", ""], ["to", ""], ["what", "words"], ["cause", "words"]], past.findings.map((each) => [each.severity, KINDS[each.kind] ?? each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts", each.title, each.cause]))
+      ? table("Findings of the last six hours", [["severity", ""], ["what", "words"], ["cause", "words"], ["kind", "more"], ["from", ""], ["to", ""]], past.findings.map((each) => [each.severity, each.title, each.cause, KINDS[each.kind] ?? each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts"]))
       : h("p", { class: "muted" }, "No findings in the last six hours."),
   );
 }
 
-// A bar for each point; what is not known has none.
-function strip(title, points, value) {
+// A bar for each stretch of the hours asked for, where it belongs in time; what is not known has none.
+function strip(title, points, at_ns, value) {
   const told = points.map(value).filter((each) => each !== null);
   if (!told.length) return h("p", { class: "muted" }, `${title}: not told.`);
-  const least = Math.min(...told);
+  const begun = at_ns - HOURS * 3600e9;
+  const bars = Array(SLOTS).fill(null);
+  for (const point of points) bars[Math.max(0, Math.min(SLOTS - 1, Math.floor(((point.at_ns - begun) / (HOURS * 3600e9)) * SLOTS)))] = point;
+  const last = value(points.at(-1));
+  const said = `${last === null ? "now unknown" : `now ${share(last)}`}, least ${share(Math.min(...told))}`;
   return h(
     "figure",
     {},
-    h("figcaption", {}, h("b", {}, title), ` now ${share(told.at(-1))}, least ${share(least)} since ${moment(points[0].at_ns)}`),
-    h("div", { class: "fleet-strip", role: "img", "aria-label": `${title}: now ${share(told.at(-1))}, least ${share(least)}` }, points.map((point) => h("i", { title: `${moment(point.at_ns)}: ${share(value(point))}`, style: { height: `${Math.round(100 * Math.min(1, value(point) ?? 0))}%` } }))),
+    h("figcaption", {}, h("b", {}, title), ` ${said}`),
+    h("div", { class: "fleet-strip", role: "img", "aria-label": `${title}: ${said}` }, bars.map((point) => bar(point, point && value(point)))),
+    h("div", { class: "fleet-hours muted" }, [begun, begun + HOURS * 1800e9, at_ns].map((each) => h("span", {}, clock(each)))),
   );
+}
+
+function bar(point, known) {
+  if (known === null) return h("i", {});
+  return h("i", { class: "known", title: `${moment(point.at_ns)}: ${share(known)}`, style: { height: `${Math.round(100 * Math.min(1, known))}%` } });
 }
 
 let asking = 0;

@@ -91,6 +91,35 @@ def test_a_click_leads_to_the_node_and_back_leads_back(page: Page) -> None:
     expect(page.get_by_role("heading", name="2,000 nodes")).to_be_visible()
 
 
+def test_from_a_node_all_that_was_chosen_before_is_one_click_away(page: Page) -> None:
+    page.get_by_role("link", name="n0007").first.click()
+    page.get_by_role("button", name="All nodes").click()
+    expect(page.get_by_role("heading", name="2,000 nodes")).to_be_visible()
+    page.get_by_label("cluster").select_option("a")
+    page.get_by_role("link", name="n0007").first.click()
+    page.get_by_role("button", name="All nodes").click()
+    expect(page.get_by_role("heading", name="1,000 nodes")).to_be_visible()
+
+
+def test_a_phone_shows_why_a_node_is_not_well(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    why = page.get_by_role("cell", name="log-shipper takes the CPU")
+    why.scroll_into_view_if_needed()
+    box = why.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+
+
+def test_a_nodes_past_is_drawn_where_it_belongs_in_time(page: Page) -> None:
+    """It spoke just now, and not in the hours before."""
+    page.get_by_role("link", name="n0007").first.click()
+    bars = page.locator(".fleet-strip").first.locator("i")
+    expect(bars).to_have_count(360)
+    known = [at for at in range(300, 360) if "known" in (bars.nth(at).get_attribute("class") or "")]
+    expect(page.locator(".fleet-strip").first.locator(".known")).to_have_count(len(known))
+    assert 1 <= len(known) <= 10
+
+
 def test_filters_choose_nodes_and_stand_in_the_address(page: Page) -> None:
     page.get_by_label("finding").select_option("cpu-contention")
     expect(page.locator(".fleet-grid a")).to_have_count(1)

@@ -45,3 +45,16 @@ def test_the_late_rank_its_node_and_its_own_cause_are_told_once(tmp_path: Path) 
 def test_ranks_in_step_are_quiet_however_far_their_clocks_are_apart(tmp_path: Path) -> None:
     answer = Stage(tmp_path, drawn(SEED, "")).run()
     assert [each["title"] for each in answer["findings"] if each["kind"] == "nccl-straggler"] == []
+
+
+@pytest.mark.long
+def test_the_rank_that_is_gone_is_named_with_its_node_by_what_all_nodes_recorded(tmp_path: Path) -> None:
+    """It ends amid the job; seven others wait for it until somebody kills them."""
+    play = drawn(SEED, "gone")
+    answer = Stage(tmp_path, play).run()
+    found = [each for each in answer["findings"] if each["kind"] == "nccl-hang"]
+    assert len(found) == 1, [each["title"] for each in answer["findings"]]
+    (only,) = found
+    assert f"rank {play.rank} on {play.node} never joined it, 7 ranks on 4 nodes" in only["title"]
+    assert "and has ended" in str(only["causes"])
+    assert only["id"].startswith(f"{play.node}:")

@@ -12,7 +12,8 @@ from ingero.errors import StoreError, UsageError
 from ingero.serve.cli.fleet_asking import CollectorAsked
 from ingero.serve.mcp.source import Source
 from ingero.serve.mcp.tools import Tools
-from tests.fleet.serving import Collector, body, collector
+from tests.ebpf.real_runs import until
+from tests.fleet.serving import Collector, body, collector, nodes
 from tests.fleet.test_store import fresh
 from tests.unit.fleet.rounds import finding
 
@@ -29,6 +30,11 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
             assert running.post(body(fresh(f"n{at}")))[0] == 200
         sick = fresh("n2", findings=[finding(title=HOSTILE)])
         assert running.post(_logs(sick), path="/v1/logs")[0] == 200
+        until(
+            lambda: [each["state"] for each in nodes(running, "")] == ["high", "fine", "fine", "fine"],
+            "the collector had looked at all of them",
+            60,
+        )
         yield running
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingero.fleet.collector.credentials import token_for
 from ingero.serve.metrics.fleet import FleetSender
 from ingero.serve.metrics.otlp_destination import parse
+from tests.ebpf.real_runs import until
 from tests.fleet.passing_on import PassingOn
-from tests.fleet.serving import collector, nodes, stored
+from tests.fleet.serving import Collector, collector, nodes, stored
 from tests.fleet.test_nothing_is_lost import QUICK
 from tests.fleet.test_store import fresh
 from tests.unit.fleet.rounds import finding
 
 SECRET = "a-secret-of-the-tests-that-is-long-enough"
+
+
+def looked_at(running: Collector) -> dict[str, Any]:
+    """What is shown, once the last look had all of it."""
+    known = {each["node"]: each for each in nodes(running, token="")}
+    return known if len(known) == 3 and known["n1"]["findings"] else {}
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["protobuf", "json"])
@@ -41,7 +49,7 @@ def test_rounds_of_several_nodes_in_one_request_of_another_arrive_once_each(
             each.close()
         between.close()
         assert set(between.answers) == {200}
-        known = {each["node"]: each for each in nodes(running, token="")}
+        known = until(lambda: looked_at(running), "the collector had looked at all that was told", 60)
         assert known["n1"]["findings"][0]["cause"] == "log-shipper has it"
         assert known["n0"]["gpus"] == 1
     found = stored(home)

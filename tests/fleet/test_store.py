@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -114,6 +115,20 @@ def test_the_last_word_about_a_finding_wins_in_whatever_order_it_comes(store: St
     found = statuses(store)["n1"]
     assert [(each.id, each.severity) for each in found.findings] == [("other", "HIGH")]
     assert found.state == "high"
+
+
+@pytest.mark.parametrize("off_s", [-3600, 3600])
+def test_of_a_node_whose_clock_is_off_by_an_hour_nothing_is_known_and_that_is_said(
+    store: Store, off_s: int
+) -> None:
+    then_ns = time.time_ns() + off_s * S
+    put(store, fresh("n1", at_ns=then_ns), fresh("n2"))
+    put(store, fresh(at_ns=then_ns, findings=[finding(severity="CRITICAL")]), signal="logs")
+    found = statuses(store)
+    assert (found["n1"].state, found["n1"].other_time_ns) == ("silent", then_ns)
+    assert (found["n2"].state, found["n2"].other_time_ns) == ("fine", None)
+    put(store, fresh("n1", 2))  # it was mended, or has caught up
+    assert statuses(store)["n1"].other_time_ns is None
 
 
 @pytest.mark.parametrize("off_s", [-590, -301, 301, 590])
@@ -239,3 +254,59 @@ def test_a_question_that_fails_says_so(store: Store) -> None:
         store.insert({"node_rounds": [("not", "a row")]})
     with pytest.raises(StoreError, match="cannot write"):
         put(store, fresh(gpus=[gpu(1 << 20)]))  # whatever the driver makes of a number that does not fit
+
+
+def test_who_straggles_is_kept_though_the_store_fails_for_a_moment(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(store)
+
+    def full(rows: Rows) -> None:
+        raise StoreError("the disk is full")
+
+    for number in range(1, ROUNDS + 1):
+        slow_rank(store, number, 5)
+        with monkeypatch.context() as failing:
+            if number == ROUNDS:
+                failing.setattr(store, "insert", full)
+                with pytest.raises(StoreError):
+                    watch.look()
+            else:
+                watch.look()
+    assert list(questions.straggling(store)) == []
+    watch.look()
+    assert [each.node for _, each in questions.straggling(store)] == ["n5"]
+
+
+def test_many_who_ask_first_wait_for_one_look(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, fresh())
+    watch, looks = Watch(store), []
+    members = questions.members
+
+    def counted_members(*of: Any) -> Any:
+        looks.append(of)
+        return members(*of)
+
+    monkeypatch.setattr(questions, "members", counted_members)
+    threads = [threading.Thread(target=watch.look_first) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert (len(looks), len(watch.nodes)) == (1, 1)
+
+
+def test_a_round_that_is_seen_has_its_jobs_and_gpus(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks between the inserts of one batch sees the round before it, whole."""
+    put(store, fresh("n1", 1))
+    insert = store._insert
+    seen: list[tuple[int, int]] = []
+
+    def looked_between(table: str, rows: list[tuple[Any, ...]]) -> None:
+        insert(table, rows)
+        found = statuses(store)["n1"]
+        seen.append((found.jobs, found.gpus))
+
+    monkeypatch.setattr(store, "_insert", looked_between)
+    put(store, fresh("n1", 2, jobs=[job(1), job(2)], gpus=[gpu(0), gpu(1)]))
+    assert seen == [(1, 1), (1, 1), (2, 2)]

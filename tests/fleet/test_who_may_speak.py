@@ -69,6 +69,16 @@ def test_what_cannot_be_read_is_refused_and_the_collector_lives(with_tokens: Col
     assert with_tokens.alive()
 
 
+@pytest.mark.parametrize(
+    "asked", ["/node?node=n1&hours=nan", "/node?node=n1&hours=-1", "/node", "?limit=-1", "?limit=x"]
+)
+def test_a_question_that_makes_no_sense_is_refused_with_the_reason(
+    with_tokens: Collector, asked: str
+) -> None:
+    status, said = with_tokens.get(f"/api/v1/fleet{asked}")
+    assert (status, b"Expected" in said or b"missing" in said) == (400, True)
+
+
 def test_with_certificates_a_node_is_whom_its_certificate_names(home: Path, tmp_path: Path) -> None:
     ours, others = Authority(tmp_path), Authority(tmp_path, "others")
     with collector(home, "--client-ca", str(ours.file), "--gateway", "otel") as running:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ingero.correlate.meetings import Incomplete, meetings_of
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import BY_NAME
+from ingero.detectors.hang_across import hangs
 from ingero.detectors.late_ranks import LateRanks
 from ingero.detectors.slow_node import Peer, finding_of, groups_of, odd_one
 from ingero.model.clocks import ClockOffset, Clocks
@@ -66,10 +67,13 @@ class Across:
     told: dict[tuple[str, int], Part] = field(default_factory=dict)  # by node and process
     not_watched: list[NotWatched] = field(default_factory=list)
     clocks: list[ClockOffset] = field(default_factory=list)
+    instead: set[str] = field(default_factory=set)  # ids of findings of single nodes that one here stands for
 
     def covers(self, node: str, each: Finding | Unexplained) -> bool:
         """Whether something one node says by itself is part of what is told here."""
-        if isinstance(each, Finding) and any(each.id == other.id for other in self.findings):
+        if isinstance(each, Finding) and (
+            each.id in self.instead or any(each.id == other.id for other in self.findings)
+        ):
             return True
         part = self.told.get((node, each.victim.pid))
         return part is not None and part.has(each)
@@ -89,6 +93,9 @@ def judge_across(
             _tell(found, ranks, finding)
         doubt = ranks.doubt()
         found.not_watched += [doubt] if doubt else []
+    for hang in hangs(timelines, local or {}):
+        found.findings.append(hang.finding)
+        found.instead |= hang.instead
     found.not_watched += _unseen(incomplete)
     met = {(member.node, member.pid) for meeting in meetings for member in meeting.members}
     for peers in groups_of(timelines, met):

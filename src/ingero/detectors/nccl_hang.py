@@ -8,7 +8,7 @@ Proof      the number of the last collective each rank enqueued, and a synchroni
            less sure.
 Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a long wait that
            all are in, as there were before; a wait that ended.
-Blind to   ranks on other nodes, unless their recordings are merged; who is missing, and in
+Blind to   ranks on other nodes, unless those are asked too or recordings are merged; who is missing, and in
            which collective, where all of it was entered before the trace began; whether processes
            that hung before it are one job: independent jobs with one command line and one parent,
            of which one waits very long, pass for ranks.
@@ -69,7 +69,7 @@ def _works(timeline: Timeline, pid: int) -> bool:
     return busy > sum(each.wall_ns for each in last) / 2
 
 
-def _stuck(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
+def waits_since(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
     """A call of the process that began after its collective and has not come back."""
     for each in timeline.facts.in_flight:
         waits = each.op is not None or each.bucket == "gpu_wait"
@@ -79,7 +79,7 @@ def _stuck(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InF
     return None
 
 
-def _given_up(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
+def gave_up(timeline: Timeline, pid: int, since_ns: int, patience_ns: int) -> InFlight | None:
     """A wait that returned though others never joined: a watchdog ended it, or whoever killed them."""
     facts = timeline.facts
     for op in ops_of_kind(facts, "sync"):
@@ -121,9 +121,9 @@ def _known_hangs(timeline: Timeline) -> Iterator[State]:
         behind = [each for each in last if each.seq < furthest]
         patience = _patience_ns(timeline, arrivals, behind)
         newest_ns = max(each.at_ns for each in arrivals)  # while somebody still comes, it goes on
-        stuck = _waits(_stuck, timeline, waiting, newest_ns, patience)
+        stuck = _waits(waits_since, timeline, waiting, newest_ns, patience)
         if behind and not stuck:
-            stuck = _waits(_given_up, timeline, waiting, newest_ns, patience)
+            stuck = _waits(gave_up, timeline, waiting, newest_ns, patience)
         if stuck:
             yield _state(timeline, stuck, behind, furthest)
 

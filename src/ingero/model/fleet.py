@@ -202,6 +202,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     node: str
     state: str  # silent, critical, straggling, high, medium, low, fine
     last_seen_ns: int
+    other_time_ns: int | None = None  # what it tells is of then, by its clock, and not of now
     version: str = ""
     jobs: int = 0
     gpus: int = 0

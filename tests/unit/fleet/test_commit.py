@@ -161,3 +161,18 @@ def test_rows_have_their_columns(store: Store, committer: Committer) -> None:
     for rows in store.rows:
         for table, each in rows.items():
             assert {len(row) for row in each} <= {len(COLUMNS[table])}
+
+
+def test_a_request_that_is_given_up_takes_nobody_with_it(store: Store, committer: Committer) -> None:
+    """Its time is over while the store is slow: the thread that writes lives on, what was taken is stored."""
+    store.may_go.clear()
+    committer.start()
+    given_up = committer.submit("metrics", [health("n0")])
+    assert store.entered.wait(10)
+    assert not given_up.cancel()
+    waiting = committer.submit("metrics", [health("n1")])
+    assert not waiting.cancel()
+    store.may_go.set()
+    assert committer.submit("metrics", [health("n2")]).result(10) == 1
+    assert store.count("node_rounds") == 3
+    committer.stop()

@@ -175,3 +175,34 @@ def test_nodes_are_told_where_they_stand() -> None:
 def test_own_time_is_unknown_where_no_time_was_told() -> None:
     assert own_share({}) is None
     assert own_share({"gpu_wait": 3.0, "host_cpu": 1.0}) == 0.25
+
+
+def test_a_node_that_claims_ranks_of_others_outvotes_nobody() -> None:
+    """It names their job, and says of as many ranks as it may that all is as with the slow one."""
+    job = ranks(slow={5: OWN})
+    liar = [member("liar", rank, pid=200 + rank, time_s=OWN) for rank in (0, 1, 2)]
+    assert beyond([*job, *liar]) == {("n5", "own-time")}
+    assert {each.member.node for each in standings([*job, *liar])} == {"n3", "n4", "n5", "n6", "n7"}
+    more = [member("liar", rank, pid=300 + rank, time_s=OWN) for rank in range(8, 60)]  # there are eight
+    assert beyond([*job, *more]) == {("n5", "own-time")}
+    whole = [member("liar", rank, pid=400 + rank, time_s=OWN) for rank in range(8)]
+    assert beyond([*job, *whole]) == {("n5", "own-time")}
+
+
+def test_jobs_of_one_name_that_each_fit_a_node_are_jobs_of_their_own() -> None:
+    """Servers started by one command on every node, with ranks of their own: nobody waits elsewhere."""
+    idle = {"gpu_wait": 9.5, "host_cpu": 0.5}
+    nodes = [
+        member(f"n{node}", rank, pid=rank, time_s=OWN if node == 3 else idle)
+        for node in range(6)
+        for rank in range(8)
+    ]
+    assert beyond(nodes) == set()
+    nodes[8] = member("n1", 0, pid=0, time_s=OWN)
+    assert beyond(nodes) == {("n1", "own-time")}
+
+
+def test_of_two_processes_of_one_rank_on_a_node_the_one_that_works_counts() -> None:
+    job = ranks()
+    child = member("n2", 2, pid=101, time_s={"host_cpu": 0.5})
+    assert {each.member.pid for each in standings([*job, child])} == {100}

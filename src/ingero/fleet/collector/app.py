@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -36,7 +36,7 @@ BODY_BYTES = 4 << 20
 class OfNode(msgspec.Struct, frozen=True):
     node: str
     cluster: str = ""
-    hours: float = 1.0
+    hours: Annotated[float, msgspec.Meta(gt=0, le=24)] = 1.0
 
 
 def make_app(
@@ -65,7 +65,7 @@ def make_app(
             return asked
         if not watch.at_ns:
             try:
-                await asyncio.to_thread(watch.look)
+                await asyncio.to_thread(watch.look_first)
             except IngeroError as error:
                 return _failed(503, error.message, error.hint)
         found = await asyncio.to_thread(
@@ -78,7 +78,7 @@ def make_app(
         if isinstance(asked, Response):
             return asked
         try:
-            found = await asyncio.to_thread(history, store, asked.cluster, asked.node, min(asked.hours, 24.0))
+            found = await asyncio.to_thread(history, store, asked.cluster, asked.node, asked.hours)
         except IngeroError as error:
             return _failed(503, error.message, error.hint)
         return Response(msgspec.json.encode(found), media_type="application/json")

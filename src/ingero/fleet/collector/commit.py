@@ -106,6 +106,8 @@ class Committer:
     def submit(self, signal: str, batches: list[Health]) -> Future[int]:
         """Done, with how many were new, when all of them are in the store."""
         future: Future[int] = Future()
+        # Whoever stops waiting, as when a request's time is over, cannot take it back: it will be stored.
+        future.set_running_or_notify_cancel()
         with self._lock:
             if self._stopping or self.waiting + len(batches) > WAITING:
                 raise Busy

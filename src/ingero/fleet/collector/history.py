@@ -10,8 +10,8 @@ from ingero.model.fleet import NodeHistory, NodePoint
 POINTS = 360
 
 
-def history(store: Asked, cluster: str, node: str, hours: float) -> NodeHistory:
-    now_ns = time.time_ns()
+def history(store: Asked, cluster: str, node: str, hours: float, now_ns: int | None = None) -> NodeHistory:
+    now_ns = time.time_ns() if now_ns is None else now_ns
     since = now_ns - int(hours * 3600e9)
     step_s = max(10, int(hours * 3600 / POINTS))
     who = {"cluster": cluster, "node": node, "since": since, "step": step_s}

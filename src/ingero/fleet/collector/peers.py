@@ -5,6 +5,9 @@ model and phase. In a job whose ranks wait for each other all have one pace, tha
 the one that holds the others up is the one that waits least, so its own time tells (the part
 of its time that is not waiting for the GPU or the network), not its pace.
 
+A rank is one process. A node that has all of a job's ranks has a job of its own; a rank that several nodes
+claim is not compared, because nobody knows whose it is, and no node can outvote the others.
+
 A limit lies as far from the median as chance does not reach: some median absolute deviations, and
 never less than a tenth. Below a quorum nothing is said. Straggling begins and ends after some rounds,
 and ends only well within the limit, so that nobody flickers.
@@ -12,7 +15,7 @@ and ends only well within the limit, so that nobody flickers.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -96,6 +99,9 @@ class Standing:
         return f"{self.measure}:{thing}"
 
 
+Measured = tuple[Member, float]
+
+
 def own_share(time_s: Mapping[str, float]) -> float | None:
     """Part of its time a thread spent neither waiting for the GPU nor for others; None: none was told."""
     total = sum(time_s.values())
@@ -106,11 +112,16 @@ def own_share(time_s: Mapping[str, float]) -> float | None:
 
 def standings(members: Iterable[Member]) -> list[Standing]:
     """All who can be compared with somebody."""
-    groups: dict[tuple[str, ...], list[tuple[Member, float]]] = defaultdict(list)
+    groups: dict[tuple[str, ...], list[Measured]] = defaultdict(list)
     for member in members:
         for measure, value, group in _measures(member):
             groups[measure, *group].append((member, value))
-    return [each for (measure, *group), found in groups.items() for each in _judged(measure, group, found)]
+    return [
+        each
+        for (measure, *group), found in groups.items()
+        for job in ([found] if len(group) < 3 else _jobs(found, int(group[2])))
+        for each in _judged(measure, group, job)
+    ]
 
 
 def _measures(member: Member) -> list[tuple[str, float, tuple[str, ...]]]:
@@ -133,7 +144,20 @@ def _measures(member: Member) -> list[tuple[str, float, tuple[str, ...]]]:
     return found
 
 
-def _judged(measure: str, group: list[str], found: list[tuple[Member, float]]) -> list[Standing]:
+def _jobs(found: list[Measured], size: int) -> list[list[Measured]]:
+    """Ranks that go by one name, as jobs with one process for each rank."""
+    nodes: dict[str, dict[int, Measured]] = defaultdict(dict)
+    for each in sorted(found, key=lambda one: sum(one[0].time_s.values())):  # of two, the one that works
+        rank = each[0].rank
+        if rank is not None and rank < size:
+            nodes[each[0].node][rank] = each
+    shared = [ranks for ranks in nodes.values() if len(ranks) < size]
+    claims = Counter(rank for ranks in shared for rank in ranks)
+    alone = [list(ranks.values()) for ranks in nodes.values() if len(ranks) == size]
+    return [*alone, [one for ranks in shared for rank, one in ranks.items() if claims[rank] == 1]]
+
+
+def _judged(measure: str, group: list[str], found: list[Measured]) -> list[Standing]:
     expected = int(group[2]) if len(group) > 2 else 0
     if len(found) < max(min(QUORUM, expected or QUORUM), 3, QUORUM_SHARE * expected):
         return []
@@ -156,6 +180,7 @@ class _Held:
 
 
 Place = tuple[str, str, str]  # cluster, node, key of a standing
+Group = tuple[str, str]  # cluster, whom it is compared with
 
 
 class Hysteresis:
@@ -192,7 +217,7 @@ class Hysteresis:
                 ended.append((each.key, over))
             if held.straggler is not None:
                 told = findings.get((member.cluster, member.node), [])
-                held.straggler = _told(each, held.straggler.since_ns, told, usual.get(each.group, {}))
+                held.straggler = _told(each, held.straggler.since_ns, told, usual.get(_group(each), {}))
         ended += self._gone(met, now_ns)
         return [
             (place[2], held.straggler) for place, held in self._held.items() if held.straggler is not None
@@ -243,13 +268,17 @@ def advice(
     return told
 
 
-def _usual_times(found: list[Standing]) -> dict[str, dict[str, float]]:
+def _group(standing: Standing) -> Group:
+    return standing.member.cluster, standing.group
+
+
+def _usual_times(found: list[Standing]) -> dict[Group, dict[str, float]]:
     """Of each group, what part of its time a member usually spends in each bucket."""
-    groups: dict[str, list[Mapping[str, float]]] = defaultdict(list)
+    groups: dict[Group, list[Mapping[str, float]]] = defaultdict(list)
     for each in found:
         if each.measure == "own-time":
-            groups[each.group].append(each.member.time_s)
-    usual: dict[str, dict[str, float]] = {}
+            groups[_group(each)].append(each.member.time_s)
+    usual: dict[Group, dict[str, float]] = {}
     for group, times in groups.items():
         buckets = {bucket for each in times for bucket in each}
         usual[group] = {

@@ -43,7 +43,8 @@ def _between(now_ns: int) -> dict[str, int]:
 def nodes(store: Asked) -> list[dict[str, Any]]:
     """Every node that spoke within the retention."""
     return store.ask(
-        "SELECT cluster, node, toUnixTimestamp64Milli(max(last_received)) * 1000000 AS last_seen_ns"
+        "SELECT cluster, node, toUnixTimestamp64Milli(max(last_received)) * 1000000 AS last_seen_ns,"
+        " toUnixTimestamp64Nano(max(last_at)) AS last_at_ns"
         " FROM $nodes GROUP BY cluster, node"
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ class Filters(msgspec.Struct, frozen=True):
     namespace: str | None = None
     finding: str | None = None
     state: str | None = None
-    limit: int = 10_000
+    limit: Annotated[int, msgspec.Meta(ge=1)] = 10_000
 
     def match(self, status: NodeStatus) -> bool:
         return (
@@ -76,7 +76,10 @@ def _status(
     now_ns: int,
 ) -> NodeStatus:
     place = row["cluster"], row["node"]
-    silent = now_ns - row["last_seen_ns"] > questions.SILENT_NS
+    silent = place not in rounds
+    heard = now_ns - row["last_seen_ns"] <= questions.SILENT_NS
+    # Heard of now, and none of it is of now: its clock is off, or it tells what waited on its disk.
+    elsewhen = heard and silent and abs(row["last_at_ns"] - row["last_seen_ns"]) > questions.RECENT_NS
     told = sorted(
         findings.get(place, []), key=lambda each: (SEVERITIES.index(each.severity), -(each.lost_share or 0))
     )
@@ -86,6 +89,7 @@ def _status(
         node=row["node"],
         state=_state(silent, told, bool(lagging.get(place))),
         last_seen_ns=row["last_seen_ns"],
+        other_time_ns=row["last_at_ns"] if elsewhen else None,
         version=last.get("version", ""),
         jobs=working.get("jobs", 0),
         gpus=cards.get("gpus", 0),

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ingero import units
 from ingero.errors import StoreError, UsageError
-from ingero.fleet.collector.tables import COLUMNS, Rows, statements
+from ingero.fleet.collector.tables import COLUMNS, ROUNDS, Rows, statements
 
 PASSWORD = "INGERO_STORE_PASSWORD"
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
@@ -100,9 +100,12 @@ class Store:
             raise _failed("cannot make the tables", self.address, error) from error
 
     def insert(self, rows: Rows) -> None:
-        """All of them are there when this returns; where it raises, any part of them may be."""
+        """All of them are there when this returns; where it raises, any part of them may be.
+
+        Rounds come last: who finds one finds its jobs and GPUs, too.
+        """
         with self._writing:
-            for table, each in rows.items():
+            for table, each in sorted(rows.items(), key=lambda pair: pair[0] == ROUNDS):
                 if each:
                     self._insert(table, each)
 

@@ -33,6 +33,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "stragglers": ("cluster", "node", "key", "since", "told", "ended", "json"),
 }  # fmt: skip
 TABLES = (*COLUMNS, "nodes")
+ROUNDS = "node_rounds"
 Rows = dict[str, list[tuple[Any, ...]]]
 
 

@@ -43,6 +43,7 @@ class Watch:
         self.took_s = 0.0
         self.rounds_dropped = 0  # that nodes told of since we look
         self._dropped: dict[tuple[str, str], int] = {}
+        self._unwritten: list[tuple[Any, ...]] = []  # who began and ended since the store took it last
         self.trouble = ""
         for key, each in questions.straggling(store):
             self._hysteresis.resume(key, each)
@@ -65,43 +66,55 @@ class Watch:
                 if not isinstance(error, StoreError):
                     log.exception("looking at the fleet failed")
 
+    def look_first(self) -> None:
+        """Where nobody has looked yet; who asks at the same time waits for the same look."""
+        with self._lock:
+            if not self.at_ns:
+                self._look()
+
     def look(self) -> None:
         with self._lock:
-            began = time.perf_counter()
-            now_ns = self._now_ns()
-            found = peers.standings(questions.members(self._store, now_ns))
-            findings = questions.lasting_findings(self._store, now_ns)
-            straggling, ended = self._hysteresis.step(found, now_ns, findings)
-            self._remember(straggling, ended, now_ns)
-            self.advice = peers.advice(found, straggling)
-            self.nodes = status.everybody(self._store, now_ns, [each for _, each in straggling])
-            self._count_dropped()
-            self.at_ns, self.trouble = now_ns, ""
-            self.took_s = time.perf_counter() - began
+            self._look()
+
+    def _look(self) -> None:
+        began = time.perf_counter()
+        now_ns = self._now_ns()
+        found = peers.standings(questions.members(self._store, now_ns))
+        findings = questions.lasting_findings(self._store, now_ns)
+        straggling, ended = self._hysteresis.step(found, now_ns, findings)
+        self._remember(straggling, ended, now_ns)
+        self.advice = peers.advice(found, straggling)
+        self.nodes = status.everybody(self._store, now_ns, [each for _, each in straggling])
+        self._count_dropped()
+        self.at_ns, self.trouble = now_ns, ""
+        self.took_s = time.perf_counter() - began
 
     def _count_dropped(self) -> None:
         """Agents count from their start, and the silent say nothing: only what grew is new."""
+        before, self._dropped = self._dropped, {}
         for each in self.nodes:
-            if each.state != "silent":
-                place = each.cluster, each.node
-                known = self._dropped.get(place, each.dropped_rounds)
-                self._dropped[place] = each.dropped_rounds
-                self.rounds_dropped += each.dropped_rounds - (known if known <= each.dropped_rounds else 0)
+            place = each.cluster, each.node
+            told = each.dropped_rounds if each.state != "silent" else before.get(place)
+            if told is None:
+                continue
+            known = before.get(place, told)
+            self._dropped[place] = told
+            self.rounds_dropped += told - (known if known <= told else 0)
 
     def _remember(
         self, straggling: list[tuple[str, Straggler]], ended: list[tuple[str, Straggler]], now_ns: int
     ) -> None:
         """New ones and ended ones are written; those that last were."""
-        rows: list[tuple[Any, ...]] = []
         for key, each in straggling:
             if (each.cluster, each.node, key) not in self._known:
-                rows.append(_row(key, each, now_ns, False))
+                self._unwritten.append(_row(key, each, now_ns, False))
             self._known[each.cluster, each.node, key] = each
         for key, each in ended:
             self._known.pop((each.cluster, each.node, key), None)
-            rows.append(_row(key, each, now_ns, True))
-        if rows:
-            self._store.insert({"stragglers": rows})
+            self._unwritten.append(_row(key, each, now_ns, True))
+        if self._unwritten:
+            self._store.insert({"stragglers": self._unwritten})
+            self._unwritten = []
 
 
 def _row(key: str, each: Straggler, now_ns: int, ended: bool) -> tuple[Any, ...]:

@@ -91,10 +91,11 @@ def _print(found: FleetStatus) -> None:
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for each in found.nodes:
+        jobs = "-" if each.state == "silent" else str(each.jobs)
         table.add_row(
             Text(each.state, STYLES[each.state]), Text(units.clean(each.node)),
             Text(units.clean(each.cluster)),
-            str(each.jobs), _share(each.gpu_busy_share), _share(each.memory_share), _share(each.pace_share),
+            jobs, _share(each.gpu_busy_share), _share(each.memory_share), _share(each.pace_share),
             Text(units.clean(why(each), 300)),
         )  # fmt: skip
     out.print(table)
@@ -110,8 +111,11 @@ def _share(value: float | None) -> str:
 
 def why(status: NodeStatus) -> str:
     """The worst of it in one line."""
-    from ingero.units import format_ns
+    from ingero.units import format_clock, format_ns
 
+    if status.other_time_ns is not None:
+        told = format_clock(status.other_time_ns)
+        return f"what it tells is of {told}: its clock is off, or it catches up"
     if status.state == "silent":
         return f"not heard of for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
     if status.straggling and status.state == "straggling":

@@ -36,6 +36,7 @@ def _node(each: NodeStatus, full: bool) -> Answer:
             "cluster": name(each.cluster) if each.cluster else "",
             "state": word(each.state),
             "last_heard": rendering.instant(each.last_seen_ns),
+            "tells_of_another_time": rendering.instant(each.other_time_ns),
             "straggles": [data(one.text) for one in each.straggling] or None,
             "findings": [_finding(one) for one in findings] or None,
             "more_findings": max(0, len(each.findings) - len(findings)) or None,
