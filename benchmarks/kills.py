@@ -1,6 +1,7 @@
 """Kills the agent, its keepers and servers at random moments, and looks at what is left.
 
-    python -m benchmarks.kills [--kills 1000] [--seed N] [--seconds S] [--folder build/kills] [--write]
+    python -m benchmarks.kills [--kills 1000] [--seed N] [--seconds S] [--lanes 4]
+        [--folder build/kills] [--write]
 
 Needs root. After every kill: each job runs its own code again, the database is sound and can be read,
 and what it lacks is counted back from the moment of the kill. The jobs go on through all of it
@@ -20,7 +21,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,12 +30,15 @@ import msgspec
 import numpy as np
 
 from benchmarks import jobs, machine, reliability
+from ingero.scenarios import cuda
 from ingero.store.reader import Reader
 from tests.ebpf.real_runs import Place, Run, children, probed_pages, uprobe_links
 
 STEADY = jobs.WORKLOADS / "hardship" / "steady.c"
 TALLIES = "tallies.jsonl"
 JOBS = 3
+LANES = 4  # agents at a time
+MOST_PROBLEMS = 20
 PAUSE_US = "20000"
 LATEST_S = 3.5  # after the start of a trace, when it is killed
 PATIENCE_S = 30.0
@@ -50,9 +55,13 @@ class Tally:
     problems: list[str] = field(default_factory=list)
     calls: int = 0
 
+    @property
+    def count(self) -> int:
+        return sum(self.kills.values())
+
     def line(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.kills.items()))
-        return f"{sum(self.kills.values())} kills ({kinds}), {len(self.problems)} problems"
+        return f"{self.count:,} kills ({kinds}), {len(self.problems)} problems"
 
 
 def wait_until(true: Callable[[], object], what: str) -> str:
@@ -101,7 +110,7 @@ class Kills:
         }[kind]
         problem = work(self._chance.uniform(0.05, LATEST_S)) or self._left()
         if problem:
-            self.tally.problems.append(f"kill {sum(self.tally.kills.values())} ({kind}): {problem}")
+            self.tally.problems.append(f"kill {self.tally.count} ({kind}): {problem}")
 
     @contextlib.contextmanager
     def _trace(self) -> Iterator[Run]:
@@ -175,18 +184,41 @@ class Kills:
         return ""
 
 
-def run(count: int, seed: int, seconds: float) -> Tally:
-    tally = Tally(seed)
-    program = jobs.compiled(STEADY)
-    folder = Path(tempfile.mkdtemp(prefix="ingero-kills-"))
-    until = time.monotonic() + seconds
+def run(count: int, seed: int, seconds: float, lanes: int = LANES) -> Tally:
+    """Several agents at a time, each with jobs and a database of its own: a kill is mostly waiting."""
+    until, program = time.monotonic() + seconds, jobs.compiled(STEADY)
+    chance = random.Random(seed)
+    tallies = [Tally(chance.getrandbits(32)) for _ in range(lanes)]
+    shares = [count // lanes + (at < count % lanes) for at in range(lanes)]
+    with futures.ThreadPoolExecutor(lanes) as pool:
+        running = [
+            pool.submit(_lane, program, tally, share, until)
+            for tally, share in zip(tallies, shares, strict=True)
+        ]
+    for each in running:
+        each.result()
+    return together(tallies, seed)
+
+
+def _own_libraries(folder: Path) -> dict[str, str]:
+    """Files that no other lane's agent has probes on."""
+    own = folder / "lib"
+    if not own.exists():
+        shutil.copytree(cuda.stub_dir(), own)
+    return {"LD_LIBRARY_PATH": str(own)}
+
+
+def _lane(program: Path, tally: Tally, count: int, until: float) -> None:
     with contextlib.ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="ingero-kills-"))
         stack.callback(shutil.rmtree, folder)
-        them = [stack.enter_context(jobs.job(program, PAUSE_US)) for _ in range(JOBS)]
+        them = [
+            stack.enter_context(jobs.job(program, PAUSE_US, **_own_libraries(folder))) for _ in range(JOBS)
+        ]
         for each in them:
             each.start()
         kills = Kills(folder, [each.pid for each in them], tally)
-        while sum(tally.kills.values()) < count and time.monotonic() < until and len(tally.problems) < 20:
+        while tally.count < count and time.monotonic() < until and len(tally.problems) < MOST_PROBLEMS:
             kills.one()
         for each in them:
             each.start()
@@ -194,20 +226,22 @@ def run(count: int, seed: int, seconds: float) -> Tally:
             tally.calls += int(said["launches"])
             if said["failed"]:
                 tally.problems.append(f"{said['failed']} calls of a job failed")
-    return tally
 
 
-def all_of(folder: Path) -> Tally:
-    """Every run so far, as one."""
-    lines = (folder / TALLIES).read_bytes()
-    whole, kills = Tally(0), Counter[str]()
-    for each in msgspec.json.Decoder(Tally).decode_lines(lines):
+def together(tallies: Iterable[Tally], seed: int = 0) -> Tally:
+    whole, kills = Tally(seed), Counter[str]()
+    for each in tallies:
         kills.update(each.kills)
         whole.lost_s += each.lost_s
         whole.problems += each.problems
         whole.calls += each.calls
     whole.kills = dict(kills)
     return whole
+
+
+def all_of(folder: Path) -> Tally:
+    """Every run so far, as one."""
+    return together(msgspec.json.Decoder(Tally).decode_lines((folder / TALLIES).read_bytes()))
 
 
 def section(tally: Tally) -> str:
@@ -231,6 +265,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
+    parser.add_argument("--lanes", type=int, default=LANES, help="so many agents at a time")
     parser.add_argument("--folder", type=Path, default=Path("build/kills"))
     parser.add_argument("--write", action="store_true", help="put the figures into docs/reliability.md")
     return parser.parse_args(words)
@@ -242,7 +277,7 @@ def main(words: Sequence[str]) -> int:
         return 1
     seed = random.SystemRandom().randrange(1 << 32) if chosen.seed is None else chosen.seed
     print(f"seed {seed}", flush=True)
-    tally = run(chosen.kills, seed, chosen.seconds)
+    tally = run(chosen.kills, seed, chosen.seconds, chosen.lanes)
     chosen.folder.mkdir(parents=True, exist_ok=True)
     with (chosen.folder / TALLIES).open("ab") as out:
         out.write(msgspec.json.encode(tally) + b"\n")
