@@ -41,7 +41,7 @@ LANES = 4  # agents at a time
 MOST_PROBLEMS = 20
 PAUSE_US = "20000"
 LATEST_S = 3.5  # after the start of a trace, when it is killed
-PATIENCE_S = 30.0
+PATIENCE_S, SOON_S = 30.0, 2.0
 ALLOWED_S = 2.0  # a window of a second, and the time it takes to store it on a busy machine
 
 
@@ -54,6 +54,7 @@ class Tally:
     lost_s: list[float] = field(default_factory=list)  # before the kill, of recordings that had begun
     problems: list[str] = field(default_factory=list)
     calls: int = 0
+    strangers: int = 0  # kills after which somebody else's trace had probes on the jobs
 
     @property
     def count(self) -> int:
@@ -64,9 +65,9 @@ class Tally:
         return f"{self.count:,} kills ({kinds}), {len(self.problems)} problems"
 
 
-def wait_until(true: Callable[[], object], what: str) -> str:
+def wait_until(true: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> str:
     """Empty when it became true."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + patience_s
     while not true():
         if time.monotonic() > until:
             return what
@@ -177,11 +178,45 @@ class Kills:
 
     def _left(self) -> str:
         """What must hold after any kill."""
-        if problem := wait_until(lambda: own_code(self._pids), "a job has a breakpoint left in its code"):
+        if problem := self._not_own_code():
             return problem
         if self._place.db.exists() and not self._place.sound():
             return "the database is damaged"
         return ""
+
+    def _not_own_code(self) -> str:
+        """Another trace of everything here may have found the jobs: its probes are none of ours."""
+        for patience_s in (SOON_S, PATIENCE_S):
+            if not wait_until(lambda: own_code(self._pids), "not yet", patience_s):
+                return ""
+            left = {path: holders(path) for pid in self._pids for path in probed_pages(pid)}
+            if left and all(pids and all(map(is_strangers, pids)) for pids in left.values()):
+                self.tally.strangers += 1
+                return ""
+        told = [f"{path}: {', '.join(map(str, pids)) or 'nobody'}" for path, pids in left.items()]
+        return f"a job has a breakpoint left in its code, held by {'; '.join(told)}"
+
+
+def holders(path: str) -> list[int]:
+    """Processes with a link on that file."""
+    pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
+    return [pid for pid in pids if any(path in link for link in uprobe_links(pid))]
+
+
+def is_strangers(pid: int) -> bool:
+    """A keeper whose agent lives and was not started by us; one that was left alone has no agent."""
+    above = parent(pid)
+    if above <= 1:
+        return False
+    while above > 1 and above != os.getpid():
+        above = parent(above)
+    return above != os.getpid()
+
+
+def parent(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    return 0
 
 
 def run(count: int, seed: int, seconds: float, lanes: int = LANES) -> Tally:
@@ -235,6 +270,7 @@ def together(tallies: Iterable[Tally], seed: int = 0) -> Tally:
         whole.lost_s += each.lost_s
         whole.problems += each.problems
         whole.calls += each.calls
+        whole.strangers += each.strangers
     whole.kills = dict(kills)
     return whole
 
@@ -244,11 +280,17 @@ def all_of(folder: Path) -> Tally:
     return together(msgspec.json.Decoder(Tally).decode_lines((folder / TALLIES).read_bytes()))
 
 
+def _strangers(tally: Tally) -> str:
+    if not tally.strangers:
+        return ""
+    return f" After {tally.strangers} of the kills another trace of this machine had probes on the jobs."
+
+
 def section(tally: Tally) -> str:
     lost = np.array(tally.lost_s or [0.0])
     return "\n".join(
         [
-            f"{tally.line()}. The jobs made {tally.calls:,} launches meanwhile.",
+            f"{tally.line()}. The jobs made {tally.calls:,} launches meanwhile.{_strangers(tally)}",
             "",
             "| of a recording, missing before the kill | s |",
             "|---|--:|",
