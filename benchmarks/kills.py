@@ -17,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -152,7 +153,10 @@ class Kills:
             if run.process.poll() is not None:
                 return f"the trace ended with its keeper: {run.err[-300:]}"
             wait_until(run.began, "")
-            code = run.stop(signal.SIGTERM)
+            try:
+                code = run.stop(signal.SIGTERM)
+            except subprocess.TimeoutExpired as late:
+                return f"the trace did not end within {late.timeout:g} s of being asked to"
             return f"the trace ended with {code}: {run.err[-300:]}" if code else ""
 
     def _server(self, after_s: float) -> str:
