@@ -14,7 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -89,12 +89,12 @@ def job(*command: str | Path, **environment: str) -> Iterator[Job]:
 class Trace:
     """One `ingero trace` in the background."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, ingero: Sequence[str] = INGERO) -> None:
         self.db = folder / "trace.db"
         self._log = folder / "trace.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [*INGERO, "trace", "--no-tui", "--db", str(self.db), *words],
+                [*ingero, "trace", "--no-tui", "--db", str(self.db), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -130,9 +130,9 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def tracing(folder: Path, *words: str) -> Iterator[Trace]:
+def tracing(folder: Path, *words: str, ingero: Sequence[str] = INGERO) -> Iterator[Trace]:
     """A trace whose probes are on; whatever happens, it is gone afterwards."""
-    trace = Trace(folder, *words)
+    trace = Trace(folder, *words, ingero=ingero)
     try:
         trace.wait_attached()
         yield trace

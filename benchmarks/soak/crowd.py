@@ -52,6 +52,7 @@ class Crowd:
     folder: Path
     run_directory: Path
     seed: int = 1
+    hurry: float = 1.0  # so many times as fast as otherwise
     started: int = 0
     failed: list[str] = field(default_factory=list)
     running: list[Running] = field(default_factory=list)
@@ -62,7 +63,7 @@ class Crowd:
             self.running.remove(job)
             self._clean(job)
         if time.monotonic() >= self.next_s:
-            self.next_s = time.monotonic() + EVERY_S
+            self.next_s = time.monotonic() + EVERY_S / self.hurry
             self._start()
 
     def _start(self) -> None:
@@ -70,7 +71,8 @@ class Crowd:
         container = self.cgroup / f"docker-{chance.getrandbits(256):064x}.scope"
         container.mkdir()
         libraries = self._own_libraries() if chance.random() < OWN_LIBRARIES_SHARE else None
-        words = (str(libraries or cuda.stub_dir()), str(chance.uniform(*LIVES_S)), str(self.started))
+        lives_s = chance.uniform(*LIVES_S) / self.hurry
+        words = (str(libraries or cuda.stub_dir()), str(lives_s), str(self.started), str(self.hurry))
         self.running.append(Running(self._run(container, *words), container, libraries))
         self.started += 1
 
@@ -117,11 +119,11 @@ class Crowd:
 
 
 @contextmanager
-def crowd(folder: Path, run_directory: Path, seed: int) -> Iterator[Crowd]:
+def crowd(folder: Path, run_directory: Path, seed: int, hurry: float = 1.0) -> Iterator[Crowd]:
     """Whatever happens, its processes and cgroups are gone afterwards."""
     cgroup = cgroup_root() / f"ingero-soak-{os.getpid()}"
     cgroup.mkdir()
-    them = Crowd(cgroup, folder, run_directory, seed)
+    them = Crowd(cgroup, folder, run_directory, seed, hurry)
     try:
         yield them
     finally:

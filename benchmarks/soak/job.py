@@ -1,11 +1,11 @@
 """One job of the soak: uses the stub device for a while, as new to the agent as it can be.
 
-    job.py FOLDER SECONDS SEED
+    job.py FOLDER SECONDS SEED [HURRY]
 
-FOLDER holds the stub's libraries. Every turn makes some calls; now and then it defines
-functions that nobody saw before, starts threads with new names, starts children, makes
-a communicator, sends a label. Any call that fails makes the exit code 1. Runs without
-ingero.
+FOLDER holds the stub's libraries. HURRY turns are made in the time of one. Every turn
+makes some calls; now and then it defines functions that nobody saw before, starts threads
+with new names, starts children, makes a communicator, sends a label. Any call that fails
+makes the exit code 1. Runs without ingero.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def named_thread(device: Device, chance: random.Random) -> threading.Thread:
     return threading.Thread(target=life, name=name)
 
 
-def child(folder: str, seed: int) -> int:
+def child(folder: str, seed: int, hurry: float) -> int:
     """A process below this one that uses the device, too; whether it failed."""
-    command = [sys.executable, "-I", "-S", __file__, folder, "0.2", str(seed)]
+    command = [sys.executable, "-I", "-S", __file__, folder, str(0.2 / hurry), str(seed), str(hurry)]
     return os.spawnv(os.P_WAIT, sys.executable, command)
 
 
@@ -101,7 +101,7 @@ def labelled(step: int) -> None:
         pass
 
 
-def main(folder: str, seconds: float, seed: int) -> int:
+def main(folder: str, seconds: float, seed: int, hurry: float = 1.0) -> int:
     device, chance = Device(folder), random.Random(seed)
     until, turn = time.monotonic() + seconds, 0
     while time.monotonic() < until:
@@ -115,11 +115,11 @@ def main(folder: str, seconds: float, seed: int) -> int:
             worker.join()
             labelled(turn)
         if turn % 50 == 0:
-            device.failed += child(folder, turn)
+            device.failed += child(folder, turn, hurry)
             device.communicate()
-        time.sleep(PAUSE_S)
+        time.sleep(PAUSE_S / hurry)
     return int(device.failed > 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3])))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), *map(float, sys.argv[4:])))

@@ -28,6 +28,8 @@ from benchmarks.soak.sample import KernelObjects, children, kernel_objects, take
 from benchmarks.soak.short import ShortTraces
 
 EVERY_S = 10.0
+INSIDE = (sys.executable, "-m", "benchmarks.soak.inside")
+INSIDE_S = 30.0
 MAX_DB = "16m"  # small, so that old detail is removed all the time
 
 
@@ -43,13 +45,14 @@ def scrape(port: int) -> int:
         return len(answer.read())
 
 
-def soak(folder: Path, seconds: float, seed: int) -> Facts:
+def soak(folder: Path, seconds: float, seed: int, hurry: float = 1.0, inside: bool = False) -> Facts:
     port = free_port()
     (folder / "short").mkdir(parents=True)
-    with crowd(folder, folder / "run", seed) as them:
+    ingero = (*INSIDE, str(folder / "inside.jsonl"), str(INSIDE_S)) if inside else traces.INGERO
+    with crowd(folder, folder / "run", seed, hurry) as them:
         them.steady()
         words = ("--cgroup", str(them.cgroup), "--max-db", MAX_DB, "--prometheus", f"http://127.0.0.1:{port}")
-        with traces.tracing(folder, *words) as trace:
+        with traces.tracing(folder, *words, ingero=ingero) as trace:
             short = ShortTraces(folder / "short", them.cgroup)
             facts = Facts(began=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), max_db=MAX_DB, seed=seed)
             try:
@@ -104,6 +107,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=7200)
     parser.add_argument("--folder", type=Path, default=Path("build/soak"))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hurry", type=float, default=1.0, help="so many times as many jobs a second")
+    parser.add_argument("--inside", action="store_true", help="write down what the agent's memory is made of")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
     return parser.parse_args(words)
 
@@ -116,7 +121,7 @@ def main(words: Sequence[str]) -> int:
     folder = chosen.folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    facts = soak(folder, chosen.seconds, chosen.seed)
+    facts = soak(folder, chosen.seconds, chosen.seed, chosen.hurry, chosen.inside)
     write_facts(folder, facts)
     text, grown = page.section(folder)
     print(text)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Container as Members
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +26,7 @@ from ingero.model.window import Container, Process, Window
 MATTERS_NS = 5_000_000  # within one window
 MAX_NEW = 20  # looked up per window
 MAX_LOOKED_AT = 100  # a glance at who they are now, per window
-MAX_REMEMBERED = 65536
+MAX_REMEMBERED = 4096  # processes, and containers: more are looked up and told again
 
 
 class Bystanders:
@@ -33,7 +35,7 @@ class Bystanders:
     def __init__(self, readers: Asking) -> None:
         self._readers = readers
         self._met: dict[tuple[int, int], str] = {}
-        self._containers: set[int] = set()
+        self._containers: dict[int, None] = {}
         self._mounts = processes.cgroup_mounts()
 
     def meet(self, window: Window, targets: Members[int]) -> tuple[list[Process], list[Container]]:
@@ -50,7 +52,8 @@ class Bystanders:
                 found.append(replace(known[0], target=False))
                 strangers[known[1].cgroup_id] = known[1]
         new = [each for number, each in strangers.items() if number not in self._containers]
-        self._containers.update(strangers)
+        self._containers |= dict.fromkeys(strangers)
+        _drop_oldest(self._containers)
         return found, new
 
     def _read(self, pid: int) -> tuple[Process, Container] | None:
@@ -66,10 +69,14 @@ class Bystanders:
         name = "" if stat.kernel else stat.comm  # a worker of the kernel is renamed with every task
         if self._met.get((pid, stat.start_ns)) == name:
             return False
-        if len(self._met) >= MAX_REMEMBERED:
-            self._met.clear()
         self._met[pid, stat.start_ns] = name
+        _drop_oldest(self._met)
         return True
+
+
+def _drop_oldest(remembered: dict[Any, Any]) -> None:
+    for old in list(islice(remembered, max(0, len(remembered) - MAX_REMEMBERED))):
+        del remembered[old]
 
 
 def who_mattered(window: Window) -> list[int]:

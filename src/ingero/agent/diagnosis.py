@@ -23,6 +23,7 @@ from ingero.model.facts import SLICE_NS
 from ingero.model.finding import STATES, Finding
 from ingero.model.live import LiveView
 from ingero.model.report import Bound
+from ingero.native import _shim
 from ingero.store.findings import FindingRow
 from ingero.store.writer import Writer
 
@@ -59,6 +60,7 @@ class LiveDiagnosis:
         if now_ns >= self._due_ns:
             before_ns = self._cpu_ns()
             self._look(REACH_NS)
+            _shim.give_back()  # it took tens of megabytes for a moment
             self._took_ns = self._cpu_ns() - before_ns
             self._due_ns = now_ns + max(EVERY_NS, int(self._took_ns / MOST_SHARE))
 

@@ -32,7 +32,7 @@ from ingero.model.window import NotWatched, Records
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
 STARTING_NS = 640_000_000  # until the pauses are as long, what does not fit may be an interpreter that starts
-MAX_PROGRAMS = 16384  # every process of the machine executes something; only targets are told to end
+MAX_PROGRAMS = 4096  # every process of the machine executes something; only targets are told to end
 MOST_BYTES = (1 << 16) - 1  # as the record holds it
 MAX_LOOKS = 4  # per call: a look takes milliseconds, and the rings fill meanwhile
 FRAME_FIELDS = ("frame_back", "frame_code", "frame_at", "frame_mark", "frame_tlbc")

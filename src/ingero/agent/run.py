@@ -71,6 +71,7 @@ NAMES_NS = 200_000_000  # stacks are named five times a second: fewer and larger
 def run(options: TraceOptions, surface: Surface) -> int:
     """Trace until told to stop; the command's exit code where there is a command."""
     require_privileges()
+    _shim.one_pool()  # it runs for months: what a busy minute took must not be kept
     lock = InstanceLock()
     try:
         surface.starting("loading the probes")

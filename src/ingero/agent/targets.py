@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -36,8 +37,8 @@ from ingero.model.layout import ProcessEvent, ProcFlag
 from ingero.model.window import Container, Process, Records
 from ingero.units import format_ns
 
-RUNTIME_RANGES = 4
-MIXED_RANGES = 4
+RUNTIME_RANGES = MIXED_RANGES = 4
+MAX_CONTAINERS = 1024  # remembered; more are told again
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
 UNUSED_NS = 60_000_000_000
@@ -87,7 +88,7 @@ class Targets:
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}
         self._new_containers: dict[int, Container] = {}
-        self._known_containers: set[int] = set()
+        self._known_containers: deque[int] = deque(maxlen=MAX_CONTAINERS)
         self._execs: list[np.void] = []
         self.started = StartedPrograms()
         self._unused_since: dict[File, int] = {}
@@ -241,7 +242,7 @@ class Targets:
         # A number may end and begin again within one window.
         self._new_processes[process.pid, process.start_ns // processes.TICK_NS] = process
         if container and container.cgroup_id not in self._known_containers:
-            self._known_containers.add(container.cgroup_id)
+            self._known_containers.append(container.cgroup_id)
             self._new_containers[container.cgroup_id] = container
 
     # --- attaching ------------------------------------------------------------

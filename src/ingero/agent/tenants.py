@@ -21,7 +21,7 @@ from ingero.units import clean
 
 EVERY_S = 10.0
 SOON_S = 1.0  # after a container nobody has a name for came, and between two questions
-MAX_CONTAINERS = 4096
+MAX_CONTAINERS = 1024
 MAX_PODS = 4096
 NOT_ASKED = "no kubelet is named (kubernetes.kubelet)"
 SOURCE = "pods"

@@ -32,6 +32,7 @@ PYTHON_FRAMES = int(layout.STACK["python"].shape[0])
 NATIVE_FRAMES = int(layout.STACK["native"].shape[0])
 MAX_WAITING = 16384  # stacks not yet asked for: some 3 KB each
 MAX_KNOWN = 1 << 16
+MAX_SHOWN = 8192  # hashes: whoever reads them remembers as many stacks, and is told again of others
 UNKNOWN = Frame("python", "[unknown]")
 
 Value = TypeVar("Value")
@@ -135,9 +136,9 @@ class StackBook:
             self._incomplete.add(number)
         else:
             del self._waiting[number]
-        _bounded(self._known, number, _Known(stack.hash, waiting.pid))
+        _bounded(self._known, number, _Known(stack.hash, waiting.pid), MAX_KNOWN)
         if stack.hash not in self._shown:
-            _bounded(self._shown, stack.hash, None)
+            _bounded(self._shown, stack.hash, None, MAX_SHOWN)
             self._new.append(stack)
         return stack.hash
 
@@ -204,7 +205,7 @@ def _until_none(frames: Iterator[NativeFrame | None]) -> Iterator[NativeFrame]:
         yield frame
 
 
-def _bounded(known: dict[int, Value], key: int, value: Value) -> None:
+def _bounded(known: dict[int, Value], key: int, value: Value, most: int) -> None:
     known[key] = value
-    if len(known) > MAX_KNOWN:
+    if len(known) > most:
         del known[next(iter(known))]

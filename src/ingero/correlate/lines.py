@@ -45,7 +45,7 @@ class Place:
         ]
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1_000)
 def is_users(file: str | None) -> bool:
     """Whether a Python file is the user's own."""
     if not file:

@@ -331,7 +331,8 @@ class Governor:
             gap = np.clip(gap, 0, ns)  # a wait before the on-period may become known in it
             seen = Seen(ns, gap * tells, counted_of[tid], ns * tells, detail_of[tid])
             self._seen.setdefault(tid, Seen()).add(seen)
-            self._period_cpu_ns[pid] = self._period_cpu_ns.get(pid, 0) + self._work_ns(seen)
+            if self.watch.cycles:  # else there are no periods, and this one would never end
+                self._period_cpu_ns[pid] = self._period_cpu_ns.get(pid, 0) + self._work_ns(seen)
         self._mark, self._mark_counters, self._mark_on_ns = totals, counters, None
 
     def _inside_period(self, from_ns: int, to_ns: int, ended_ns: int | None) -> float:

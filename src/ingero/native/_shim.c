@@ -613,6 +613,8 @@ static PyMethodDef methods[] = {
 	{"time_switches", time_switches, METH_VARARGS, "time_switches(trips) -> nanoseconds, two switches a trip"},
 	{"call_under_filter", call_under_filter, METH_NOARGS, "call_under_filter() -> signal that ended the child, or 0"},
 	{"read_memory", read_memory, METH_VARARGS, "read_memory(pid, address, size) -> bytes that are mapped"},
+	{"one_pool", one_pool, METH_NOARGS, "one_pool(): memory that is freed goes back to the kernel"},
+	{"give_back", give_back, METH_NOARGS, "give_back(): all of it that can, now"},
 	{"libbpf_version", libbpf_version, METH_NOARGS, "version of libbpf"},
 	{NULL, NULL, 0, NULL},
 };

@@ -11,6 +11,8 @@ PyObject *keep_uprobes(PyObject *module, PyObject *args); /* _keeper.c: probes t
 PyObject *time_switches(PyObject *module, PyObject *args); /* _switches.c: what a context switch takes */
 PyObject *call_under_filter(PyObject *module, PyObject *unused); /* _filter.c: a filtered child with probes */
 PyObject *read_memory(PyObject *module, PyObject *args); /* _memory.c: of another process */
+PyObject *one_pool(PyObject *module, PyObject *unused); /* _memory.c: what we free goes back */
+PyObject *give_back(PyObject *module, PyObject *unused); /* _memory.c: now */
 PyObject *demangle(PyObject *module, PyObject *args); /* _demangle.c: readable C++ names */
 
 #endif

@@ -19,7 +19,7 @@ from ingero.units import MINUTE, clean
 CITED_NS = MINUTE  # how much older than the truth `last_ns` may be
 MAX_FRAMES = 256
 TEXT = 500
-REMEMBERED = 20_000  # stacks and frames, half a KB each; more are looked up again
+REMEMBERED = 4_000  # stacks, frames and texts, half a KB each; more are looked up again
 KINDS = ("python", "native", "note")
 FrameRow = tuple[str, int, int, int, int]
 

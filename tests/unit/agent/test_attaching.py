@@ -24,7 +24,7 @@ from ingero.attach.shapes import Point
 from ingero.discover import processes
 from ingero.discover.libraries import Library
 from ingero.errors import AttachError
-from ingero.model.window import OPERATION
+from ingero.model.window import OPERATION, Container, Process
 from ingero.scenarios import cuda
 
 from .fakes import Here, Links
@@ -224,3 +224,13 @@ def test_what_is_too_much_at_once_is_looked_at_the_next_time(
     assert targets.on_mappings(mapped(crowd)) == crowd[:3]
     assert targets.on_mappings([]) == crowd[3:]
     assert targets.on_mappings([]) == []
+
+
+def test_containers_that_come_and_go_for_months_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingero.agent.targets.MAX_CONTAINERS", 10)
+    targets = targets_of(Session(Shape()))  # type: ignore[arg-type]
+    for number in range(1, 100):
+        targets.note(Process(number, 1, "job", "", number, 0), Container(number, f"/{number}"))
+        targets.note(Process(number, 1, "job", "", number, 0), Container(number, f"/{number}"))
+        assert [each.cgroup_id for each in targets.take_news()[1]] == [number]
+    assert len(targets._known_containers) == 10

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from ingero.agent import bystanders
 from ingero.agent.bystanders import MATTERS_NS, Bystanders, who_mattered
-from ingero.discover.processes import read_stat
+from ingero.discover.processes import Stat, read_stat
+from ingero.model.window import Container, Process
 from tests.builders import culprit, waker, window
 
 from .fakes import Here
@@ -105,3 +107,22 @@ def test_a_crowd_is_met_over_several_windows_those_who_matter_most_first(
     taken = window(culprits=[culprit(pid=1, ns=MATTERS_NS), culprit(pid=stranger.pid, ns=2 * MATTERS_NS)])
     book = Bystanders(Here())
     assert [[each.pid for each in book.meet(taken, {})[0]] for _ in range(3)] == [[stranger.pid], [1], []]
+
+
+class Crowd:
+    """As many processes as are asked for, each in a container of its own."""
+
+    def ask(self, _what: object, pid: int) -> tuple[Process, Container]:
+        return Process(pid, pid, "c", "", pid, None), Container(pid, f"/{pid}")
+
+
+def test_a_crowd_that_comes_and_goes_for_months_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bystanders, "MAX_REMEMBERED", 30)
+    monkeypatch.setattr(bystanders.processes, "read_stat", lambda pid: Stat(pid, "c", "S", 1, pid))
+    book = Bystanders(cast(Any, Crowd()))
+    for start in range(10, 1000, 10):
+        some = [culprit(pid=pid, ns=MATTERS_NS) for pid in range(start, start + 10)]
+        found, containers = book.meet(window(culprits=some), {})
+        assert len(found) == len(containers) == 10
+    assert len(book._met) == len(book._containers) == 30
+    assert book.meet(window(culprits=some), {}) == ([], [])  # the last ones are known

@@ -81,3 +81,15 @@ def test_findings_of_jobs_without_end_are_not_all_remembered(
         for pid in range(1, 31):
             live._with_line(made(pid=pid, id=f"n1:{pid}"))
         assert len(live._lines) <= 10
+
+
+def test_what_a_look_took_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(diagnosis._shim, "give_back", lambda: done.append("given back"))
+    with Writer(tmp_path / "a.db", NODE, fixed_clock(), OPERATIONS) as writer:
+        live = LiveDiagnosis(writer)
+        monkeypatch.setattr(live, "_look", lambda _reach_ns: done.append("looked"))
+        for second in range(1, 12):
+            live.consider(second * SECOND)
+    assert done == ["looked", "given back"] * (len(done) // 2)
+    assert len(done) >= 4

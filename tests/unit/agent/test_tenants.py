@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ingero.agent.tenants import NOT_ASKED, Tenants
 from ingero.discover.kubelet import KubeletError, pods_of
@@ -133,3 +134,11 @@ def test_nobody_is_asked_who_is_not_configured() -> None:
     tenants.look()
     assert asked == []
     assert tenants.absent() == {"pods": NOT_ASKED}
+
+
+def test_containers_that_come_and_go_for_months_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingero.agent.tenants.MAX_CONTAINERS", 10)
+    node = Node()
+    for number in range(1, 100):
+        node.window(Container(number, f"/{number}"))
+    assert len(node.tenants._containers) == 10

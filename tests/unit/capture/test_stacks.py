@@ -331,6 +331,7 @@ def test_each_process_is_asked_for_its_own_addresses_at_once() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "MAX_WAITING", 10)
     monkeypatch.setattr(stacks, "MAX_KNOWN", 20)
+    monkeypatch.setattr(stacks, "MAX_SHOWN", 15)
     kept = book()
     for number in range(1, 60):
         kept.add(stack(number, [(number, 4)]), code(number, f"f{number}"), NO_LONG_CODES)
@@ -338,7 +339,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             kept.resolve(np.array([number], np.uint64))
     assert len(kept._waiting) <= 10
     assert len(kept._known) <= 20
-    assert len(kept._shown) <= 20
+    assert len(kept._shown) <= 15
     objects = code_objects.CodeObjects(max_bytes=20_000)
     for number in range(200):
         objects.add(code(number, table=b"x" * 400))

@@ -18,7 +18,7 @@ from ingero.governor.counters import OPERATIONS, THREADS
 from ingero.governor.governor import Governor, at_once
 from ingero.governor.policy import ALL, Watch
 from ingero.model.governor import HitCost
-from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket
+from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket, HeaderFlag
 from ingero.model.window import OPERATION, THREAD_TIME, Window
 from tests.builders import window
 
@@ -218,4 +218,30 @@ def test_counts_are_within_their_error_from_the_first_window_on(clock: list[int]
             assert abs(int(row["count"]) - job.made[name]) <= row["count_error"], name
             estimated += bool(row["estimated"])
     assert estimated >= 4
+    governor.close()
+
+
+class Crowd(Kernel):
+    """Another process makes the calls every time."""
+
+    def read_threads(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        row = np.zeros(1, THREAD_TOTALS)
+        self.memory.row["pid"] = self.memory.row["tid"] = self.memory.row["pid"] + 1
+        row["h"]["pid"] = row["h"]["tid"] = self.memory.row["pid"]
+        row["h"]["flags"] = int(HeaderFlag.H_FEEDER)
+        row["acc"][0][Bucket.HOST_CPU] = SECOND // 2
+        return row
+
+
+def test_nothing_is_kept_of_processes_that_come_and_go_while_all_is_watched(clock: list[int]) -> None:
+    kernel = Crowd()
+    cost = HitCost("session", 1600.0, 1000.0, 850.0, 300.0)
+    governor = Governor(cast(Any, kernel), cast(Any, Links()), cost, 0.02, dict)
+    for _ in range(50):
+        clock[0] += SECOND
+        kernel.call(1)
+        governor.tick(clock[0])
+        governor.complete(window(), kernel.read_threads(), clock[0])
+    assert governor.watch == ALL
+    assert len(governor._period_cpu_ns) <= 1
     governor.close()

@@ -19,6 +19,7 @@ from ingero.store.reader import Reader
 from ingero.store.sites import MOST_ROWS, SiteReader, _spread
 from ingero.store.stack_rows import StackRows, drop_uncited, drop_unused_frames
 from ingero.store.writer import Writer
+from ingero.units import MINUTE
 from tests.builders import EPOCH_NS, OPERATIONS, SECOND, call, fixed_clock, sample, wait, window
 from tests.sites import resolved
 
@@ -322,3 +323,15 @@ def test_stacks_of_a_window_that_was_given_up_are_stored_with_the_next(
         assert writer.write(window(SECOND, calls=[call(at_ns=SECOND)], call_stacks=hashes(11))) == ""
     with Reader(path) as reader:
         assert reader.rows("SELECT COUNT(*) FROM stack WHERE hash = 11") == [(1,)]
+
+
+def test_what_is_remembered_of_stacks_has_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingero.store.stack_rows.REMEMBERED", 10)
+    connection = connection_with(path)
+    rows = StackRows(connection)
+    for number in range(1, 100):
+        rows.save([resolved(f"f{number} /srv/{number}.py:1", number)], 1)
+        rows.cite([hashes(number)], 2 * MINUTE)
+    assert max(map(len, (rows._texts, rows._frames, rows._cited))) <= 12
+    found = SiteReader(connection, 1).stacks([1, 99])
+    assert {number: resolved(f"f{number} /srv/{number}.py:1", number).frames for number in (1, 99)} == found

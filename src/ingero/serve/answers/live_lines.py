@@ -16,7 +16,7 @@ from ingero.model.finding import SourceLine
 from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window, aligned
 
-STACKS = 16384  # remembered; one that comes back is told again after a while
+STACKS = 8192  # remembered, as many as the agent remembers to have told (capture/stacks.py)
 LINES = 128  # of one operation
 
 
@@ -53,6 +53,7 @@ class LineBook:
 
     def learn(self, stacks: Iterable[ResolvedStack]) -> None:
         for stack in stacks:
+            self._sources.pop(stack.hash, None)  # the one told last stands last
             self._sources[stack.hash] = source_of(stack.frames)
             if len(self._sources) > STACKS:
                 del self._sources[next(iter(self._sources))]

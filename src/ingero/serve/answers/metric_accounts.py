@@ -17,7 +17,7 @@ from ingero.model.window import BUCKETS, Container, Process
 from ingero.serve.answers.metric_seats import Seats
 
 NAME = 120  # characters of a label's value
-CONTAINERS = 4096
+CONTAINERS = 1024
 IDLE_NS = 30_000_000_000  # an operation not called for so long leaves its seat to one that is: start-up ends
 Name = tuple[str, str]  # layer, operation
 

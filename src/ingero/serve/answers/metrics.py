@@ -28,7 +28,7 @@ from ingero.serve.answers.metric_seats import Seats
 from ingero.serve.answers.moved_bytes import allocated, copied
 
 FINDINGS = 64  # with series of their own
-PEOPLE = 8192
+PEOPLE = 2048  # of those who left; 1.5 KB each
 REMEMBERED = 4096  # findings
 LOSSES = [each.name.removeprefix("LOSS_").lower() for each in Loss if each is not Loss.LOSSES]
 KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in KINDS for severity in Severity]

@@ -45,11 +45,12 @@ class RecordStream:
         self._clock = clock
         self._node = node
         self._processes: dict[int, Process] = {}
+        self._ended: list[Process] = []  # of these the last window told
         self._stacks: dict[int, ResolvedStack] = {}  # not told yet
 
     def lines(self, window: Window) -> Iterator[Line]:
         """Every record of the window, kind by kind in order of time."""
-        self._processes.update((process.pid, process) for process in window.processes)
+        self._meet(window.processes)
         self._learn(window.stacks)
         call_stacks = aligned(window.call_stacks, len(window.calls)).tolist()
         wait_stacks = aligned(window.wait_stacks, len(window.waits)).tolist()
@@ -74,11 +75,19 @@ class RecordStream:
 
     def skip(self, window: Window) -> int:
         """How many lines it would have been; what later ones refer to is remembered."""
-        self._processes.update((process.pid, process) for process in window.processes)
+        self._meet(window.processes)
         self._learn(window.stacks)
         waits = int((window.waits["bucket"] < len(BUCKET_NAMES)).sum())
         others = (window.calls, window.blocks, window.tcp, window.ooms, window.execs, window.xids)
         return waits + sum(map(len, others))
+
+    def _meet(self, processes: Iterable[Process]) -> None:
+        """Those that ended are forgotten a window later: their last records are told by then."""
+        for gone in self._ended:
+            if self._processes.get(gone.pid) is gone:
+                del self._processes[gone.pid]
+        self._processes.update((process.pid, process) for process in processes)
+        self._ended = [each for each in self._processes.values() if each.end_ns is not None]
 
     def _learn(self, stacks: Iterable[ResolvedStack]) -> None:
         """Stacks of samples alone are never told: the oldest of those waiting go."""

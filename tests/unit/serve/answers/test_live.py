@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ingero.capture.stacks import MAX_SHOWN
 from ingero.model import histogram, layout
 from ingero.model.finding import SourceLine
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
@@ -247,3 +248,13 @@ def test_a_card_is_beside_the_job_that_uses_it() -> None:
     view = totals.view(0, 0)
     assert view.seconds(7)[0].gpu_busy_share == 0.75
     assert view.seconds(8)[0].gpu_busy_share is None  # of two cards, and nobody says which
+
+
+def test_a_line_is_remembered_as_long_as_its_stack_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert live_lines.STACKS >= MAX_SHOWN
+    monkeypatch.setattr(live_lines, "STACKS", 3)
+    book = live_lines.LineBook()
+    book.learn([at_line(1, 1), at_line(2, 2), at_line(3, 3)])
+    book.learn([at_line(1, 1)])  # told again, so it is the last one to go
+    book.learn([at_line(4, 4), at_line(5, 5)])
+    assert set(book._sources) == {1, 4, 5}

@@ -362,3 +362,16 @@ def test_the_same_snapshot_is_told_until_something_was_added() -> None:
 def test_names_are_unique_in_both_worlds() -> None:
     assert len({row.name for row in ALL}) == len({row.series for row in ALL}) == len(ALL)
     assert replace(ALL[0], kind=ALL[1].kind).series.endswith("_total")
+
+
+def test_people_who_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingero.serve.answers.metrics.PEOPLE", 10)
+    monkeypatch.setattr("ingero.serve.answers.metric_accounts.CONTAINERS", 10)
+    book = meter()
+    for pid in range(100, 200):
+        there = [thread(pid=7), thread(pid=pid)]
+        came = [process(pid=pid, cgroup_id=pid), *([process(pid=7)] if pid == 100 else [])]
+        book.add(window(processes=came, containers=[Container(pid, f"/{pid}")], threads=there))
+    assert len(book._people) <= 11
+    assert len(book._people._containers) == 10
+    assert 7 in book._people._processes

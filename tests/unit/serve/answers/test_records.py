@@ -8,7 +8,7 @@ import numpy as np
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.serve.answers.records import RecordStream
 from ingero.serve.answers.schemas import TraceLine
-from tests.builders import OPERATIONS, SECOND, call, fixed_clock, wait, window
+from tests.builders import OPERATIONS, SECOND, call, fixed_clock, process, wait, window
 from tests.sites import resolved
 
 FORWARD = resolved("forward train.py:142", 11)
@@ -57,3 +57,21 @@ def test_lines_are_what_the_schema_says() -> None:
     (frame,) = next(iter(stream().lines(made)))["stack"]
     assert "\x1b" not in frame["function"]
     assert len(frame["module"]) == 500
+
+
+def test_processes_that_ended_are_forgotten_when_their_last_records_are_told() -> None:
+    records = stream()
+    list(records.lines(window(processes=[process(pid=100, rank=3)])))
+    for pid in range(200, 300):
+        list(records.lines(window(processes=[process(pid=pid)])))
+        records.skip(window(processes=[process(pid=pid, end_ns=SECOND)]))
+    (line,) = records.lines(window(calls=[call(pid=100)]))
+    assert line["rank"] == 3
+    assert set(records._processes) == {100}
+
+
+def test_a_process_that_ends_has_its_rank_until_then() -> None:
+    records = stream()
+    list(records.lines(window(processes=[process(pid=100, rank=3)])))
+    ends = window(processes=[process(pid=100, rank=3, end_ns=SECOND)], calls=[call(pid=100)])
+    assert [line["rank"] for line in records.lines(ends)] == [3]
