@@ -56,6 +56,7 @@ from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import LiveView, Overhead, Surface
 from ingero.model.options import TraceOptions
 from ingero.model.window import NotWatched, Window
+from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.records import RecordStream
