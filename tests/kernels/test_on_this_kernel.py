@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,6 +65,12 @@ def test_the_shapes_are_those_this_kernel_is_known_to_take(
     assert {
         name: each.value for name, each in offered.items() if each.status != "ok" and name in EXPECTED
     } == {}
+
+
+@pytest.mark.skipif("INGERO_PREEMPT" not in os.environ, reason="nobody asked for a way to preempt")
+def test_the_kernel_preempts_as_it_was_told() -> None:
+    """The way it has chosen is in brackets."""
+    assert f"({os.environ['INGERO_PREEMPT']})" in Path("/sys/kernel/debug/sched/preempt").read_text()
 
 
 def test_every_object_loads_and_attaches(record_property: Callable[[str, object], None]) -> None:

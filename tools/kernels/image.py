@@ -56,6 +56,9 @@ def build(architecture: str, folder: Path, made_in: Path) -> Path:
     if sys.version_info[:2] == PYTHON:  # compiled here what would be compiled there, ten times as slowly
         run(sys.executable, "-m", "compileall", "-q", "-j2", "--invalidation-mode", "unchecked-hash",
             root / SITE, root / "ingero", root / "usr/lib/python3.11")  # fmt: skip
+        writing = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        run(sys.executable, "-m", "pytest", "tests/kernels", "--collect-only", "-q", "-p", "no:cacheprovider",
+            cwd=root / "ingero", env=writing)  # fmt: skip
     image = folder / f"root-{architecture}.cpio"
     with image.open("wb") as file:
         for chunk in _archived(root):

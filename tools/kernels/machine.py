@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,10 @@ WORDS = {"amd64": "no_timer_check", "arm64": ""}
 # One thread for all cores: QEMU 7.2 gets cmpxchg16b wrong more often where they run side by side.
 TCG = "tcg,thread=single"
 MEMORY_MB = 2048
-LIMIT_S = 540
+# It hangs when it says nothing for longer than any test may take; a busy host only makes it slow.
+SILENCE_S = 500
+LIMIT_S = 1800
+STEP = re.compile(r"at [\d.]+ s: (.*)")
 
 
 @dataclass(slots=True)
@@ -30,6 +36,7 @@ class Outcome:
 
     tests: dict[str, dict[str, Any]] = field(default_factory=dict)
     ended: bool = False
+    last_step: str = "the kernel"
     took_s: float = 0.0
 
     @property
@@ -41,8 +48,10 @@ class Outcome:
         return {name: each["why"] for name, each in self.tests.items() if each["outcome"] == "failed"}
 
 
-def boot(kernel: Path, image: Path, architecture: str, words: str, log: Path) -> Outcome:
-    """Run it to its end, or until it has had enough time; all that it printed is in `log`."""
+def boot(
+    kernel: Path, image: Path, architecture: str, words: str, log: Path, tell: Callable[[str], None]
+) -> Outcome:
+    """Run it to its end, or until it hangs. All that it prints is in `log`; `tell` hears of each test."""
     command = [
         *QEMU[architecture], "-accel", TCG, "-smp", "2", "-m", str(MEMORY_MB), "-nographic",
         "-no-reboot", "-nic", "none", "-kernel", str(kernel), "-initrd", str(image), "-append",
@@ -52,8 +61,8 @@ def boot(kernel: Path, image: Path, architecture: str, words: str, log: Path) ->
     with log.open("wb") as output:
         machine = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         try:
-            machine.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
+            _until_it_ends(machine, log, tell)
+        finally:
             machine.kill()
             machine.wait()
     outcome = read(log.read_text(errors="replace"))
@@ -61,12 +70,28 @@ def boot(kernel: Path, image: Path, architecture: str, words: str, log: Path) ->
     return outcome
 
 
+def _until_it_ends(machine: subprocess.Popen[bytes], log: Path, tell: Callable[[str], None]) -> None:
+    began = last = time.monotonic()
+    size, told = 0, 0
+    while machine.poll() is None and time.monotonic() < min(last + SILENCE_S, began + LIMIT_S):
+        time.sleep(0.5)
+        if log.stat().st_size != size:
+            size, last = log.stat().st_size, time.monotonic()
+            outcomes = list(read(log.read_text(errors="replace")).tests.items())
+            for name, each in outcomes[told:]:
+                tell(f"{last - began:.0f} s: {name}: {each['outcome']}")
+            told = len(outcomes)
+
+
 def read(console: str) -> Outcome:
     """The lines that are meant for us, among all the others."""
     outcome = Outcome()
     for line in console.splitlines():
         if line.startswith(MARK):
-            told = json.loads(line.removeprefix(MARK))
-            outcome.tests[told.pop("test")] = told
+            with contextlib.suppress(json.JSONDecodeError):  # it is still being written
+                told = json.loads(line.removeprefix(MARK))
+                outcome.tests[told.pop("test")] = told
+        elif step := STEP.match(line):
+            outcome.last_step = step[1]
         outcome.ended = outcome.ended or line.startswith(END)
     return outcome

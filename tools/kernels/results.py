@@ -52,12 +52,12 @@ def with_table(page: str, root: Path = Path()) -> str:
     """The page with the table that belongs to the file."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    rows = ["| kernel | release | processor | attach shapes | |", "|---|---|---|---|---|"]
+    rows = ["| kernel | release | processor | attach shapes | tried | |", "|---|---|---|---|---|---|"]
     for each in load(root)["kernel"]:
         failed = "; ".join(each["failed"])
         judged = f"failed: {failed}" if failed else "all tests passed"
         rows.append(
             f"| {each['name']} | {each['release']} | {each['machine']} "
-            f"| {', '.join(each['shapes'])} | {judged} |"
+            f"| {', '.join(each['shapes'])} | {each.get('tried', '')} | {judged} |"
         )
     return f"{before}{BEGIN}\n" + "\n".join(rows) + f"\n{END}{after}"

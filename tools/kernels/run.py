@@ -11,6 +11,7 @@ import argparse
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,21 @@ def try_one(row: dict[str, Any], kernel: Path, root: Path) -> dict[str, Any]:
     """What goes into the file of what was tried."""
     log = FOLDER / f"{row['name'].replace(' ', '-').replace(',', '')}.log"
     words = f"INGERO_SHAPES={','.join(row['shapes'])} {row.get('words', '')}"
-    outcome = boot(kernel, root, row["architecture"], words, log)
-    failed = sorted(outcome.failed) + ([] if outcome.ended else ["it did not come to its end"])
+    words += f" INGERO_PREEMPT={row['preempt']} preempt={row['preempt']}" if "preempt" in row else ""
+
+    def tell(text: str) -> None:
+        print(f"{row['name']}: {text}", flush=True)
+
+    outcome = boot(kernel, root, row["architecture"], words, log, tell)
+    hung = [] if outcome.ended else [f"it did not come to its end: {outcome.last_step}"]
+    failed = sorted(outcome.failed) + hung
     _say(row, outcome, failed, log)
     return {
         "name": row["name"],
         "release": outcome.facts.get("release", "unknown"),
         "machine": outcome.facts.get("machine", image.PLATFORM[row["architecture"]]),
         "shapes": outcome.facts.get("shapes", []),
+        "tried": datetime.now(UTC).date().isoformat(),
         "failed": failed,
     }
 
