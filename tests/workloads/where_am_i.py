@@ -50,8 +50,8 @@ def spot() -> ctypes.c_size_t:
     number = FIRST + len(spots)
     thread = threading.get_ident()
     clock = time.pthread_getcpuclockid(thread)
-    ALLOCATED.value = None
     spots.append((number, thread, clock, time.clock_gettime(clock)))
+    ALLOCATED.value = None
     return ctypes.c_size_t(number)
 
 
@@ -71,7 +71,8 @@ def watch(end: threading.Event) -> None:
             number, thread, clock, before_s = spots[-1]
             if number not in seen and time.clock_gettime(clock) - before_s > COMPUTED_S:
                 stack = stack_of(thread)
-                if ALLOCATED.value is None:
+                # In this order: between two calls something is allocated until there is another spot.
+                if ALLOCATED.value is None and spots[-1][0] == number:
                     seen[number] = stack
 
 

@@ -1,13 +1,14 @@
 """`make test-kernels`: fetch kernels, boot each with the same root, collect what its tests say.
 
-    python -m tools.kernels.run [--only NAME] [--renew] [--image FILE ARCH SHAPES]
+    python -m tools.kernels.run [--only NAME] [--renew] [--image FILE ARCH SHAPES] [--at-once N]
 
---image tries a kernel of one's own: FILE is a vmlinuz. What cannot be had is said and fails the run.
+--at-once: each takes a core. --image tries a kernel of one's own: FILE is a vmlinuz. What cannot be had is said and fails the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,6 @@ from tools.kernels.packages import Archive, UnavailableError, unpack
 
 FOLDER = Path("build/kernels").absolute()
 MATRIX = Path(__file__).with_name("matrix.toml")
-AT_ONCE = 2
 
 
 def kernel_of(row: dict[str, Any], renew: bool) -> Path:
@@ -83,6 +83,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--renew", action="store_true")
     parser.add_argument("--image", nargs=3, metavar=("FILE", "ARCH", "SHAPES"))
+    parser.add_argument("--at-once", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     rows = [row for row in tomllib.loads(MATRIX.read_text())["kernel"] if options.only in row["name"]]
     if options.image:
@@ -101,7 +102,7 @@ def main() -> int:
         except (UnavailableError, OSError) as error:
             missing.append(row["name"])
             print(f"{row['name']}: NOT TRIED: {error}", flush=True)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(options.at_once) as pool:
         found = list(pool.map(lambda each: try_one(*each), ready))
     results.save(found)
     return 1 if missing or any(each["failed"] for each in found) else 0
