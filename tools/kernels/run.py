@@ -2,7 +2,8 @@
 
     python -m tools.kernels.run [--only NAME] [--renew] [--image FILE ARCH SHAPES] [--at-once N]
 
---at-once: each takes a core. --image tries a kernel of one's own: FILE is a vmlinuz. What cannot be had is said and fails the run.
+--image tries a kernel of one's own: FILE is a vmlinuz. --at-once: each takes a core. What cannot be had
+is said and fails the run.
 """
 
 from __future__ import annotations
