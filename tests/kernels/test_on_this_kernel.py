@@ -23,11 +23,12 @@ from tests.ebpf.accounts import stage
 from tests.ebpf.few_functions import copy_stub
 from tests.ebpf.real_runs import children, probed_pages, until
 from tests.ebpf.test_calls import check_all
-from tests.ebpf.test_frames import PROGRAM, SLOW, told_as_the_program_tells
+from tests.ebpf.test_frames import PROGRAM, SLOW, python_part, stacks_of, told_as_the_program_tells
 from tests.ebpf.tracing import Tracer, tracing, workload
 from tests.kernels.console import step
 
 EXPECTED = os.environ.get("INGERO_SHAPES", "session multi perf").replace(",", " ").split()
+FRAMES = platform.machine() == "x86_64"  # elsewhere the agent does not find thread states
 NAMES = [kind.name for kind in SHAPES]
 # All that the jobs of these tests call. Under the perf shape nothing else is probed, since kernels take long
 # to let go of each.
@@ -51,7 +52,8 @@ def tracer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 "INGERO_STUB_DIR", str(copy_stub(cuda.stub_dir(), folder, frozenset(CALLED.split())))
             )
         patch.setenv("INGERO_ATTACH", request.param)
-        with tracing(record_all=True) as running:
+        # On arm64 compilers begin most functions with what the kernel must single-step.
+        with tracing(record_all=True, costly=True) as running:
             yield running
 
 
@@ -108,9 +110,24 @@ def test_accounted_time_adds_up_to_the_wall_time(tracer: Tracer) -> None:
     assert np.count_nonzero(last["acc"]) > 1  # on a core and waiting
 
 
+@pytest.mark.skipif(not FRAMES, reason="frames are read on x86-64 only")
 def test_python_frames_are_those_the_program_tells(tracer: Tracer) -> None:
     with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), env={**os.environ, **SLOW}) as job:
         told_as_the_program_tells(tracer, job)
+
+
+@pytest.mark.skipif(FRAMES, reason="frames are read here")
+def test_frames_that_cannot_be_read_are_left_out_aloud(
+    tracer: Tracer, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("not_there", ["Python frames"])
+    with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), env={**os.environ, **SLOW}) as job:
+        tracer.until_target(job.pid)
+        tracer.until(lambda: (frames := tracer.agent._interpreters._frames_of(job.pid)) and frames.why)
+        job.go()
+        stacks = [stack for _, stack in stacks_of(tracer, job.pid, "cudaMalloc")]
+        assert stacks
+        assert not [stack for stack in stacks if stack and python_part(stack)]
 
 
 def test_after_the_end_nothing_is_left(tracer: Tracer) -> None:

@@ -63,6 +63,8 @@ def with_table(page: str, root: Path = Path()) -> str:
     for each in load(root)["kernel"]:
         failed = "; ".join(each["failed"])
         judged = f"failed: {failed}" if failed else "all tests passed"
+        if not_there := ", ".join(each.get("not_there", [])):
+            judged += f"; not there: {not_there}"
         rows.append(
             f"| {each['name']} | {each['release']} | {each['machine']} "
             f"| {', '.join(each['shapes'])} | {each.get('tried', '')} | {judged} |"

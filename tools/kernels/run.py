@@ -53,7 +53,7 @@ def try_one(row: dict[str, Any], kernel: Path, root: Path) -> dict[str, Any]:
     def tell(text: str) -> None:
         print(f"{row['name']}: {text}", flush=True)
 
-    outcome = boot(kernel, root, row["architecture"], words, log, tell)
+    outcome = boot(kernel, root, row["architecture"], words, row.get("clock", "own"), log, tell)
     hung = [] if outcome.ended else [f"it did not come to its end: {outcome.last_step}"]
     failed = sorted(outcome.failed) + hung
     _say(row, outcome, failed, log)
@@ -63,6 +63,7 @@ def try_one(row: dict[str, Any], kernel: Path, root: Path) -> dict[str, Any]:
         "machine": outcome.facts.get("machine", image.PLATFORM[row["architecture"]]),
         "shapes": outcome.facts.get("shapes", []),
         "tried": datetime.now(UTC).date().isoformat(),
+        "not_there": outcome.facts.get("not_there", []),
         "failed": failed,
     }
 
