@@ -45,7 +45,7 @@ def python_part(stack: ResolvedStack | None) -> list[list[Any]]:
     return [[f.function, f.file, f.line] for f in stack.frames if f.kind == "python"]
 
 
-def told_as_the_program_tells(tracer: Tracer, job: Workload) -> None:
+def told_as_the_program_tells(tracer: Tracer, job: Workload, least_share: float = 0.6) -> None:
     """Let where_am_i.py go through its places and compare."""
     tracer.until_target(job.pid)
     until_readable(tracer, job.pid)
@@ -53,7 +53,6 @@ def told_as_the_program_tells(tracer: Tracer, job: Workload) -> None:
     calls = stacks_of(tracer, job.pid, "cudaMalloc")
     missing = {FIRST + place for place in range(total["places"])} - {int(row["bytes"]) for row, _ in calls}
     assert (len(calls), missing) == (total["places"], set()), tracer.losses()
-    assert len(said) > 0.6 * total["places"]  # on a busy machine some are over before the other thread looks
     found = {int(row["bytes"]): python_part(stack) for row, stack in calls}
     wrong = {
         each["bytes"]: (found[each["bytes"]], each["stack"])
@@ -61,6 +60,7 @@ def told_as_the_program_tells(tracer: Tracer, job: Workload) -> None:
         if found[each["bytes"]] != each["stack"]
     }
     assert not wrong
+    assert len(said) > least_share * total["places"]  # some are over before the other thread looks
 
 
 @pytest.mark.parametrize("python", pythons())

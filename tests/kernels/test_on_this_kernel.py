@@ -113,7 +113,7 @@ def test_accounted_time_adds_up_to_the_wall_time(tracer: Tracer) -> None:
 @pytest.mark.skipif(not FRAMES, reason="frames are read on x86-64 only")
 def test_python_frames_are_those_the_program_tells(tracer: Tracer) -> None:
     with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), env={**os.environ, **SLOW}) as job:
-        told_as_the_program_tells(tracer, job)
+        told_as_the_program_tells(tracer, job, least_share=0.1)  # emulated cores take long turns
 
 
 @pytest.mark.skipif(FRAMES, reason="frames are read here")
