@@ -24,18 +24,17 @@ cuMemAlloc_v2 cuMemcpyDtoD_v2
 FUNCTION, NO_TYPE = 2, 0
 
 
-def copy_stub(stub: Path, folder: Path) -> Path:
+def copy_stub(stub: Path, folder: Path, left: frozenset[str] = frozenset(LEFT.split())) -> Path:
     """A copy of the stub in which little can be probed."""
     shutil.copytree(stub, folder)
     for library in folder.glob("**/lib*.so*"):
-        _hide_functions(library)
+        _hide_functions(library, left)
     return folder
 
 
-def _hide_functions(library: Path) -> None:
+def _hide_functions(library: Path, left: frozenset[str]) -> None:
     """The type is in the low half of the byte that follows a symbol's name."""
     data = bytearray(library.read_bytes())
-    left = set(LEFT.split())
     with library.open("rb") as file:
         for table in ELFFile(file).iter_sections():
             if isinstance(table, SymbolTableSection):

@@ -88,7 +88,13 @@ def told(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> machine.O
     words = f"{row.get('words', '')} systemd.mask=systemd-timesyncd.service systemd.show_status=0"
     log = REPOSITORY / "build/systemd.log"
     outcome = machine.boot(
-        kernels.kernel_of(row, renew=False), packed, row["architecture"], words, log, LIMIT_S, MEMORY_MB
+        kernels.kernel_of(row, renew=False),
+        packed,
+        row["architecture"],
+        words,
+        "host",
+        log,
+        memory_mb=MEMORY_MB,
     )
     packed.unlink()
     assert outcome.ended, log.read_text(errors="replace")[-4000:]

@@ -1,27 +1,18 @@
 """Runs on the kernel it finds itself on: this machine's, or that of a virtual machine (`make test-kernels`).
 
-There the console is all that comes out, so each result is a line on it: INGERO_TELL names the file.
+Each result is a line on the console of that machine.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from tests.conftest import missing_for_ebpf, require
+from tests.kernels.console import step, tell
 
-MARK = "KERNELS "
 
-
-def tell(**what: Any) -> None:
-    path = os.environ.get("INGERO_TELL")
-    if path:
-        with Path(path).open("w") as file:
-            file.write(f"\n{MARK}{json.dumps(what)}\n")
+def pytest_runtest_logstart(nodeid: str) -> None:
+    step(nodeid.partition("::")[2])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

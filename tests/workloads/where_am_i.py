@@ -4,9 +4,11 @@
 
 FOLDER holds the stub's libraries. Every place allocates a number of bytes of its own, so
 that the call can be told; allocating takes INGERO_STUB_ALLOC_US of CPU time, in which a
-second thread asks the interpreter where the first one is. Prints `ready PID`, waits for a
-line, prints for each place {"bytes", "stack": [[function, file, line], ...]}, innermost
-first, and `done`, and waits for the end of its input.
+second thread asks the interpreter where the first one is. It believes what it sees only of a
+call that has begun and has not ended: the first thread computed since it said where it is, and
+nothing was allocated yet. Prints `ready PID`, waits for a line, prints for each place {"bytes",
+"stack": [[function, file, line], ...]}, innermost first, and `done`, and waits for the end of
+its input.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ import time
 import zipfile
 
 FIRST = 100_000
-P = ctypes.byref(ctypes.c_void_p())
-spots: list[tuple[int, int]] = []  # what is going on: bytes, thread
+ALLOCATED = ctypes.c_void_p()
+P = ctypes.byref(ALLOCATED)
+COMPUTED_S = 0.005  # of CPU time: far more than from a spot to the call
+spots: list[
+    tuple[int, int, int, float]
+] = []  # what is going on: bytes, thread, its clock, CPU time until then
 seen: dict[int, list[list[object]]] = {}
 places: list[object] = []
 
@@ -42,7 +48,10 @@ allocate = allocate_from(sys.argv[1]) if len(sys.argv) > 1 else None
 def spot() -> ctypes.c_size_t:
     """The next number of bytes; from now on the other thread looks where we are."""
     number = FIRST + len(spots)
-    spots.append((number, threading.get_ident()))
+    thread = threading.get_ident()
+    clock = time.pthread_getcpuclockid(thread)
+    spots.append((number, thread, clock, time.clock_gettime(clock)))
+    ALLOCATED.value = None
     return ctypes.c_size_t(number)
 
 
@@ -56,17 +65,15 @@ def stack_of(thread: int) -> list[list[object]]:
 
 
 def watch(end: threading.Event) -> None:
-    looked = 0
     while not end.is_set():
         time.sleep(0.002)
-        if len(spots) > looked:
-            number, thread = spots[-1]
-            time.sleep(0.004)
-            first = stack_of(thread)
-            time.sleep(0.004)
-            if first == stack_of(thread) and spots[-1][0] == number:
-                seen[number] = first
-            looked = len(spots)
+        with contextlib.suppress(IndexError, OSError):  # nothing yet; the thread has ended
+            number, thread, clock, before_s = spots[-1]
+            if number not in seen and time.clock_gettime(clock) - before_s > COMPUTED_S:
+                stack = stack_of(thread)
+                # In this order: between two calls something is allocated until there is another spot.
+                if ALLOCATED.value is None and spots[-1][0] == number:
+                    seen[number] = stack
 
 
 def place(function):

@@ -34,7 +34,7 @@ WHEELS = (
 BENEATH = ("markdown-it-py", "mdurl", "pygments", "iniconfig", "packaging", "pluggy")
 PLATFORM = {"amd64": "x86_64", "arm64": "aarch64"}
 MANYLINUX = ("2_17", "2_26", "2_27", "2_28", "2_34")
-TESTS = ("__init__.py", "conftest.py", "pythons.py", "ebpf", "kernels", "workloads")
+TESTS = ("*.py", "ebpf", "kernels", "workloads")
 LEFT_OUT = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/i18n", "usr/lib/python3.11/test",
             "usr/lib/python3.11/idlelib", "usr/lib/python3.11/lib2to3", f"{SITE}/bin")  # fmt: skip
 INIT = Path(__file__).with_name("init.sh")
@@ -56,6 +56,9 @@ def build(architecture: str, folder: Path, made_in: Path) -> Path:
     if sys.version_info[:2] == PYTHON:  # compiled here what would be compiled there, ten times as slowly
         run(sys.executable, "-m", "compileall", "-q", "-j2", "--invalidation-mode", "unchecked-hash",
             root / SITE, root / "ingero", root / "usr/lib/python3.11")  # fmt: skip
+        writing = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        run(sys.executable, "-m", "pytest", "tests/kernels", "--collect-only", "-q", "-p", "no:cacheprovider",
+            cwd=root / "ingero", env=writing)  # fmt: skip
     image = folder / f"root-{architecture}.cpio"
     with image.open("wb") as file:
         for chunk in archived(root):
@@ -81,18 +84,21 @@ def _install_ours(architecture: str, root: Path, archive: Archive, folder: Path,
     if architecture == "arm64":
         for place, file in for_arm64(made_in, archive, folder / "cross").items():
             shutil.copyfile(file, package / place)
-    tests = root / "ingero/tests"
     shutil.rmtree(root / "ingero", ignore_errors=True)
-    tests.mkdir(parents=True)
-    shutil.copy("pyproject.toml", root / "ingero")
-    for name in TESTS:
-        source = Path("tests") / name
-        copy = shutil.copytree if source.is_dir() else shutil.copy
-        copy(source, tests / name)
+    copy_tests(root / "ingero")
     shutil.copy(INIT, root / "init")
     (root / "init").chmod(0o755)
     (root / "usr/bin/python3").unlink(missing_ok=True)
     (root / "usr/bin/python3").symlink_to("python3.11")
+
+
+def copy_tests(folder: Path) -> None:
+    """What the tests of a kernel need of this repository, beside ingero itself."""
+    (folder / "tests").mkdir(parents=True)
+    shutil.copy("pyproject.toml", folder)
+    for source in (each for pattern in TESTS for each in Path("tests").glob(pattern)):
+        copy = shutil.copytree if source.is_dir() else shutil.copy
+        copy(source, folder / source)
 
 
 def archived(root: Path) -> Iterator[bytes]:

@@ -27,14 +27,21 @@ def fingerprint(root: Path = Path()) -> str:
 
 def load(root: Path = Path()) -> dict[str, Any]:
     path = root / FILE
-    return tomllib.loads(path.read_text()) if path.exists() else {"fingerprint": "", "kernel": []}
+    return tomllib.loads(path.read_text()) if path.exists() else {"kernel": []}
+
+
+def outdated(root: Path = Path()) -> list[str]:
+    """Kernels on which something else was tried than what is here now."""
+    now = fingerprint(root)
+    return [each["name"] for each in load(root)["kernel"] if each.get("fingerprint", now) != now]
 
 
 def save(found: list[dict[str, Any]]) -> None:
     """Kernels that were not tried this time stay as they were."""
     new = {each["name"] for each in found}
+    found = [{**each, "fingerprint": fingerprint()} for each in found]
     kept = [each for each in load()["kernel"] if each["name"] not in new]
-    text = HEAD + f'fingerprint = "{fingerprint()}"\n'
+    text = HEAD
     for each in sorted([*kept, *found], key=lambda one: str(one["name"])):
         lines = [f"{key} = {_toml(value)}" for key, value in each.items()]
         text += "\n[[kernel]]\n" + "\n".join(lines) + "\n"
@@ -52,12 +59,14 @@ def with_table(page: str, root: Path = Path()) -> str:
     """The page with the table that belongs to the file."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    rows = ["| kernel | release | processor | attach shapes | |", "|---|---|---|---|---|"]
+    rows = ["| kernel | release | processor | attach shapes | tried | |", "|---|---|---|---|---|---|"]
     for each in load(root)["kernel"]:
         failed = "; ".join(each["failed"])
         judged = f"failed: {failed}" if failed else "all tests passed"
+        if not_there := ", ".join(each.get("not_there", [])):
+            judged += f"; not there: {not_there}"
         rows.append(
             f"| {each['name']} | {each['release']} | {each['machine']} "
-            f"| {', '.join(each['shapes'])} | {judged} |"
+            f"| {', '.join(each['shapes'])} | {each.get('tried', '')} | {judged} |"
         )
     return f"{before}{BEGIN}\n" + "\n".join(rows) + f"\n{END}{after}"

@@ -1,16 +1,19 @@
 """`make test-kernels`: fetch kernels, boot each with the same root, collect what its tests say.
 
-    python -m tools.kernels.run [--only NAME] [--renew] [--image FILE ARCH SHAPES]
+    python -m tools.kernels.run [--only NAME] [--renew] [--image FILE ARCH SHAPES] [--at-once N]
 
---image tries a kernel of one's own: FILE is a vmlinuz. What cannot be had is said and fails the run.
+--image tries a kernel of one's own: FILE is a vmlinuz. --at-once: each takes a core. What cannot be had
+is said and fails the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,6 @@ from tools.kernels.packages import Archive, UnavailableError, unpack
 
 FOLDER = Path("build/kernels").absolute()
 MATRIX = Path(__file__).with_name("matrix.toml")
-AT_ONCE = 2
 
 
 def kernel_of(row: dict[str, Any], renew: bool) -> Path:
@@ -46,14 +48,22 @@ def try_one(row: dict[str, Any], kernel: Path, root: Path) -> dict[str, Any]:
     """What goes into the file of what was tried."""
     log = FOLDER / f"{row['name'].replace(' ', '-').replace(',', '')}.log"
     words = f"INGERO_SHAPES={','.join(row['shapes'])} {row.get('words', '')}"
-    outcome = boot(kernel, root, row["architecture"], words, log)
-    failed = sorted(outcome.failed) + ([] if outcome.ended else ["it did not come to its end"])
+    words += f" INGERO_PREEMPT={row['preempt']} preempt={row['preempt']}" if "preempt" in row else ""
+
+    def tell(text: str) -> None:
+        print(f"{row['name']}: {text}", flush=True)
+
+    outcome = boot(kernel, root, row["architecture"], words, row.get("clock", "own"), log, tell)
+    hung = [] if outcome.ended else [f"it did not come to its end: {outcome.last_step}"]
+    failed = sorted(outcome.failed) + hung
     _say(row, outcome, failed, log)
     return {
         "name": row["name"],
         "release": outcome.facts.get("release", "unknown"),
         "machine": outcome.facts.get("machine", image.PLATFORM[row["architecture"]]),
         "shapes": outcome.facts.get("shapes", []),
+        "tried": datetime.now(UTC).date().isoformat(),
+        "not_there": outcome.facts.get("not_there", []),
         "failed": failed,
     }
 
@@ -75,6 +85,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--renew", action="store_true")
     parser.add_argument("--image", nargs=3, metavar=("FILE", "ARCH", "SHAPES"))
+    parser.add_argument("--at-once", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
     rows = [row for row in tomllib.loads(MATRIX.read_text())["kernel"] if options.only in row["name"]]
     if options.image:
@@ -93,7 +104,7 @@ def main() -> int:
         except (UnavailableError, OSError) as error:
             missing.append(row["name"])
             print(f"{row['name']}: NOT TRIED: {error}", flush=True)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(options.at_once) as pool:
         found = list(pool.map(lambda each: try_one(*each), ready))
     results.save(found)
     return 1 if missing or any(each["failed"] for each in found) else 0
