@@ -109,7 +109,7 @@ function causes(each, words, around) {
         proofs(cause.evidence, around),
       ),
     ),
-    each.who.length ? h("p", {}, "By", culprits(each.who, each.victim.pid)) : null,
+    each.who.length ? h("p", {}, "Who", culprits(each.who, each.victim.pid)) : null,
     proofs(each.evidence, around),
   );
 }

@@ -12,7 +12,7 @@ const GROUPS = ["namespace", "job", "user", "pod", "owner", "container", "node",
 export function costPage() {
   const body = h("div");
   const choose = (text, field) => h("label", { class: "field" }, h("span", { class: "label" }, text), field);
-  const by = h("select", { id: "cost-by", onchange: () => page.show() }, h("option", { value: "" }, "what is known"), GROUPS.map((name) => h("option", { value: name }, name)));
+  const by = h("select", { id: "cost-by", onchange: () => page.show() }, h("option", { value: "" }, "automatic"), GROUPS.map((name) => h("option", { value: name }, name)));
   const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "as set", onchange: () => page.show() });
   const element = h(
     "div",

@@ -149,7 +149,7 @@ class _Show:
                 sys.stdout.flush()
             code = self._play(each, scenarios[number + 1 :]) or code
             if not self._as_json:
-                self._conclude(len(scenarios))
+                self._conclude(each, alone=len(scenarios) == 1)
             if self._stopped:
                 break
         return code
@@ -207,11 +207,15 @@ class _Show:
             stage.require_success()
             return code
 
-    def _conclude(self, count: int) -> None:
+    def _conclude(self, scenario: Scenario, alone: bool) -> None:
+        from ingero.serve.cli.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
 
-        print_diagnosis(self._path, sys.stdout, self._last)
-        if count == 1:
+        told = print_diagnosis(self._path, sys.stdout, self._last)
+        if not told:
+            again = how_we_are_called(as_root=self._mode != MADE_UP)
+            click.echo(f"\nSee it to its end:\n  {again} demo --{self._mode} {scenario.name}")
+        elif alone:
             click.echo("\nAsk the recording yourself:")
             steps = list(self._next_steps())
             width = max(len(command) for command, _ in steps)

@@ -14,7 +14,7 @@ from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
-from ingero.model.words import bucket_words, covered_words
+from ingero.model.words import SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
@@ -391,10 +391,22 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
             Field("Not covered", f"{'; '.join(what)} ({why})", "warning") for why, what in blind.items()
         )
     elif blind:
-        why, (first, *_) = next(iter(blind.items()))
+        why, hidden = next(iter(blind.items()))
         rest = sum(map(len, blind.values())) - 1
+        of_source = _source_words(report, len(hidden))
+        rest += 1 - len(hidden) if of_source else 0
+        words = of_source or f"{hidden[0]} ({why})"
         more = f" and {rest} more, -v shows them" if rest else ""
-        yield Field("Not covered", f"{first} ({why}){more}", "warning")
+        yield Field("Not covered", f"{words}{more}", "warning")
+
+
+def _source_words(report: Report, hides: int) -> str | None:
+    """What is missing itself, where it hides several kinds of problem."""
+    source, said, why = report.not_watched[0].why.partition(" is not recorded: ")
+    if not said or hides < 2 or source not in SOURCES:
+        return None
+    why = tidy(why, 300).removeprefix("NVML: ")
+    return f"{SOURCES[source]}: {why} (hides {hides} kinds of problem)"
 
 
 def _not_covered(report: Report) -> dict[str, list[str]]:

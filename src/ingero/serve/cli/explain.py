@@ -209,10 +209,11 @@ def _print(document: Document, out: TextIO) -> None:
 
 def print_diagnosis(
     db: Path | None, out: TextIO, view: LiveView | None = None, page: Path | None = None
-) -> None:
+) -> bool:
     """The text diagnosis of the last recording; what stands in its way is one line, not a failure.
 
     `view`: how the trace ended, which may know more than it could store. `page`: a report is written there.
+    Whether there was anything to diagnose.
     """
     from ingero import units
     from ingero.serve.answers.explain import get_report
@@ -225,11 +226,12 @@ def print_diagnosis(
         document = diagnosis(report, Detail())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
-        return
+        return False
     click.echo(file=out)
     _print(document, out)
     if page is not None:
         _write_page(document, report, db, page, out)
+    return True
 
 
 def _write_page(document: Document, report: Report, db: Path | None, page: Path, out: TextIO) -> None:
