@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -210,32 +209,17 @@ class _Show:
     def _conclude(self, scenario: Scenario, alone: bool) -> None:
         from ingero.serve.cli.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
+        from ingero.serve.cli.next_steps import show, steps
 
+        made_up = self._mode == MADE_UP
         told = print_diagnosis(self._path, sys.stdout, self._last)
+        root = how_we_are_called(as_root=True)
         if not told:
-            again = how_we_are_called(as_root=self._mode != MADE_UP)
+            again = how_we_are_called() if made_up else root
             click.echo(f"\nSee it to its end:\n  {again} demo --{self._mode} {scenario.name}")
         elif alone:
             click.echo("\nAsk the recording yourself:")
-            steps = list(self._next_steps())
-            width = max(len(command) for command, _ in steps)
-            for command, what in steps:
-                click.echo(f"  {command:{width}}  {what}")
+            real = f"{root} demo --live", "the same with real processes and probes"
+            yours = f"{root} trace", "watch the jobs of this machine"
+            show([*steps(self._path), real if made_up else yours])
         sys.stdout.flush()
-
-    def _next_steps(self) -> Iterator[tuple[str, str]]:
-        """Commands that run as they stand, and find this recording."""
-        from ingero.serve.answers.last_recording import is_found
-        from ingero.serve.cli.called import how_we_are_called
-
-        me = how_we_are_called()
-        where = "" if is_found(self._path) else f" -d {shlex.quote(str(self._path))}"
-        yield f"{me} explain -v{where}", "every proof"
-        yield f"{me} explain --format html -o report.html{where}", "one file to send on"
-        yield f"{me} query{where}", "what the calls cost"
-        yield f"{me} dashboard{where}", "the same in a browser"
-        root = how_we_are_called(as_root=True)
-        if self._mode == MADE_UP:
-            yield f"{root} demo --live", "the same with real processes and probes"
-        else:
-            yield f"{root} trace", "watch the jobs of this machine"

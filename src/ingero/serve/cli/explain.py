@@ -10,6 +10,7 @@ import click
 
 from ingero.errors import IngeroError, UsageError
 from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
+from ingero.serve.cli.next_steps import hint
 from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, whose, wide
 from ingero.serve.cli.paging import paged
 
@@ -113,6 +114,8 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
         _write(_page(report, flags), flags["output"])
     else:
         _deliver(report, lambda: _document(report, flags), form, flags["output"])
+        if form == "text" and flags["output"] is None:
+            hint(flags["db"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
 
 
@@ -181,7 +184,8 @@ def _write(text: str, output: Path | None) -> None:
         click.echo(text, nl=False)
         return
     writing.write_file(output, text)
-    click.echo(f"Wrote {output}", err=True)
+    page = " Open it in a browser; it needs no network." if output.suffix == ".html" else ""
+    click.echo(f"Wrote {output}.{page}", err=True)
 
 
 def _written(document: Document, form: str) -> str:
