@@ -38,11 +38,11 @@ def of_all(facts: Facts, others: Sequence[Part], job_comm: str, text: str, comma
     """For each of them; `{}` in the command is one process."""
     name = others[0].comm
     alive = [part.pid for part in others if not ended(facts, part.pid)]
-    alike = {part.comm for part in others} == {name}
+    alike = [part for part in others if part.comm == name]
     by_name = SEE_WHO
-    if alike and _theirs_alone(facts, others, name, job_comm):
+    if _theirs_alone(facts, alike, name, job_comm):
         by_name = f"pgrep -x {name} | xargs -r -n 1 {command.format('').strip()}"
-        if len(alive) < len(others) or len(others) > FEW:
+        if len(alike) == len(others) and (len(alive) < len(others) or len(others) > FEW):
             return Fix(text, by_name)
     named = alive[:MOST]
     if not named:
