@@ -206,7 +206,7 @@ export function trust(report) {
       "dl",
       { class: "pairs" },
       h("dt", {}, "Own overhead"),
-      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (at most ${share(overhead.budget)})`}`),
+      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (limit ${share(overhead.budget)})`}`),
       h("dt", {}, "ingero itself"),
       h("dd", {}, overhead.agent_cpu_share === null ? "unknown" : `${share(overhead.agent_cpu_share)} of one core, beside the job`),
       h("dt", {}, "Cores it took from jobs"),

@@ -47,7 +47,7 @@ function learn(answer) {
 }
 
 export function why(node, at_ns) {
-  if (node.state === "silent") return `not heard of for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
+  if (node.state === "silent") return `no report for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
   return node.findings.length ? node.findings[0].title : "";
 }

@@ -114,7 +114,7 @@ def _limit(bound: Bound) -> str:
         told = bound.gpu_busy_share is not None
         return f"the GPU, {share} busy" if told else f"the GPU, waited for {share} of the time"
     if bound.by == "requests":
-        return f"requests: it waits to be asked {share} of the time"
+        return f"requests: it waits for the next one {share} of the time"
     words = WORK.get(bound.what or "") or OWN.get(bound.by) or bucket_words(bound.by)
     if bound.source is not None:
         words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"

@@ -46,7 +46,7 @@ def of_all(facts: Facts, others: Sequence[Part], job_comm: str, text: str, comma
             return Fix(text, by_name)
     named = alive[:MOST]
     if not named:
-        return Fix(f"{text} They have ended; see who runs now:", SEE_WHO)
+        return Fix(f"{text} They have ended; see what runs now:", SEE_WHO)
     one = command.format(named[0])
     all_of_them = f"for p in {' '.join(map(str, named))}; do {command.format('$p')}; done"
     return Fix(text, one if len(named) == 1 else all_of_them, pids=named, if_ended=by_name)
@@ -69,10 +69,10 @@ def start_again(facts: Facts, pid: int, before: str) -> str | None:
 def sanitised(facts: Facts, pid: int) -> Fix:
     """NVIDIA's checker of memory accesses, for the job as it was started."""
     again = start_again(facts, pid, "compute-sanitizer")
-    return Fix("Find the access: start the job under compute-sanitizer.", again)
+    return Fix("Find the faulty access: run the job under compute-sanitizer.", again)
 
 
 FAIL_INSTEAD = Fix(
-    "Let hangs fail instead of waiting: set this before the next start.",
+    "Make hangs fail instead of waiting forever: set this before the next start.",
     "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCENARIOS = ("incident", "cold-start", "memcpy-bottleneck", "periodic-spike", "cpu-contention", "gpu-steal")
 MADE_UP, LIVE, GPU = "no-gpu", "live", "gpu"
 HOW = {
-    MADE_UP: "A job that never ran: its events are made up, the rest is what a trace does.",
+    MADE_UP: "The job is made up, and so are its events; everything else is what a real trace does.",
     LIVE: "A real job on a stub CUDA library, traced by the real probes.",
     GPU: "A real job on this machine's GPU, traced by the real probes.",
 }
@@ -77,11 +77,11 @@ def demo(
 ) -> int:
     """Show a GPU job in trouble, and the diagnosis.
 
-    Without a mode the best this machine can do: --gpu with a card and root, --live
-    as root, else --no-gpu. The recording can be asked afterwards.
+    Without a mode it does the best this machine allows: --gpu with a GPU and root, --live as root,
+    else --no-gpu. Afterwards you can query the recording like any other.
     """
     if not 0.1 <= speed <= 10_000:
-        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out for 5.")
+        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out to use 5.")
     from ingero.scenarios import demo as made_up
     from ingero.scenarios.catalogue import ALL, BY_NAME
 
@@ -171,7 +171,7 @@ class _Show:
         code = run_on(surface, work)
         self._last = surface.last
         if self._last and self._last.database.problem:
-            click.echo(f"Not all of it was recorded: {self._last.database.problem}.", err=True)
+            click.echo(f"Some of it was not recorded: {self._last.database.problem}.", err=True)
         return code
 
     def _surface(self) -> Surface:

@@ -376,7 +376,7 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
     """What was dropped, what tracing cost, what was not covered."""
     dropped = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     if report.unfinished:
-        dropped = f"{dropped or 'nothing'} up to the last stored second; what came after is not known"
+        dropped = f"{dropped or 'nothing'} until the last stored second; what came later is unknown"
     cost = overhead_words(report, detail.verbose)
     yield Field(
         "Dropped",
@@ -430,10 +430,10 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     if overhead.share is not None:
         words = (
             f"tracing cost {units.format_share(overhead.share)} of the traced threads' time"
-            f"{f' (at most {budget})' if budget else ''}"
+            f"{f' (limit {budget})' if budget else ''}"
         )
     elif overhead.hits_per_s is not None:
-        words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
+        words = f"{units.format_count(overhead.hits_per_s)} probe hits/s; their cost was not recorded"
     else:
         words = "what tracing cost was not recorded"
     # of several how it was at the end: what they name may have changed on the way
@@ -441,7 +441,7 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
     if not less:
         return words
-    words += f"; reduced to stay within {budget or 'its budget'}"
+    words += f"; watching less to stay within {budget or 'its budget'}"
     return f"{words}: {'; '.join(_reduced(less))}" if verbose else words
 
 

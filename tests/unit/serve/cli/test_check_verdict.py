@@ -20,7 +20,7 @@ def test_a_warning_is_no_obstacle() -> None:
 
 def test_no_and_what_stands_in_the_way() -> None:
     said = verdict([Check("BTF", "failed", "none", "x"), Check("privileges", "failed", "none", "y")])
-    assert said == "No: ingero cannot trace here until this is mended: BTF, privileges."
+    assert said == "No: ingero cannot trace here until this is fixed: BTF, privileges."
 
 
 def test_how_a_python_is_read_is_told_where_asked_for() -> None:

@@ -108,7 +108,7 @@ def test_python_m_ingero_is_ingero() -> None:
         (["trace", "--pid", ","], "--pid: no process id given", "leave --pid out"),
         (["trace", "--max-db", "huge"], "--max-db: cannot read the size 'huge'", "500m"),
         (["trace", "--duration", "soon"], "--duration: cannot read the duration 'soon'", "90s"),
-        (["trace", "--duration", "0s"], "--duration: nothing can be traced in no time", "Leave it out"),
+        (["trace", "--duration", "0s"], "--duration: zero is too short", "Leave it out"),
         (["trace", "--max-overhead", "200%"], "--max-overhead: not a percentage: '200%'", "off"),
         (["trace", "--node", "a:b"], "--node: not a node name: 'a:b'", "letters"),
         (["trace", "--without", "magic"], "--without: no such source: 'magic'", "runtime"),

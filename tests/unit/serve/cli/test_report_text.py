@@ -69,7 +69,7 @@ def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
         "stress-ng (200) in ml/noisy-0 2.1 s, stress-ng (201) 900 ms",
         "forward() at /home/a/train.py:142",
         "$ taskset -cp 0-5 100",
-        "Dropped:     nothing; tracing cost 1.2 % of the traced threads' time (at most 2 %)",
+        "Dropped:     nothing; tracing cost 1.2 % of the traced threads' time (limit 2 %)",
     ):
         assert part in text, part
 
