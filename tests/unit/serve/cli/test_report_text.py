@@ -101,7 +101,7 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     answer = report()
     overhead = msgspec.structs.replace(answer.overhead, actions=acts)
     text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
-    assert "reduced to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
+    assert "watching less to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
 def test_what_was_watched_part_of_the_time_was_not_all_counted() -> None:
