@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
 from rich.text import Text
 
 from ingero import units
@@ -136,12 +135,14 @@ def cut(text: Text, width: int) -> Text:
 
 
 def wrapped(text: Text, width: int) -> list[Text]:
-    """In as many lines of the screen as it may take; the last one is cut."""
-    first, *rest = text.wrap(Console(width=max(width, 1)), max(width, 1))
-    if not rest:
-        return [first]
-    first.rstrip()
-    return [first, cut(Text("  ").append_text(Text(" ").join(rest)), width)]
+    """In one line of the screen, or two; the second one is cut."""
+    if text.cell_len <= width:
+        return [text]
+    at = text.plain.rfind(" ", 1, width + 1)
+    if at < 0:
+        return [cut(text, width)]
+    first, rest = text.divide([at])
+    return [first, cut(Text("  ").append_text(rest[1:]), width)]
 
 
 def title(view: LiveView, whole: bool, paused: bool, width: int) -> Text:
