@@ -35,7 +35,7 @@ build: .venv/installed  ## build ingero and install it into .venv
 
 demo: build  ## show a made-up job in trouble and its diagnosis; no root, no GPU
 	@mkdir -p build
-	@INGERO_DB=build/demo.db $(BIN)/ingero demo --no-gpu --no-tui incident
+	@$(BIN)/ingero demo --no-gpu --no-tui -d build/demo.db incident
 
 check: static unit  ## format, lint, types, unit and contract tests; under a minute
 

@@ -109,7 +109,7 @@ function causes(each, words, around) {
         proofs(cause.evidence, around),
       ),
     ),
-    each.who.length ? h("p", {}, "By", culprits(each.who, each.victim.pid)) : null,
+    each.who.length ? h("p", {}, "Who", culprits(each.who, each.victim.pid)) : null,
     proofs(each.evidence, around),
   );
 }
@@ -206,7 +206,7 @@ export function trust(report) {
       "dl",
       { class: "pairs" },
       h("dt", {}, "Own overhead"),
-      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (at most ${share(overhead.budget)})`}`),
+      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (limit ${share(overhead.budget)})`}`),
       h("dt", {}, "ingero itself"),
       h("dd", {}, overhead.agent_cpu_share === null ? "unknown" : `${share(overhead.agent_cpu_share)} of one core, beside the job`),
       h("dt", {}, "Cores it took from jobs"),

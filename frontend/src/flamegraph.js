@@ -18,7 +18,7 @@ export function flameGraph() {
 
   function render(given) {
     answer = given;
-    about.textContent = `${answer.words}: ${measure(answer.root.value, answer.unit)}${answer.without_share ? `, ${share(answer.without_share)} without a stack` : ""}. Python is warm, native code cool. Click to zoom.`;
+    about.textContent = `${answer.words}: ${measure(answer.root.value, answer.unit)}${answer.without_share ? `, ${share(answer.without_share)} without a stack` : ""}. Python frames have warm colours, native ones cool colours. Click a frame to zoom.`;
     draw();
   }
 

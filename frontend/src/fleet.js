@@ -56,8 +56,8 @@ function learn(answer) {
 }
 
 export function why(node, at_ns) {
-  if (node.other_time_ns) return `what it tells is of ${moment(node.other_time_ns)}: its clock is off, or it catches up`;
-  if (node.state === "silent") return `not heard of for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
+  if (node.other_time_ns) return `its reports are of ${moment(node.other_time_ns)}: its clock is off, or it catches up`;
+  if (node.state === "silent") return `no report for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
   return node.findings.length ? node.findings[0].title : "";
 }

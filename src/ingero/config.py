@@ -41,7 +41,7 @@ class Agent(Section, frozen=True):
     max_overhead: Annotated[
         str | int | float,
         _key(
-            "Most that tracing may cost a traced thread: a percentage, or `off`.",
+            "Limit on what tracing may cost a traced thread: a percentage, or `off`.",
             "INGERO_MAX_OVERHEAD",
             "overhead",
         ),
@@ -51,7 +51,7 @@ class Agent(Section, frozen=True):
         bool, _key("Record every call, not only those that matter.", "INGERO_RECORD_ALL")
     ] = False
     max_db: Annotated[
-        str | int, _key("Size the database is kept under; `0` is no limit.", "INGERO_MAX_DB", "size")
+        str | int, _key("Maximum size of the database; `0` is no limit.", "INGERO_MAX_DB", "size")
     ] = "10g"
     stack: Annotated[
         bool,
@@ -83,7 +83,7 @@ class Log(Section, frozen=True):
 
     level: Annotated[
         LogLevel,
-        _key("Least serious message shown: `debug`, `info`, `warning` or `error`.", "INGERO_LOG_LEVEL"),
+        _key("Lowest level of messages to show: `debug`, `info`, `warning` or `error`.", "INGERO_LOG_LEVEL"),
     ] = "warning"
     file: Annotated[
         str | None, _key("Append messages to this file instead of standard error.", "INGERO_LOG_FILE")
@@ -93,9 +93,11 @@ class Log(Section, frozen=True):
 class Query(Section, frozen=True):
     """Bounds on `ingero query`."""
 
-    limit: Annotated[int, Meta(ge=1), _key("Most rows an answer has.", "INGERO_QUERY_LIMIT")] = 10_000
+    limit: Annotated[int, Meta(ge=1), _key("Maximum number of rows in an answer.", "INGERO_QUERY_LIMIT")] = (
+        10_000
+    )
     timeout: Annotated[
-        str | int, _key("Longest a statement may run.", "INGERO_QUERY_TIMEOUT", "duration")
+        str | int, _key("How long a statement may run.", "INGERO_QUERY_TIMEOUT", "duration")
     ] = "30s"
 
 
@@ -106,14 +108,14 @@ class Server(Section, frozen=True):
     key: Annotated[str | None, _key("File with its private key in PEM.", "INGERO_TLS_KEY")] = None
     client_ca: Annotated[
         str | None,
-        _key("Only clients with a certificate signed by an authority in this file.", "INGERO_CLIENT_CA"),
+        _key("Accept only clients with a certificate signed by a CA in this file.", "INGERO_CLIENT_CA"),
     ] = None
     token_file: Annotated[
         str | None, _key("File with the accepted bearer tokens, one per line.", "INGERO_TOKEN_FILE")
     ] = None
-    allowed_hosts: Annotated[
-        list[str], _key("More names this machine is reached by.", "INGERO_ALLOWED_HOSTS")
-    ] = msgspec.field(default_factory=list)
+    allowed_hosts: Annotated[list[str], _key("Other host names of this machine.", "INGERO_ALLOWED_HOSTS")] = (
+        msgspec.field(default_factory=list)
+    )
 
 
 class Prometheus(Section, frozen=True):
@@ -130,21 +132,21 @@ class Otlp(Section, frozen=True):
 
     endpoint: Annotated[
         str | None,
-        _key("Send here, as `--otlp` does; else `OTEL_EXPORTER_OTLP_ENDPOINT`.", "INGERO_OTLP"),
+        _key("Send here, as `--otlp` does. Default: `OTEL_EXPORTER_OTLP_ENDPOINT`.", "INGERO_OTLP"),
     ] = None
     protocol: Annotated[
         Literal["http", "grpc"] | None,
         _key("`http` or `grpc`; else `OTEL_EXPORTER_OTLP_PROTOCOL`, else `http`.", "INGERO_OTLP_PROTOCOL"),
     ] = None
     interval: Annotated[
-        str | int, _key("Time from one sending of metrics to the next.", "INGERO_OTLP_INTERVAL", "duration")
+        str | int, _key("How often metrics are sent.", "INGERO_OTLP_INTERVAL", "duration")
     ] = "10s"
-    timeout: Annotated[str | int, _key("Longest a request may take.", "INGERO_OTLP_TIMEOUT", "duration")] = (
+    timeout: Annotated[str | int, _key("How long a request may take.", "INGERO_OTLP_TIMEOUT", "duration")] = (
         "10s"
     )
     longest_pause: Annotated[
         str | int,
-        _key("Longest pause before a receiver is tried again.", "INGERO_OTLP_LONGEST_PAUSE", "duration"),
+        _key("Longest pause before a retry.", "INGERO_OTLP_LONGEST_PAUSE", "duration"),
     ] = "30s"
     headers_file: Annotated[
         str | None,
@@ -153,9 +155,9 @@ class Otlp(Section, frozen=True):
             "INGERO_OTLP_HEADERS_FILE",
         ),
     ] = None
-    ca: Annotated[str | None, _key("Authority of the receiver's certificate, PEM.", "INGERO_OTLP_CA")] = None
+    ca: Annotated[str | None, _key("CA of the receiver's certificate (PEM).", "INGERO_OTLP_CA")] = None
     client_cert: Annotated[str | None, _key("Our certificate, PEM.", "INGERO_OTLP_CLIENT_CERT")] = None
-    client_key: Annotated[str | None, _key("File with its key, PEM.", "INGERO_OTLP_CLIENT_KEY")] = None
+    client_key: Annotated[str | None, _key("File with its key (PEM).", "INGERO_OTLP_CLIENT_KEY")] = None
 
 
 class Metrics(Section, frozen=True):
@@ -164,16 +166,16 @@ class Metrics(Section, frozen=True):
     processes: Annotated[
         int,
         Meta(ge=1, le=1024),
-        _key("Processes with series of their own; the rest is `other`.", "INGERO_METRICS_PROCESSES"),
+        _key("How many processes get their own series; the rest share `other`.", "INGERO_METRICS_PROCESSES"),
     ] = 32
     operations: Annotated[
         int,
         Meta(ge=1, le=256),
-        _key("Operations of a process with series of their own.", "INGERO_METRICS_OPERATIONS"),
+        _key("How many operations of a process get their own series.", "INGERO_METRICS_OPERATIONS"),
     ] = 24
     keep: Annotated[
         str | int,
-        _key("How long series of an ended process stay.", "INGERO_METRICS_KEEP", "duration"),
+        _key("How long the series of an ended process are kept.", "INGERO_METRICS_KEEP", "duration"),
     ] = "5m"
 
 
@@ -306,7 +308,7 @@ def _readable(path: Path) -> Path:
         hint = "Check the path given with --config or INGERO_CONFIG."
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
     if size > MAX_FILE_BYTES:
-        raise ConfigError(f"{path} is larger than 1 MiB", hint="This is no configuration file.")
+        raise ConfigError(f"{path} is larger than 1 MiB", hint="This is not a configuration file.")
     return path
 
 
@@ -318,7 +320,7 @@ def _refuse_foreign(path: Path, environ: Mapping[str, str]) -> None:
     owners = {0} | ({int(environ["SUDO_UID"])} if environ.get("SUDO_UID", "").isdigit() else set())
     if info.st_uid not in owners or info.st_mode & 0o022:
         raise ConfigError(
-            f"{path} can be written by others, and we run as root",
+            f"{path} can be changed by other users, and ingero runs as root",
             hint=f"Pass --config {path} if it is meant, or fix it with chown and chmod 644.",
         )
 

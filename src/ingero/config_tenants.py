@@ -28,7 +28,7 @@ class Kubernetes(Section, frozen=True):
     ] = None
     token_file: Annotated[
         str,
-        key("File with the token to show it; without that file none is shown.", "INGERO_KUBELET_TOKEN_FILE"),
+        key("File with the token to send; without that file none is sent.", "INGERO_KUBELET_TOKEN_FILE"),
     ] = TOKEN
     ca: Annotated[
         str,
@@ -45,7 +45,7 @@ class Kubernetes(Section, frozen=True):
         ),
     ] = True
     timeout: Annotated[
-        str | int, key("Longest a question to it may take.", "INGERO_KUBELET_TIMEOUT", "duration")
+        str | int, key("How long to wait for its answer.", "INGERO_KUBELET_TIMEOUT", "duration")
     ] = "5s"
 
 
@@ -53,13 +53,15 @@ class Cost(Section, frozen=True):
     """What a GPU costs, for `ingero cost`."""
 
     price: Annotated[
-        Price | None, key("Price of a GPU for an hour, where `prices` has no other.", "INGERO_PRICE")
+        Price | None, key("Price per GPU-hour for models that are not in `prices`.", "INGERO_PRICE")
     ] = None
-    currency: Annotated[str, Meta(max_length=8), key("Written before every amount.", "INGERO_CURRENCY")] = "$"
+    currency: Annotated[
+        str, Meta(max_length=8), key("Currency sign before every amount.", "INGERO_CURRENCY")
+    ] = "$"
     prices: Annotated[
         dict[str, Price],
         key(
-            "Price for an hour by model: the longest that is part of the GPU's name counts.",
+            "Price per hour by GPU model; the longest name that matches the GPU's name counts.",
             "INGERO_PRICES",
         ),
     ] = msgspec.field(default_factory=dict)

@@ -68,8 +68,8 @@ def whose(folder: Path) -> User | None:
             return caller
         if not last and not sticky:
             raise StoreError(
-                f"{folder} lies in a folder that every user may change, so root writes nothing there",
-                hint="Choose a place that only root can change, or close that folder to others.",
+                f"{folder} is in a folder that any user can change, so root does not write there",
+                hint="Choose a folder that only root can change, or remove other users' write access.",
             )
     return None
 

@@ -72,6 +72,6 @@ def test_the_demo_says_why_it_ends_with_a_failure(place: Place, small: Path) -> 
     db = str(small / "demo.db")
     done = place.ingero("demo", "--no-gpu", "--no-tui", "--speed", "200", "-d", db)
     assert done.returncode == 1
-    assert done.stderr == "Not all of it was recorded: no space left for the database.\n"
+    assert done.stderr == "Some of it was not recorded: no space left for the database.\n"
     assert re.search(r"Dropped: +store_backlog [\d,]+", done.stdout)
     assert "not stored: no space left" in done.stdout

@@ -369,7 +369,7 @@ def test_a_full_disk_below_the_output_is_said_and_the_trace_goes_on(place: Place
         assert place.launches(job.pid) > 0
         said = shell(place, f"{trace} --json > /dev/full")
         assert said.returncode == 1
-        assert "the records cannot be written any more: No space left on device" in said.stderr
+        assert "the records can no longer be written: No space left on device" in said.stderr
     assert place.ended() == [True, True]
 
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_a_communicator_is_unknown_and_said(kind: str) -> None:
         assert (int(row["rank"]), int(row["nranks"]), int(row["comm_hash"])) == (-1, -1, 0)
         told = [each for window in tracer.windows for each in window.not_watched if each.what == "nccl"]
         assert [each.pid for each in told] == [job.pid]
-        assert "cannot be one" in told[0].why
+        assert "cannot be right" in told[0].why
 
 
 def test_what_lies_like_a_communicator_is_taken_for_one() -> None:

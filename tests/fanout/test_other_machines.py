@@ -73,7 +73,7 @@ def test_every_question_can_be_asked_of_another_machine(front: int, cluster: Clu
 def test_nobody_else_is_asked(front: int, cluster: Cluster, address: str) -> None:
     status, said = ask(front, cluster.authority.file, f"health?fleet={address}")
     assert status == 404
-    assert "none of the configured nodes" in said["error"]
+    assert "not one of the configured nodes" in said["error"]
 
 
 def test_a_machine_that_does_not_answer_is_an_error_with_the_reason(front: int, cluster: Cluster) -> None:

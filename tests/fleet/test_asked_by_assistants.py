@@ -68,7 +68,7 @@ def test_one_nodes_past_has_its_pace_and_its_findings(tools: Tools) -> None:
     answer = tools.get_node_history("n2", "c1")
     assert answer["points"][-1]["pace_of_usual"] == "90.0 %"
     assert [each["kind"] for each in answer["findings"]] == ["cpu-contention"]
-    assert tools.get_node_history("nobody", "c1")["answer"] == "this node has told nothing in that time"
+    assert tools.get_node_history("nobody", "c1")["answer"] == "this node reported nothing in that time"
 
 
 def test_without_a_collector_that_is_said(tools: Tools, tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_round_is_told_by_the_command_and_shown_by_another(
         answer = msgspec.json.decode(capfd.readouterr().out, type=ANSWERS["fleet-status"][1])
         assert [each.node for each in answer.nodes] == ["demo"]
         assert main(["fleet", "status", "--cluster", "elsewhere", "--exit-code"]) == 0
-        assert "none has spoken" in capfd.readouterr().out
+        assert "no node has reported yet" in capfd.readouterr().out
 
 
 def test_whoever_traces_tells_the_collector_beside_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

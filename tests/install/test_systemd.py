@@ -46,7 +46,7 @@ NEEDLESS = (
     "var/cache",
     "srv/wheelhouse",
 )
-LIMIT_S, MEMORY_MB = 1200, 3072
+MEMORY_MB = 3072
 
 
 @pytest.fixture(scope="module")

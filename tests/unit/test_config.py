@@ -119,12 +119,12 @@ def test_root_does_not_obey_a_file_others_can_write(tmp_path: Path, monkeypatch:
     found.write_text("log:\n  file: /etc/passwd\n")
     monkeypatch.chdir(tmp_path)
     found.chmod(0o666)
-    with pytest.raises(ConfigError, match="written by others"):
+    with pytest.raises(ConfigError, match="changed by other users"):
         config.load(None, {})
     assert config.load(found, {}).log.file == "/etc/passwd"
     found.chmod(0o644)
     os.chown(found, 4242, 4242)
-    with pytest.raises(ConfigError, match="written by others"):
+    with pytest.raises(ConfigError, match="changed by other users"):
         config.load(None, {})
     assert config.load(None, {"SUDO_UID": "4242"}).log.file == "/etc/passwd"
 

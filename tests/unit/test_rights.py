@@ -204,7 +204,7 @@ def test_a_report_is_not_written_over_a_link_in_a_users_folder(place: Place) -> 
 @pytest.mark.usefixtures("caller")
 def test_no_lock_is_made_in_a_folder_of_somebody_else(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INGERO_RUN_DIR", str(place.folder))
-    with pytest.raises(PrivilegeError, match="somebody else may change"):
+    with pytest.raises(PrivilegeError, match="other users can change"):
         InstanceLock()
     monkeypatch.setenv("INGERO_RUN_DIR", str(place.roots))
     InstanceLock().release()
@@ -218,7 +218,7 @@ def test_a_folder_that_everybody_may_change_is_refused_to_root_on_the_way(
     deep.mkdir()
     assert rights.whose(deep) is None
     place.roots.chmod(0o777)
-    with pytest.raises(StoreError, match="every user may change"):
+    with pytest.raises(StoreError, match="any user can change"):
         rights.whose(deep)
     place.roots.chmod(0o1777)
     assert rights.whose(deep) is None

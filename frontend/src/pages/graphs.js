@@ -19,7 +19,7 @@ export function graphsPage() {
 
 function graphsPart(answer) {
   if (!answer.processes.length && !answer.launched.length) {
-    return h("section", { class: "panel" }, h("h2", {}, "CUDA graphs"), h("p", {}, "None was captured or launched in that time."));
+    return h("section", { class: "panel" }, h("h2", {}, "CUDA graphs"), h("p", {}, "No graph was captured or launched in this time."));
   }
   const process = named([...answer.processes, ...answer.launched, ...answer.events]);
   return h(
@@ -49,7 +49,7 @@ function lifecycle(events, process) {
 }
 
 function collectivesPart(answer) {
-  if (!answer.ranks.length) return h("section", { class: "panel" }, h("h2", {}, "Collectives"), h("p", {}, "None was called in that time."));
+  if (!answer.ranks.length) return h("section", { class: "panel" }, h("h2", {}, "Collectives"), h("p", {}, "No collective was called in this time."));
   const groups = new Map();
   for (const each of answer.ranks) {
     const key = `${each.communicator ?? "unknown"} ${each.op}`;

@@ -14,7 +14,7 @@ const BOTTOM = 18;
 export function latencyPage() {
   const filter = h("input", { type: "search", placeholder: "filter operations", "aria-label": "Filter operations", oninput: () => last && render(last) });
   const maps = h("div", { class: "maps" });
-  const element = h("div", { class: "page latency" }, h("div", { class: "toolbar" }, h("h1", {}, "Latency"), filter, h("span", { class: "muted small" }, "each column a stretch of time, each row half an octave; click goes to the timeline")), maps);
+  const element = h("div", { class: "page latency" }, h("div", { class: "toolbar" }, h("h1", {}, "Latency"), filter, h("span", { class: "muted small" }, "Left to right is time, upwards is slower; darker means more calls. Click one to see that moment on the timeline.")), maps);
   const tip = h("div", { class: "tip", hidden: true, role: "tooltip" });
   element.append(tip);
   let last = null;

@@ -136,7 +136,7 @@ class AnnotationSocket:
             return
         self._thread = None
         self._unlink()
-        self._tell("jobs cannot send labels any more: somebody sends open files that do not close")
+        self._tell("jobs can no longer send labels: somebody sends open files that cannot be closed")
 
     def close(self) -> None:
         """Once is enough, more often is fine. What hangs is left to the kernel, which ends it with us."""

@@ -37,7 +37,7 @@ class Command:
         if shutil.which(words[0]) is None:
             raise TargetError(
                 f"cannot start {words[0]}: no such command",
-                hint="Give its path, or check PATH (sudo changes it).",
+                hint="Give its full path, or check PATH (sudo changes it).",
             )
         self.words = words
         self._as = RunAs.caller(as_root)

@@ -73,7 +73,7 @@ class Communicators:
         unknown = np.isin(calls["op"], self._collectives) & (calls["flags"] & CallFlag.CALL_COMM_KNOWN == 0)
         found = []
         for pid in np.unique(calls["h"]["pid"][unknown]).tolist():
-            why = self._why.get(pid, "what lies where they should be cannot be one")
+            why = self._why.get(pid, "what was read in their place cannot be right")
             if (pid, why) not in self._told:
                 self._told.add((pid, why))
                 found.append(

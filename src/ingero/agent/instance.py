@@ -20,8 +20,8 @@ def _require_own(directory: Path) -> None:
     """Root makes a lock and a socket there: nobody else may exchange the folder meanwhile."""
     if rights.whose(directory) is not None:
         raise PrivilegeError(
-            f"cannot lock {directory}: somebody else may change this folder or one it lies in",
-            hint="Set INGERO_RUN_DIR to a folder that only root can change, or leave it away.",
+            f"cannot lock {directory}: other users can change this folder or one above it",
+            hint="Set INGERO_RUN_DIR to a folder that only root can change, or unset it.",
         )
 
 
@@ -38,7 +38,7 @@ class InstanceLock:
         except OSError as error:
             raise PrivilegeError(
                 f"cannot lock {path}: {error.strerror}",
-                hint="Run it with sudo, or set INGERO_RUN_DIR to a directory you may write to.",
+                hint="Run it with sudo, or set INGERO_RUN_DIR to a directory you can write to.",
             ) from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,4 +65,4 @@ def warn(warnings: dict[str, str], key: str, text: str) -> None:
     if key in warnings or len(warnings) < MOST_WARNINGS:
         warnings[key] = text
     else:
-        warnings["more"] = "there are more warnings than are shown"
+        warnings["more"] = "there are more warnings than these"

@@ -25,8 +25,8 @@ def require_privileges() -> None:
 
     if counts_own_processes():
         raise KernelError(
-            "cannot trace from here: processes have other numbers in this container than in the kernel",
-            hint="Start it outside, or give the container the machine's processes: "
+            "cannot trace from here: this container has its own process numbers",
+            hint="Run it outside the container, or share the host's process numbers: "
             "docker run --pid host, hostPID: true in a pod.",
         )
 

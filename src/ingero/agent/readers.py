@@ -43,13 +43,16 @@ from ingero.units import clean
 SLICE_MS = 10
 BUSY_S = 10.0  # a large library's symbols take a second
 LOSS = "unread"
-NO_READER = "there is no process to read it"
+NO_READER = "the process that reads it is not running"
 NO_SENSE = "the answer makes no sense"
 # Questions whose callers know what to do when what is read is gone, or when the file is no library.
 MAY_BE_GONE = {"python", "long_code", "frames_at", "handle_names", "look_at_code"}
 MAY_BE_NO_FILE = {"plan"}
-UNFILTERED = "what reads other programs has no filter of system calls here: this kernel or processor has none"
-ENDED = "what reads other programs was ended: nothing more is read of them, and no watchdog runs"
+UNFILTERED = (
+    "the process that reads other programs runs without a system-call filter:"
+    " this kernel or processor has none"
+)
+ENDED = "the process that reads other programs has ended: nothing more is read of them, and no watchdog runs"
 
 P = ParamSpec("P")
 T = TypeVar("T")

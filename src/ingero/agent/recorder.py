@@ -119,7 +119,7 @@ class Recorder:
         if stuck:
             raise StoreError(
                 f"cannot end the recording {self.path}: its file system does not answer",
-                hint="What was stored until then can be read once it does.",
+                hint="What was stored by then can be read once it does.",
             )
         if self._failure is None:
             self.diagnosis.conclude()

@@ -23,7 +23,7 @@ EVERY_S = 10.0
 SOON_S = 1.0  # after a container nobody has a name for came, and between two questions
 MAX_CONTAINERS = 1024
 MAX_PODS = 4096
-NOT_ASKED = "no kubelet is named (kubernetes.kubelet)"
+NOT_ASKED = "no kubelet is configured (kubernetes.kubelet)"
 SOURCE = "pods"
 
 

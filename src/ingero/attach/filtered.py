@@ -55,15 +55,15 @@ def judge(shape: Shape) -> Verdict:
         links.close()
     if signal:
         return Verdict(
-            False, f"a child under a filter was killed at the return of a probed call (signal {signal})"
+            False, f"a child under a filter was killed when a probed call returned (signal {signal})"
         )
-    return Verdict(True, "a child under a filter came through its probed calls")
+    return Verdict(True, "tested with a child process")
 
 
 def describe(verdict: Verdict, shape: str) -> Check:
     """For `check`."""
     if verdict.safe:
-        return Check("seccomp", "ok", f"filtered programs can be traced: {verdict.why}")
+        return Check("seccomp", "ok", f"programs under a seccomp filter can be traced: {verdict.why}")
     who = "programs under a seccomp filter (most containers)" if shape == "session" else "all programs"
     return Check(
         "seccomp",

@@ -138,7 +138,7 @@ def object_path(name: str) -> str:
 
 
 STATUS = Path("/proc/self/status")
-TOO_OLD = "ingero needs Linux 5.15 or later with BTF; `ingero check` tells what is missing."
+TOO_OLD = "ingero needs Linux 5.15 or later with BTF; `ingero check` shows what is missing."
 BEHIND_FILTER = "The container's seccomp profile refuses bpf(): run it unconfined (docs/deploy.md, seccomp)."
 
 

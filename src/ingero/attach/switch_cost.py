@@ -42,5 +42,5 @@ def describe_switch_cost() -> Check:
         kernel.close()
     name = "cost of a context switch"
     if ns is None:
-        return Check(name, "ok", "not known: two threads cannot be put on one core here")
-    return Check(name, "ok", f"{ns / 1000:.2f} µs more for every task of the machine while tracing")
+        return Check(name, "ok", "unknown: two threads cannot share one core here")
+    return Check(name, "ok", f"{ns / 1000:.2f} µs more per switch, for all programs, while tracing")

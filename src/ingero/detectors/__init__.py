@@ -94,6 +94,7 @@ ALL: tuple[Detector, ...] = (
 )
 KINDS = tuple(detector.name for detector in ALL)
 SPIKY = frozenset({"data-starvation", "gpu-idle", "gc-pause"})  # what long iterations may consist of
+NOT_RECORDED = " is not recorded: "
 MUCH = 1.5  # times the spikes: then it is not done in them alone
 BY_NAME = {detector.name: detector for detector in ALL}
 
@@ -119,7 +120,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
             not_watched.append(NotWatched(detector.name, why))
             continue
         for source in sorted(detector.either & timeline.facts.absent.keys()):
-            why = f"{source} is not recorded: {timeline.facts.absent[source]}"
+            why = f"{source}{NOT_RECORDED}{timeline.facts.absent[source]}"
             not_watched.append(NotWatched(f"{detector.name}, in part", why))
         found = list(detector.find(timeline))
         evidence = [
@@ -139,8 +140,7 @@ def diagnose(timeline: Timeline) -> Diagnosis:
     if timeline.cards.watched and timeline.facts.cards.why:
         not_watched.append(NotWatched("GPU counters, for a time or in part", timeline.facts.cards.why))
     not_watched.extend(NotWatched(f"all of {what}", why) for what, why in timeline.facts.limits.items())
-    # A job that runs was not evicted: what is not known of its pod matters least.
-    not_watched.sort(key=lambda each: each.what == pod_restart.DETECTOR.name)
+    not_watched.sort(key=lambda each: _matters(each, timeline))
     judge = Judge(timeline, claims)
     findings = in_order(once(judge.findings() + states))
     return Diagnosis(findings, judge.unexplained(), not_watched, verdicts.bound)
@@ -153,6 +153,15 @@ def _more_than_grew(claim: Claim, verdicts: Verdicts) -> bool:
         return False
     grown_ns = verdicts.grown_ns(claim.job, claim.numbers())
     return grown_ns is not None and claim.ns > MUCH * grown_ns
+
+
+def _matters(each: NotWatched, timeline: Timeline) -> int:
+    """First what is missing of this job, then of this machine; last what nobody watches anywhere."""
+    if each.what == pod_restart.DETECTOR.name:  # a job that runs was not evicted
+        return 3
+    if each.what in unwatched.DETECTORS:
+        return 2
+    return int(each.why.partition(NOT_RECORDED)[0] in timeline.facts.absent)
 
 
 def _in_spikes(named: Named, claims: list[Claim]) -> bool:
@@ -180,7 +189,7 @@ def why_not(detector: Detector, timeline: Timeline) -> str:
     if not missing and detector.either and detector.either <= absent.keys():
         missing = sorted(detector.either)
     if missing:
-        return f"{missing[0]} is not recorded: {absent[missing[0]]}"
+        return f"{missing[0]}{NOT_RECORDED}{absent[missing[0]]}"
     return detector.unwatched
 
 

@@ -110,12 +110,12 @@ def in_words(reason: Reason) -> str:
         return f"{_crowd(main)} its cores" if main.who else "it waits for a core"
     doer = main.via[-1] if main.via else "it"
     if main.bucket in ("host_cpu", "cuda_cpu"):
-        return f"{doer} is longer at {WORK.get(main.what) or OWN[main.bucket]}"
+        return f"{doer} spends longer on {WORK.get(main.what) or OWN[main.bucket]}"
     if main.bucket == "sleep":
         return f"{doer} sleeps"
     if main.bucket == "disk_wait":
         return f"{doer} waits for the disk"
-    return f"{doer} is longer {bucket_words(main.bucket)}"
+    return f"{doer} spends longer {bucket_words(main.bucket)}"
 
 
 def _crowd(row: Lost) -> str:

@@ -64,9 +64,9 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix("Allocate once before the loop and use it again."),
+        Fix("Allocate once before the loop and reuse the memory."),
         Fix(
-            "With PyTorch: no torch.cuda.empty_cache() in the loop, and the caching allocator on.",
+            "With PyTorch: no torch.cuda.empty_cache() in the loop; keep the caching allocator on.",
             "unset PYTORCH_NO_CUDA_MEMORY_CACHING",
         ),
     ]

@@ -30,6 +30,8 @@ WORK = {
 OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls", "sleep": "sleeping"}
 BUSY = 0.75  # of the time: such a card is what the job waits for
 WAITED_FOR = 0.10  # of the time, where the card does not tell: then the thread is ahead of it
+# Whoever waits longer for one of these than for the card is not ahead of it.
+ELSEWHERE = ("requests", "runqueue", "disk_wait", "memory_wait", "lock_wait", "peer_wait", "net_wait")
 MAX_WHO = 3
 
 
@@ -77,7 +79,8 @@ def _side(row: Lost, setting: Setting) -> str:
 def _largest(shares: dict[str, float], busy: float | None) -> str:
     if busy is not None and busy >= BUSY:
         return GPU
-    if busy is None and shares.get(GPU, 0.0) >= WAITED_FOR and shares.get("requests", 0.0) < shares[GPU]:
+    others_wait = max((share for side, share in shares.items() if side.startswith(ELSEWHERE)), default=0.0)
+    if busy is None and shares.get(GPU, 0.0) >= WAITED_FOR and others_wait < shares[GPU]:
         return GPU
     others = {side: share for side, share in shares.items() if side != GPU} or shares
     return max(others, key=lambda side: others[side])
@@ -111,7 +114,7 @@ def _limit(bound: Bound) -> str:
         told = bound.gpu_busy_share is not None
         return f"the GPU, {share} busy" if told else f"the GPU, waited for {share} of the time"
     if bound.by == "requests":
-        return f"requests: it waits to be asked {share} of the time"
+        return f"requests: it waits for the next one {share} of the time"
     words = WORK.get(bound.what or "") or OWN.get(bound.by) or bucket_words(bound.by)
     if bound.source is not None:
         words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"

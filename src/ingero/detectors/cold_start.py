@@ -30,7 +30,7 @@ def find(timeline: Timeline) -> Iterator[State]:
         yield State(
             job.pid,
             job.comm,
-            f"{job.comm} spent {format_ns(ns)} starting: contexts and code, once",
+            f"{job.comm} spent {format_ns(ns)} on start-up: creating contexts and loading code",
             first,
             last,
             (
@@ -47,10 +47,10 @@ def find(timeline: Timeline) -> Iterator[State]:
             fixes=(
                 Fix("Load code when it is first used.", "export CUDA_MODULE_LOADING=LAZY"),
                 Fix(
-                    "Keep compiled code between runs, in folders that stay.",
+                    "Keep compiled code between runs: put the caches into folders that persist.",
                     "export CUDA_CACHE_PATH=~/.nv/ComputeCache TORCHINDUCTOR_CACHE_DIR=~/.cache/inductor",
                 ),
-                Fix("Send a warm-up request or iteration before measuring."),
+                Fix("Run a warm-up request or iteration before measuring."),
             ),
         )
 

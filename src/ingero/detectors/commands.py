@@ -38,15 +38,15 @@ def of_all(facts: Facts, others: Sequence[Part], job_comm: str, text: str, comma
     """For each of them; `{}` in the command is one process."""
     name = others[0].comm
     alive = [part.pid for part in others if not ended(facts, part.pid)]
-    alike = {part.comm for part in others} == {name}
+    alike = [part for part in others if part.comm == name]
     by_name = SEE_WHO
-    if alike and _theirs_alone(facts, others, name, job_comm):
+    if _theirs_alone(facts, alike, name, job_comm):
         by_name = f"pgrep -x {name} | xargs -r -n 1 {command.format('').strip()}"
-        if len(alive) < len(others) or len(others) > FEW:
+        if len(alike) == len(others) and (len(alive) < len(others) or len(others) > FEW):
             return Fix(text, by_name)
     named = alive[:MOST]
     if not named:
-        return Fix(f"{text} They have ended; see who runs now:", SEE_WHO)
+        return Fix(f"{text} They have ended; see what runs now:", SEE_WHO)
     one = command.format(named[0])
     all_of_them = f"for p in {' '.join(map(str, named))}; do {command.format('$p')}; done"
     return Fix(text, one if len(named) == 1 else all_of_them, pids=named, if_ended=by_name)
@@ -69,10 +69,10 @@ def start_again(facts: Facts, pid: int, before: str) -> str | None:
 def sanitised(facts: Facts, pid: int) -> Fix:
     """NVIDIA's checker of memory accesses, for the job as it was started."""
     again = start_again(facts, pid, "compute-sanitizer")
-    return Fix("Find the access: start the job under compute-sanitizer.", again)
+    return Fix("Find the faulty access: run the job under compute-sanitizer.", again)
 
 
 FAIL_INSTEAD = Fix(
-    "Let hangs fail instead of waiting: set this before the next start.",
+    "Make hangs fail instead of waiting forever: set this before the next start.",
     "export TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
 )

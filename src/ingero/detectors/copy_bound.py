@@ -171,7 +171,7 @@ def headline(case: Case) -> str:
     took_ns = _copying_ns(total)
     if not took_ns:  # none of them was timed, under the overhead budget
         return f"{case.job.comm} copies to or from pageable memory"
-    return f"{case.job.comm} copies at {total.bytes / took_ns:.1f} GB/s, as from pageable memory"
+    return f"{case.job.comm} copies at {total.bytes / took_ns:.1f} GB/s, the speed of pageable memory"
 
 
 def prove(case: Case) -> list[Proof]:
@@ -179,7 +179,11 @@ def prove(case: Case) -> list[Proof]:
     return [
         Proof(
             f"{total.calls} copies of {format_bytes(total.bytes)}"
-            + (f" took {format_ns(total.ns)}" if total.ns else "; the budget left none of them timed"),
+            + (
+                f" took {format_ns(total.ns)}"
+                if total.ns
+                else "; none was timed, to stay within the overhead limit"
+            ),
             "SELECT op, SUM(count), SUM(bytes), SUM(sum_ns) FROM operations WHERE op LIKE '%Memcpy%'"
             f" AND pid = {case.job.pid} AND {case.span_sql} GROUP BY op",
         ),
@@ -199,17 +203,17 @@ def advise(case: Case) -> list[Fix]:
     if _note(case):
         return [
             Fix(
-                "See what limits the link: slot, riser, the card's seat.",
+                "Check what limits the link: the slot, a riser, how the card is seated.",
                 "sudo lspci -vv -d 10de: | grep LnkSta",
             ),
-            Fix("Let the link train anew, or move the card to another slot."),
+            Fix("Reset the link, or move the card to another slot."),
         ]
     total = _total(case)
     if total.bytes / max(total.count, 1) <= SMALL_BYTES:
         return [Fix("Gather small tensors into one buffer and copy that once per iteration.")]
     return [
         Fix(
-            "Copy from pinned memory, asynchronously: pin_memory=True in the DataLoader, and here:",
+            "Copy from pinned memory, asynchronously: pin_memory=True in the DataLoader, and then:",
             code="tensor.to(device, non_blocking=True)",
         )
     ]

@@ -73,7 +73,7 @@ def _own_cores(case: Case, cores: str) -> Fix:
     facts, pid = case.timeline.facts, case.job.pid
     start = commands.start_again(facts, pid, f"taskset -c {cores}")
     if commands.ended(facts, pid):
-        return Fix(f"Start the job on cores of its own, with `taskset -c {cores}` before its command.", start)
+        return Fix(f"Start the job on its own cores: put `taskset -c {cores}` before its command.", start)
     return Fix("Give the job its own cores.", f"taskset -acp {cores} {pid}", pids=[pid], if_ended=start)
 
 
@@ -92,7 +92,7 @@ def advise(case: Case) -> list[Fix]:
         fixes.append(_own_cores(case, format_cpus(own)))
     if others:
         them = "it" if len(others) == 1 else "them"
-        text = f"Or let {them} run only when nobody else wants to."
+        text = f"Or lower the priority: let {them} run only when nobody else needs the core."
         fixes.append(_for_all(case, others, text, "renice -n 19 -p {}"))
     if not fixes:
         fixes.append(

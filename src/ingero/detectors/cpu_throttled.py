@@ -36,7 +36,7 @@ def advise(case: Case) -> list[Fix]:
             "Raise or remove the CPU limit of the job's cgroup (cpu.max, or cpu.cfs_quota_us).",
             "cat /proc/{}/cgroup",
         ),
-        Fix("On Kubernetes: no CPU limit, only a request, for pods that feed a GPU."),
+        Fix("On Kubernetes: give pods that feed a GPU a CPU request, but no CPU limit."),
     ]
 
 

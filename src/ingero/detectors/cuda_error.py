@@ -78,7 +78,7 @@ def find(timeline: Timeline) -> Iterator[State]:
             Severity.CRITICAL if fatal else Severity.MEDIUM,
             (
                 Fix(
-                    "Let calls wait, so that the failing line is shown: set this, then start the job again.",
+                    "Make calls synchronous to see the failing line: set this, then start the job again.",
                     "export CUDA_LAUNCH_BLOCKING=1",
                 ),
                 *((sanitised(timeline.facts, pid),) if fatal else ()),

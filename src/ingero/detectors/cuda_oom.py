@@ -40,12 +40,12 @@ def find(timeline: Timeline) -> Iterator[State]:
             Severity.HIGH,
             (
                 Fix(
-                    "See who holds the GPU's memory.",
+                    "See which processes hold GPU memory.",
                     "nvidia-smi --query-compute-apps=pid,used_memory --format=csv",
                 ),
-                Fix("Smaller batches, or gradient accumulation."),
+                Fix("Use smaller batches, or gradient accumulation."),
                 Fix(
-                    "Against fragmentation, set this and start the job again.",
+                    "If memory is fragmented, set this and start the job again.",
                     "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                 ),
             ),
@@ -85,7 +85,7 @@ def _hint(used_share: float) -> str:
     """A failed allocation on a card with much room left: no single piece was large enough."""
     if used_share > ROOM_LEFT:
         return ""
-    return ": there was room, so the request was very large, or what is free is in pieces"
+    return ": there was room, so the request was very large or the free memory is fragmented"
 
 
 DETECTOR = Detector(

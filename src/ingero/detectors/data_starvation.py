@@ -116,7 +116,7 @@ def headline(case: Case) -> str:
     if main is None or (not main.via and main.bucket == "host_cpu"):
         return f"{case.job.comm} works on the CPU while the GPU has nothing to do"
     if main.bucket == "runqueue":
-        return f"More busy workers than cores: {case.job.comm} waits for its own workers' cores"
+        return f"More busy workers than cores: {case.job.comm} waits for cores that its own workers use"
     many = len(_workers(case))
     doing = "sleep" if main.bucket == "sleep" else "compute"
     return (
@@ -130,7 +130,7 @@ def advise(case: Case) -> list[Fix]:
     if main is None or (not main.via and main.bucket == "host_cpu"):
         return [
             Fix(
-                f"Let {max(1, case.cores - 1)} workers prepare batches ahead.",
+                f"Use {max(1, case.cores - 1)} workers to prepare batches ahead.",
                 code=f"DataLoader(..., num_workers={max(1, case.cores - 1)}, persistent_workers=True,"
                 " pin_memory=True)",
             ),
@@ -148,7 +148,7 @@ def advise(case: Case) -> list[Fix]:
     if many < case.cores - 1:
         fixes.append(
             Fix(
-                f"Add workers: {many} of them feed the job, and it may use {case.cores} cores.",
+                f"Add workers: {many} feed the job now, and it may use {case.cores} cores.",
                 code=f"DataLoader(..., num_workers={case.cores - 1}, persistent_workers=True,"
                 " prefetch_factor=4)",
             )

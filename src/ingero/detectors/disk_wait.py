@@ -52,8 +52,8 @@ def advise(case: Case) -> list[Fix]:
     pid = main.pid if main else case.job.pid
     return [
         look(case.timeline.facts, pid, "See which files it waits for.", "ls -l /proc/{}/fd"),
-        Fix("Reads: read ahead in more workers, or put the data on faster storage or into memory."),
-        Fix("Checkpoints: write them in another process, or to memory first."),
+        Fix("If it reads: read ahead with more workers, or move the data to faster storage or memory."),
+        Fix("If it writes checkpoints: write them from another process, or to memory first."),
     ]
 
 

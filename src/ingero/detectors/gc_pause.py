@@ -42,7 +42,7 @@ def prove(case: Case) -> list[Proof]:
     if not count:
         return [
             Proof(
-                f"the collector was at work in {round(spent / SAMPLE_NS)} samples of the thread,"
+                f"the collector was running in {round(spent / SAMPLE_NS)} samples of the thread,"
                 f" {format_ns(spent)} of its time",
                 f"SELECT SUM(count) FROM samples WHERE pid = {case.job.pid} AND tid = {case.job.tid}"
                 f" AND collecting AND {case.span_sql}",
@@ -60,10 +60,10 @@ def prove(case: Case) -> list[Proof]:
 def advise(case: Case) -> list[Fix]:
     return [
         Fix(
-            "Freeze what was built at start, so that it is not looked through again.",
+            "Freeze the objects built at start-up, so that the collector skips them.",
             code="gc.collect(); gc.freeze()",
         ),
-        Fix("Or collect by hand between epochs only.", code="gc.disable()"),
+        Fix("Or switch the collector off, and collect only between epochs.", code="gc.disable()"),
     ]
 
 

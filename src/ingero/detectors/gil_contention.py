@@ -32,7 +32,7 @@ def headline(case: Case) -> str:
 
 def prove(case: Case) -> list[Proof]:
     held = Proof(
-        f"{format_ns(case.ns)} of waits on the interpreter's lock while the GPU had nothing to do",
+        f"{format_ns(case.ns)} spent waiting for the interpreter's lock while the GPU had nothing to do",
         f"SELECT SUM(ns) FROM thread_time WHERE tid = {case.job.tid} AND bucket = 'lock_wait'"
         f" AND {case.span_sql}",
     )
@@ -41,7 +41,7 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix("Move that thread's work into a process of its own (multiprocessing, DataLoader workers)."),
+        Fix("Move that thread's work into a separate process (multiprocessing, DataLoader workers)."),
         Fix("Or into code that releases the lock (NumPy, torch operations on whole batches)."),
     ]
 

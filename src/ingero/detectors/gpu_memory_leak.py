@@ -184,7 +184,7 @@ def _state(
         Severity.MEDIUM,
         job.tid,
         fixes=(
-            Fix("Look for tensors that live on: losses summed with their graph, lists of outputs, hooks."),
+            Fix("Look for tensors that stay alive: losses summed with their graph, lists of outputs, hooks."),
             Fix("See who allocates.", code="torch.cuda.memory._record_memory_history()"),
         ),
     )

@@ -136,8 +136,8 @@ def advise(case: Case) -> list[Fix]:
             "Start one of them on a free GPU: set CUDA_VISIBLE_DEVICES to its index.",
             "nvidia-smi --query-gpu=index,name,utilization.gpu,memory.used --format=csv",
         ),
-        Fix("Or let them run side by side instead of in turns.", "nvidia-cuda-mps-control -d"),
-        Fix("Or divide the GPU (MIG) where it can."),
+        Fix("Or run them side by side instead of in turns (MPS).", "nvidia-cuda-mps-control -d"),
+        Fix("Or partition the GPU (MIG), if it can be."),
     ]
 
 

@@ -124,17 +124,17 @@ def advise(case: Case) -> list[Fix]:
         return []
     fixes = []
     if held.reasons & HEAT:
-        fixes.append(Fix("Look at fans, filters, air flow and the cards beside it: it is too hot."))
+        fixes.append(Fix("The card is too hot: check fans, filters, air flow and the cards beside it."))
     if held.reasons & SW_POWER_CAP:
         limit = case.timeline.cards.card(held.gpu_id).power_limit_default_mw or 0
         fixes.append(
-            Fix("Set the power limit back.", f"sudo nvidia-smi -i {held.gpu_id} -pl {limit // 1000}")
+            Fix("Restore the default power limit.", f"sudo nvidia-smi -i {held.gpu_id} -pl {limit // 1000}")
         )
     if held.reasons & (POWER_BRAKE | HW_SLOWDOWN) and not held.reasons & HEAT:
-        fixes.append(Fix("Look at power supplies and cables: the hardware slows the card down."))
+        fixes.append(Fix("The hardware slows the card down: check power supplies and cables."))
     return [
         *fixes,
-        Fix("See the reasons as they come.", f"nvidia-smi -i {held.gpu_id} -q -d PERFORMANCE,TEMPERATURE"),
+        Fix("Watch the reasons live.", f"nvidia-smi -i {held.gpu_id} -q -d PERFORMANCE,TEMPERATURE"),
     ]
 
 

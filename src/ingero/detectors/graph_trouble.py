@@ -115,7 +115,7 @@ def _failed(job: Job, failed: list[ErrorFact]) -> State:
         Severity.MEDIUM,
         job.tid,
         failed[0].op,
-        fixes=(Fix("No synchronising call and no other stream's work while capturing."),),
+        fixes=(Fix("While capturing, do not synchronise and do not use other streams."),),
     )
 
 

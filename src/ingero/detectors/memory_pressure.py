@@ -50,7 +50,7 @@ def advise(case: Case) -> list[Fix]:
         look(
             case.timeline.facts,
             case.job.pid,
-            "See the limit it runs into.",
+            "See which limit it hits.",
             "cat /proc/{}/cgroup; grep -E 'Mem|Swap' /proc/meminfo",
         ),
         Fix("Raise the memory limit, or use fewer workers, smaller prefetch_factor, less pinned memory."),

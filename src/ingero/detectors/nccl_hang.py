@@ -168,9 +168,9 @@ def _state(
         first.op,
         tuple(Part(each.pid, facts.comm(each.pid), 0) for each in behind),
         (
-            look(facts, behind[0].pid, "See where the missing rank stands.", "py-spy dump --pid {}")
+            look(facts, behind[0].pid, "See what the missing rank is doing.", "py-spy dump --pid {}")
             if behind
-            else Fix("See where the missing rank stands."),
+            else Fix("See what the missing rank is doing."),
             FAIL_INSTEAD,
         ),
         waited_ns=call.lasted_ns,

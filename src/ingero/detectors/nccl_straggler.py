@@ -93,7 +93,7 @@ def _doing(case: Case) -> str:
     pid = case.who[0].pid
     job = next((each for each in case.timeline.jobs if each.pid == pid), None)
     if job is None:
-        return "it is not traced itself"
+        return "that rank is not traced"
     sums: Counter[str] = Counter()
     for each in job.slices:
         sums.update({name: ns for name, ns in each.ns.items() if name != "gpu_wait"})

@@ -25,9 +25,7 @@ LEAST_NS = 10 * SECOND  # longer than where the ranks are known: less is known
 ALL_IN_NS = 60 * SECOND  # a wait that all are in may be a long step, of which we saw no other
 CONFIDENCE = 0.6
 SQL = "SELECT * FROM unfinished_calls"
-UNKNOWN = Proof(
-    "not known: its communicator was made before the trace began, so which ranks are missing is not"
-)
+UNKNOWN = Proof("the communicator was created before the trace began, so the missing ranks are not known")
 Family = tuple[int | None, str | None]
 
 
@@ -146,7 +144,7 @@ def _state(
         first.op,
         tuple(Part(each.pid, each.comm, 0) for each in absent),
         (
-            look(facts, look_at, "See where each rank stands; begin with this one.", "py-spy dump --pid {}"),
+            look(facts, look_at, "See what each rank is doing; start with this one.", "py-spy dump --pid {}"),
             FAIL_INSTEAD,
         ),
         CONFIDENCE,

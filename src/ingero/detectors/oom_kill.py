@@ -46,7 +46,7 @@ def _state(job: Job, killed: list[Incident]) -> State:
         Severity.CRITICAL,
         fixes=(
             Fix("See how much it had and what the limit is.", "sudo dmesg | grep -i -A3 'killed process'"),
-            Fix("Raise the memory limit, or use fewer workers or smaller prefetch."),
+            Fix("Raise the memory limit, or use fewer workers or less prefetching."),
         ),
     )
 

@@ -49,7 +49,7 @@ def _state(job: Job, happened: list[PodIncident]) -> State:
         last.at_ns,
         tuple(
             Proof(
-                f"the kubelet says of {each.container or 'the pod'}: {_reason(each)}",
+                f"the kubelet reports for {each.container or 'the pod'}: {_reason(each)}",
                 f"SELECT * FROM pod_events WHERE namespace = {_quoted(each.namespace)}"
                 f" AND pod = {_quoted(each.pod)} AND event <> 'seen'",
             )
@@ -75,13 +75,13 @@ def _reason(each: PodIncident) -> str:
 def _fixes(last: PodIncident) -> tuple[Fix, ...]:
     more = f" -c {shlex.quote(last.container)}" if last.container else ""
     advice = {
-        "oom-kill": "Raise the container's memory limit, or use fewer workers or smaller prefetch.",
-        "evicted": "Give the pod requests that match what it uses, and a priority class of its own.",
-    }.get(last.event, "See what it said last, and keep checkpoints so that less is lost.")
+        "oom-kill": "Raise the container's memory limit, or use fewer workers or less prefetching.",
+        "evicted": "Give the pod requests that match what it uses, and a priority class.",
+    }.get(last.event, "See its last log lines, and keep checkpoints so that less work is lost.")
     return (
         Fix(advice),
         Fix(
-            "See what it said before it ended.",
+            "See its log from before the restart.",
             f"kubectl -n {shlex.quote(last.namespace)} logs {shlex.quote(last.pod)}{more} --previous",
         ),
     )

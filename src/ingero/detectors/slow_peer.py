@@ -50,12 +50,12 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 def headline(case: Case) -> str:
     if case.who:
-        return f"{case.job.comm} waits for answers of {case.first_who()}"
+        return f"{case.job.comm} waits for answers from {case.first_who()}"
     return f"{case.job.comm} waits for answers over the network"
 
 
 def advise(case: Case) -> list[Fix]:
-    fixes = [Fix("Ask ahead: fetch the next answer while the GPU works on this one.")]
+    fixes = [Fix("Prefetch: ask for the next answer while the GPU works on this one.")]
     if case.who:
         text = f"See what {case.first_who()} is doing."
         fixes.insert(0, look(case.timeline.facts, case.who[0].pid, text, "sudo cat /proc/{}/stack"))

@@ -72,8 +72,8 @@ def prove(case: Case) -> list[Proof]:
 
 def advise(case: Case) -> list[Fix]:
     return [
-        Fix("Keep results on the GPU; read them once per iteration or rarer (.item(), .cpu())."),
-        Fix("Let PyTorch name the places.", code="torch.cuda.set_sync_debug_mode('warn')"),
+        Fix("Keep results on the GPU; read them once per iteration or less often (.item(), .cpu())."),
+        Fix("Let PyTorch warn where it happens.", code="torch.cuda.set_sync_debug_mode('warn')"),
     ]
 
 

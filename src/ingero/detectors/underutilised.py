@@ -73,7 +73,7 @@ def _state(
                 " GROUP BY gpu_id",
             ),
             Proof(
-                f"the feeding thread slept, or waited to be asked, for {format_ns(chosen_ns)}",
+                f"the feeding thread slept, or waited for requests, for {format_ns(chosen_ns)}",
                 f"SELECT bucket, SUM(ns) FROM thread_time WHERE tid = {job.tid}"
                 f" AND bucket_start_ns >= {first} AND bucket_start_ns < {last} GROUP BY bucket",
             ),
@@ -81,8 +81,8 @@ def _state(
         Severity.LOW,
         job.tid,
         fixes=(
-            Fix("Give the card to several such jobs at once.", "nvidia-cuda-mps-control -d"),
-            Fix("Or gather requests into larger batches, or take a smaller card."),
+            Fix("Run several such jobs on the card at once.", "nvidia-cuda-mps-control -d"),
+            Fix("Or gather requests into larger batches, or use a smaller card."),
         ),
         confidence=0.8,
     )

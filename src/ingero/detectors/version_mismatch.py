@@ -36,7 +36,7 @@ def find(timeline: Timeline) -> Iterator[State]:
             f"{comm}: {status_codes.name_of(found[0].code)} ({found[0].op} returned {found[0].code})",
             Severity.CRITICAL,
             (
-                Fix("See which CUDA version the driver carries.", "nvidia-smi"),
+                Fix("See which CUDA version the driver supports.", "nvidia-smi"),
                 Fix("Update the driver, or install a build for that version."),
             ),
         )

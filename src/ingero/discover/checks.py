@@ -70,9 +70,11 @@ def kernel() -> Check:
     value = f"{release} ({platform.machine()}, {host.distribution()})"
     numbers = re.match(r"(\d+)\.(\d+)", release)
     if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_TRIED_KERNEL:
-        return Check("kernel", "warning", value, "Kernels below 5.15 were never tried; use a newer one.")
+        return Check("kernel", "warning", value, "Kernels below 5.15 are not tested; use a newer one.")
     if not was_tried(release, platform.machine()):
-        advice = "Nobody tried ingero on this kernel yet; what it refuses is said when a trace begins."
+        advice = (
+            "ingero has not been tested on this kernel; a trace says at its start what the kernel refuses."
+        )
         return Check("kernel", "warning", value, advice)
     return Check("kernel", "ok", value)
 
@@ -112,11 +114,12 @@ def privileges() -> Check:
 
 def process_numbers() -> Check:
     if not host.counts_own_processes():
-        return Check("process numbers", "ok", "those of the kernel")
+        return Check("process numbers", "ok", "the same as the host's")
     advice = (
-        "Start it outside, or with the machine's processes: docker run --pid host, hostPID: true in a pod."
+        "Run it outside the container, or with the host's process numbers:"
+        " docker run --pid host, hostPID: true in a pod."
     )
-    return Check("process numbers", "failed", "this container counts its own", advice)
+    return Check("process numbers", "failed", "this container has its own", advice)
 
 
 def lockdown() -> Check:
@@ -180,14 +183,14 @@ def cuda_libraries(finder: LibraryFinder) -> Iterator[Check]:
         advice = "Run `sudo ingero check` to look into processes of other users."
         if os.geteuid() == 0:
             lacks = ", ".join(host.missing_capabilities())
-            advice = "They may do more than this root may" + (f" (it lacks {lacks})" if lacks else "")
-            advice += ", as in a container; all others can be traced."
-        yield Check("CUDA libraries", "warning", f"processes that cannot be looked into: {hidden}", advice)
+            advice = "They have rights that this root lacks" + (f" (it lacks {lacks})" if lacks else "")
+            advice += ", which is usual in a container. All others can be traced."
+        yield Check("CUDA libraries", "warning", f"processes that cannot be read: {hidden}", advice)
     if not users:
         installed = cached_paths()
         value = "no process has one mapped now"
         value += f"; installed: {_listed(installed)}" if installed else "; none in the loader's cache"
-        advice = "" if installed else "Libraries within Python environments are found once a job uses them."
+        advice = "" if installed else "Libraries inside Python environments are found once a job uses them."
         yield Check("CUDA libraries", "ok" if installed else "warning", value, advice)
 
 
@@ -233,7 +236,7 @@ def _interpreter(found: interpreters.Interpreter, runtimes: RuntimeFinder) -> Ch
     gil = GilFinder(runtimes).gil_of(found.pid)
     version = found.version or "of unknown version"
     threading = ", free-threaded" if found.free_threaded else ""
-    unseen = f"; waits for its lock are not told apart: {gil.why}" if gil and gil.why else ""
+    unseen = f"; waits for the GIL cannot be told from other waits: {gil.why}" if gil and gil.why else ""
     value = f"process {found.pid}: {version}, {found.linkage}{threading}, {found.path}{unseen}"
     if found.pid == os.getpid():  # its own frames move while it looks at them
         return Check("Python", "ok", value)

@@ -74,7 +74,7 @@ class CodeFiles:
         return sum(table.bytes for table in self._tables.values())
 
     def _read(self, key: FileKey, paths: Iterable[str]) -> FunctionTable | str:
-        why = "the file is nowhere"
+        why = "the file cannot be found"
         for path in paths:
             try:
                 with ElfFile(path) as elf:

@@ -82,7 +82,7 @@ def frames_of(pid: int, runtime: Runtime) -> PythonFrames:
             with ProcessMemory(pid) as memory:
                 return _read(pid, memory, runtime)
         except PermissionError:
-            return PythonFrames(None, version, free_threaded, why="its memory may not be read")
+            return PythonFrames(None, version, free_threaded, why="no permission to read its memory")
         except TooMuchError:
             return PythonFrames(None, version, free_threaded, why="what it has in memory is no interpreter")
         except NotYetError as error:

@@ -123,7 +123,7 @@ def support_bundle(path: Path, checks: Iterable[Check], finder: LibraryFinder | 
     except OSError as error:
         why = error.strerror or str(error)
         raise UsageError(
-            f"cannot write the support bundle {path}: {why}", hint="Pass a file in a folder you may write to."
+            f"cannot write the support bundle {path}: {why}", hint="Choose a folder you can write to."
         ) from error
     return sorted(texts)
 

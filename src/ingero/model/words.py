@@ -61,7 +61,7 @@ BUCKETS: dict[str, Bucket] = {
         "In a sleep, or in a wait that only its timeout ended.",
     ),
     "unexplained": Bucket(
-        "not attributed", "spent on something unknown", "does something that could not be told",
+        "not attributed", "spent on something unknown", "does something unknown",
         "None of the others: blocked in something unknown, stopped, or held by a debugger.",
     ),
     "lost": Bucket(

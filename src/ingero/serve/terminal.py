@@ -307,20 +307,18 @@ def overhead_text(view: LiveView) -> str:
     cost = view.overhead
     if cost.share is None:
         return "overhead not measured"
-    most = "its budget" if cost.budget_share is None else f"{100 * cost.budget_share:g} %"
-    budget = " (no limit)" if cost.budget_share is None else f" of at most {most}"
-    less = f"; reduced to stay within {most}" if cost.actions else ""
-    own = [
-        f"{word} {units.format_share(value)}"
-        for word, value in (
-            ("agent", cost.agent_cpu_share),
-            ("taken from jobs", cost.taken_from_job_share),
-            ("others", cost.bystanders_share),
+    limit = "no limit" if cost.budget_share is None else f"limit {100 * cost.budget_share:g} %"
+    less = "; watching less to stay within it" if cost.actions else ""
+    also = [
+        f", {words.format(units.format_share(value))}"
+        for words, value in (
+            ("ingero itself {} of a core", cost.agent_cpu_share),
+            ("jobs waited for it {} of their time", cost.taken_from_job_share),
+            ("other programs {}", cost.bystanders_share),
         )
         if value is not None and value >= SHOWN_COST
     ]
-    also = f" (+ {', '.join(own)})" if own else ""
-    return f"overhead {units.format_share(cost.share)}{budget}{also}{less}"
+    return f"overhead {units.format_share(cost.share)} ({limit}){less}{''.join(also)}"
 
 
 def database_text(view: LiveView) -> Text:

@@ -103,7 +103,7 @@ class Reader:
             raise trouble.opening_error(self.path, error) from error
         except (TypeError, ValueError, OverflowError) as error:  # SQLite takes text for a number
             raise StoreError(
-                f"{self.path} holds values that make no sense: {error}", hint="The file is damaged."
+                f"{self.path} holds values that cannot be right: {error}", hint="The file is damaged."
             ) from error
 
     def id_ranges(self, from_ns: int, to_ns: int) -> list[tuple[int, int]]:

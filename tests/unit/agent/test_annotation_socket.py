@@ -131,7 +131,7 @@ def test_somebody_who_goes_on_ends_the_hearing_and_that_is_said(
         peers[-1].give_away(path, heard)
         stuck(listening)
     assert len(told) == 1
-    assert "cannot send labels any more" in told[0]
+    assert "can no longer send labels" in told[0]
     assert not path.exists()
     listening.look()
     listening.close()

@@ -234,7 +234,7 @@ def test_rings_are_emptied_while_a_reader_is_waited_for_and_a_late_one_is_not_ta
     with pytest.raises(UnreadError):
         readers.ask(Reading.owner, "/proc")
     began = time.monotonic()
-    with pytest.raises(UnreadError, match="no process to read it"):
+    with pytest.raises(UnreadError, match="the process that reads it is not running"):
         readers.ask(Reading.owner, "/dev")
     assert time.monotonic() - began < 0.5  # not waited for once more by every question
     os.kill(readers._nursery, signal.SIGCONT)

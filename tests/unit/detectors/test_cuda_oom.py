@@ -66,9 +66,9 @@ def test_how_full_the_card_was_and_who_held_it_is_told() -> None:
 
 def test_room_left_on_the_card_hints_at_pieces() -> None:
     story = short("cudaMalloc").looked(memory_used_bytes=50 << 30).on_card(JOB, memory=49 << 30)
-    assert "in pieces" in story.findings()[0].evidence[1].text
+    assert "fragmented" in story.findings()[0].evidence[1].text
     full = short("cudaMalloc").looked(memory_used_bytes=140 << 30).on_card(JOB, memory=49 << 30)
-    assert "in pieces" not in full.findings()[0].evidence[1].text
+    assert "fragmented" not in full.findings()[0].evidence[1].text
 
 
 def test_without_counters_the_failed_calls_are_all_there_is() -> None:

@@ -5,6 +5,7 @@ The fixes are those of the stories that the detectors' own tests tell.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from ingero import detectors
 from ingero.detectors import ALL
 from ingero.model.finding import Finding, Fix
+from ingero.model.gpus import HW_SLOWDOWN
 from tests.facts import JOB, MS, Story
 from tests.unit.detectors.test_cpu_contention import HOG, LOST, job
+from tests.unit.detectors.test_gpu_throttled import hot
 
 # Tools that would change something, or that are not everywhere: they only note what they were called with.
 STAND_INS = [
@@ -27,6 +31,7 @@ STAND_INS = [
     *("ss", "ip", "ingero", "python", "python3"),
 ]
 HARMLESS = ["bash", "ls", "cat", "grep", "ps", "xargs", "head"]
+OF_SEVERAL_NODES = ("late_ranks", "slow_node")  # told of merged recordings: tests of their own
 FOUND = 424242  # whoever has the name that is asked for
 PGREP = f'#!/bin/sh\necho "pgrep $*" >> "$NOTES"\necho {FOUND}\n'
 NOTE = '#!/bin/sh\necho "${0##*/} $*" >> "$NOTES"\n'
@@ -47,9 +52,29 @@ def told() -> dict[str, list[Finding]]:
             return answer
 
         patch.setattr(Story, "findings", findings)
-        for test in _stories():
+        for test in (*_stories(), *MORE):
             test()
     return found
+
+
+def _a_quiet_machine_and_too_many_threads() -> None:
+    assert job(LOST, gap=LOST).culprit(JOB, "python3", 590).findings()
+
+
+def _nobody_is_left() -> None:
+    story = job(LOST, gap=LOST).culprit(HOG, "a name with blanks", 590)
+    assert (
+        story.process(HOG, "a name with blanks", end_ns=9 * MS).process(JOB, "python3", end_ns=9).findings()
+    )
+
+
+def _a_disk_and_a_job_that_ended() -> None:
+    story = job({"disk_wait": 600.0}, gap={"disk_wait": 600.0})
+    assert story.process(JOB, "python3", end_ns=9 * MS).findings()
+
+
+def _the_hardware_slows_the_card_down() -> None:
+    assert hot(reasons=HW_SLOWDOWN).findings()
 
 
 def _stories() -> Iterator[Callable[[], None]]:
@@ -59,6 +84,15 @@ def _stories() -> Iterator[Callable[[], None]]:
             for name, test in inspect.getmembers(module, inspect.isfunction):
                 if name.startswith("test_") and not inspect.signature(test).parameters:
                     yield test
+
+
+# Branches that no story of a detector's own takes.
+MORE = (
+    _a_quiet_machine_and_too_many_threads,
+    _nobody_is_left,
+    _a_disk_and_a_job_that_ended,
+    _the_hardware_slows_the_card_down,
+)
 
 
 def fixes(told: dict[str, list[Finding]]) -> list[tuple[str, Finding, Fix]]:
@@ -77,6 +111,29 @@ def test_every_kind_that_is_looked_for_was_told_with_a_fix(told: dict[str, list[
     looked_for = {each.name for each in ALL if not each.unwatched}
     assert {kind for kind, _, _ in fixes(told)} == looked_for
     assert len(commands(told)) > 30
+
+
+def written() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Every fix that stands in a detector, as a pattern of its text."""
+    for module in sorted(Path(detectors.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) in ("Fix", "commands.look")
+                and node.args
+            ):
+                text = node.args[0 if ast.unparse(node.func) == "Fix" else 2]
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+                if any(words):
+                    pattern = "".join(".*" if each is None else re.escape(str(each)) for each in words)
+                    yield f"{module.stem}:{node.lineno}", re.compile(pattern)
+
+
+def test_every_fix_that_is_written_was_told(told: dict[str, list[Finding]]) -> None:
+    texts = [fix.text for found in told.values() for each in found for fix in each.fix]
+    untold = [where for where, text in written() if not any(text.match(each) for each in texts)]
+    assert not [each for each in untold if each.partition(":")[0] not in OF_SEVERAL_NODES]
 
 
 def test_a_shell_takes_every_command(told: dict[str, list[Finding]]) -> None:
@@ -169,3 +226,14 @@ def test_a_name_that_others_have_too_moves_nobody() -> None:
     (finding,) = story.findings()
     assert all("pgrep" not in (fix.command or "") for fix in finding.fix)
     assert {pid for fix in finding.fix for pid in fix.pids} == {JOB, *range(HOG, HOG + 6)}
+
+
+def test_of_a_mixed_crowd_the_one_in_the_title_is_looked_for_again_by_name() -> None:
+    story = job(LOST, gap=LOST)
+    for pid in range(HOG, HOG + 4):
+        story.culprit(pid, "stress", 120)
+    story.culprit(HOG + 9, "python", 60)
+    (finding,) = story.findings()
+    apart = finding.fix[0]
+    assert str(HOG + 9) in (apart.command or "")
+    assert apart.if_ended == "pgrep -x stress | xargs -r -n 1 taskset -acp 7"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facts import HOG, job
+from tests.facts import HOG, JOB, job
 
 NOT_YET = (
     "managed-thrash", "kv-cache-pressure", "head-of-line",
@@ -27,3 +27,18 @@ def test_an_abstention_names_the_source_that_is_missing() -> None:
     story.facts.absent = {"sched": "the kernel refused it"}
     reasons = {each.what: each.why for each in story.diagnose().not_watched}
     assert reasons["cpu-contention"] == "sched is not recorded: the kernel refused it"
+
+
+def test_what_is_missing_of_this_job_comes_first_and_what_nobody_watches_last() -> None:
+    story = job()
+    story.facts.absent = {"pods": "the kubelet was not asked", "gpu": "no NVML here"}
+    story.facts.blind = [(JOB, "gil", "free-threaded interpreter")]
+    order = [each.what for each in story.diagnose().not_watched]
+    assert order[0] == f"gil-contention of python3 (pid {JOB})"
+    assert {each.partition(",")[0] for each in order[1:5]} == {
+        "gpu-throttled",
+        "gpu-fault",
+        "underutilised",
+        "gpu-idle",
+    }
+    assert order[-1] == "pod-restart"

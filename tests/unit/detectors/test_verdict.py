@@ -125,6 +125,16 @@ def test_a_healthy_job_has_its_limit_and_no_finding() -> None:
     assert not diagnosis.findings
 
 
+def test_who_waits_longer_for_a_core_than_for_the_gpu_is_not_bound_by_the_gpu() -> None:
+    """Without the card's own word: a loop that waits in every step keeps waiting for the GPU, too."""
+    story = job({"runqueue": 1100.0, "host_cpu": 300.0}).culprit(HOG, "stress", 1100)
+    (bound,) = story.paced().diagnose().bound
+    assert bound.by == "runqueue"
+    assert bound.who[0].pid == HOG
+    (bound,) = job({"host_cpu": 1400.0}).paced().diagnose().bound
+    assert bound.by == "gpu"
+
+
 def test_a_step_with_more_host_work_that_a_busy_card_hides_is_no_trouble() -> None:
     story = slower("host_cpu", 0.5).looked(gpu_share=0.97)
     assert not slowest(story)

@@ -190,7 +190,7 @@ def test_memory_that_may_not_be_read_is_a_reason(start: Start, monkeypatch: pyte
         raise PermissionError
 
     monkeypatch.setattr("ingero.discover.python_layout.ProcessMemory", refuse)
-    assert looked_at(child.pid).why == "its memory may not be read"
+    assert looked_at(child.pid).why == "no permission to read its memory"
 
 
 def test_a_process_that_ends_while_it_is_looked_at_is_gone(start: Start) -> None:

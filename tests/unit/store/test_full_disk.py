@@ -79,9 +79,9 @@ def test_a_recording_that_could_not_even_say_so_is_known_to_have_no_end(
     record(path, monkeypatch, brief=False)
     report = get_report(path, Range())
     assert report.unfinished
-    assert "has no end" in report.not_watched[0].why
+    assert "was not closed" in report.not_watched[0].why
     (lost, *_) = footer(report, Detail())
-    assert "what came after is not known" in str(lost)
+    assert "what came later is unknown" in str(lost)
 
 
 def test_the_closing_report_of_a_trace_has_every_loss_of_its_status_line(

@@ -15,7 +15,7 @@ from ingero.store.clock_rows import read_offsets
 from ingero.store.reader import Reader
 
 WAITING = "who waits for whom across nodes"
-NOT_TOGETHER = Across(not_watched=[NotWatched(WAITING, "asked for some processes only")])
+NOT_TOGETHER = Across(not_watched=[NotWatched(WAITING, "only some processes were asked for")])
 
 
 def across_nodes(

@@ -145,10 +145,10 @@ def _unreadable(reply: Reply, error: Exception) -> Failure:
     if version != __version__:
         return Failure(
             Problem.FOREIGN,
-            f"version {clean(version, 40)} answers in a way {__version__} does not know",
-            "Bring both to one version.",
+            f"version {clean(version, 40)} answers in a way that {__version__} does not know",
+            "Install the same version on both.",
         )
-    return Failure(Problem.GARBAGE, f"its answer makes no sense: {clean(str(error), 150)}", "")
+    return Failure(Problem.GARBAGE, f"its answer cannot be understood: {clean(str(error), 150)}", "")
 
 
 def state_of(fleet: Fleet, replies: list[Reply]) -> FleetState:
@@ -184,7 +184,7 @@ def ask_one(
     node = next((each for each in fleet.nodes if each.name == address), None) if fleet else None
     if fleet is None or node is None:
         raise TargetError(
-            f"{clean(address, 80)} is none of the configured nodes", hint="fleet.nodes names them."
+            f"{clean(address, 80)} is not one of the configured nodes", hint="fleet.nodes names them."
         )
     (reply,) = ask(replace(fleet, nodes=[node]), Question(path, parameters, body=body))[:1]
     if reply.failure is not None:

@@ -63,7 +63,8 @@ def get_event(db: Path | None, event_id: str) -> EventAnswer:
     """By an id such as `gpu-node-01:4821`."""
     if not _ID.fullmatch(event_id):
         raise UsageError(
-            f"{clean(event_id, 60)!r} is no id of an event", hint="It is NODE:NUMBER, as in gpu-node-01:4821."
+            f"{clean(event_id, 60)!r} is not the id of an event",
+            hint="Write NODE:NUMBER, e.g. gpu-node-01:4821.",
         )
     with Reader(db or last_path()) as reader, reader.trouble_told():
         number = reader.event_id(event_id)

@@ -204,8 +204,10 @@ def _pauses(held: LabelTimes) -> Iterator[NotWatched]:
     other_ns = held.when.length_ns - held.held_ns
     if other_ns > 2 * SECOND:  # more than the ends of the first and the last second
         yield NotWatched(
-            f"the label alone: it held for {format_ns(held.held_ns)} of {format_ns(held.when.length_ns)}",
-            "it paused, and the time between is part of this diagnosis; `ingero query --label` leaves it out",
+            "only the time with the label: it was set for"
+            f" {format_ns(held.held_ns)} of {format_ns(held.when.length_ns)}",
+            "it was off for a while, and that time is part of this diagnosis;"
+            " `ingero query --label` leaves it out",
         )
 
 
@@ -266,7 +268,7 @@ def _nothing_recorded(reader: Reader, when: TimeRange) -> StoreError | UsageErro
     recordings = [each for each in reader.recordings() if each.last_ns > each.started_ns]
     if not recordings:
         return StoreError(
-            f"the recording in {reader.path} is empty: it ended before its first second was over",
+            f"the recording in {reader.path} is empty: the trace ended within its first second",
             hint="Record again with `sudo ingero trace`.",
         )
     first, last = min(each.started_ns for each in recordings), max(each.last_ns for each in recordings)
@@ -361,7 +363,7 @@ def _not_stored(when: TimeRange, recordings: list[RecordingInfo], losses: list[L
     for each in recordings:
         after = f"after {_time(each.last_ns)}"
         if _has_no_end(each, when):
-            why = "the recording has no end: the trace was killed, or could not write any more"
+            why = "the recording was not closed: the trace was killed, or could no longer write"
             yield NotWatched(f"what happened {after}", why)
         elif each.last_ns < when.to_ns and each.last_ns + SECOND < last_lost_ns <= (each.ended_ns or 0):
             yield NotWatched(f"{format_ns(last_lost_ns - each.last_ns)} {after}", "it could not be stored")

@@ -19,7 +19,7 @@ from ingero.store.reader import Reader
 from ingero.units import clean
 
 POINTS = 300
-NOT_WATCHED = "the card's own counters (NVML) are not in this recording"
+NOT_WATCHED = "The GPU's own counters (NVML) are not in this recording. `ingero check` says why."
 # Column of gpu_samples, what it is called, unit, what makes it the unit.
 SERIES = (
     ("gpu_share", "GPU busy", "share", 1.0),

@@ -182,7 +182,7 @@ def _never_said(reader: Reader, key: str) -> UsageError:
         f"no job said its {clean(key, 40)} in that time",
         hint=f"Said were {', '.join(said[:10])}."
         if said
-        else "Jobs tell their steps with `ingero annotate`.",
+        else "Jobs report their steps with `ingero annotate`.",
     )
 
 
@@ -200,7 +200,7 @@ def label_times(reader: Reader, when: TimeRange, wanted: Iterable[Label]) -> Lab
     spans = [span for spans in held_spans.values() for span in spans]
     if not spans:
         raise UsageError(
-            "the label did not hold in that time", hint="`ingero query --by KEY` lists the values there are."
+            "the label was not set in that time", hint="`ingero query --by KEY` lists the values there are."
         )
     first_ns, last_ns = min(span.start_ns for span in spans), max(span.end_ns for span in spans)
     begun = reader.rows("SELECT MAX(start_ns) FROM window WHERE start_ns <= ?", (first_ns,))[0][0]

@@ -88,7 +88,8 @@ def gather_into(
     """The same, into a file that stays."""
     if target.exists():
         raise UsageError(
-            f"{target} exists; what nodes tell is put into a new file", hint="Name another with -o."
+            f"{target} exists; recordings fetched from nodes go into a new file",
+            hint="Choose another with -o.",
         )
     with tempfile.TemporaryDirectory(prefix="ingero-fetched-") as name:
         folder = Path(name)
@@ -143,7 +144,7 @@ def by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
     except (IngeroError, sqlite3.Error, ValueError, TypeError) as error:
         why = getattr(error, "message", None) or str(error)
         why = why.replace(str(reply.file), "its recording")
-        reply.failure = Failure(Problem.GARBAGE, clean(why, 300), "Bring all nodes to one version.")
+        reply.failure = Failure(Problem.GARBAGE, clean(why, 300), "Install the same version on all nodes.")
         return None
 
 

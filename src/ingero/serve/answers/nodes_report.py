@@ -53,7 +53,7 @@ def _together(fleet: Fleet, wanted: Range, reports: list[Report], pid: int | Non
             return across_recordings(found.path, {each.node: each.findings for each in reports})
     except IngeroError as error:
         return Across(
-            not_watched=[NotWatched(WAITING, f"their recordings could not be had: {error.message}")]
+            not_watched=[NotWatched(WAITING, f"their recordings could not be fetched: {error.message}")]
         )
 
 

@@ -169,9 +169,9 @@ def _possible(reader: Reader, row: tuple[Any, ...]) -> tuple[Any, ...]:
     """A row is of a second or a minute: more calls than there are nanoseconds nobody made."""
     if isinstance(row[3], int) and not 0 <= row[3] <= MOST_CALLS:
         raise StoreError(
-            f"{reader.path} holds values that make no sense: {row[3]:,} calls of one operation by"
+            f"{reader.path} holds values that cannot be right: {row[3]:,} calls of one operation by"
             f" process {row[2]} in a minute or less",
-            hint="The file is damaged, or was written by a version that estimated wrongly.",
+            hint="The file is damaged, or was written by a version with wrong estimates.",
         )
     return row
 

@@ -10,11 +10,11 @@ def own_cost_words(overhead: OverheadReport) -> str:
     """As far as it is known; empty where nothing is."""
     parts = []
     if overhead.agent_cpu_share is not None:
-        parts.append(f"computed {format_share(overhead.agent_cpu_share)} of one core beside the job")
+        parts.append(f"used {format_share(overhead.agent_cpu_share)} of one core")
     if overhead.taken_from_job_share is not None:
         parts.append(
-            f"had a core the job waited for {format_share(overhead.taken_from_job_share)} of the job's time"
+            f"made the job wait for a core {format_share(overhead.taken_from_job_share)} of its time"
         )
     if overhead.bystanders_share is not None:
-        parts.append(f"cost switches of others {format_share(overhead.bystanders_share)} of all cores")
+        parts.append(f"cost other programs {format_share(overhead.bystanders_share)} of all cores")
     return f"ingero itself {', '.join(parts)}" if parts else ""

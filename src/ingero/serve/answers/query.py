@@ -25,7 +25,7 @@ from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
 STORED_ROWS = (
-    "COUNT, SUM and AVG here are over stored rows, and some stand for several calls:"
+    "COUNT, SUM and AVG here are over stored rows, and a row can represent several calls:"
     " SUM(weight) counts calls, SUM(duration_ns * weight) is their time"
 )
 QUICK_ROWS = 300_000  # looked through for kernels in a fifth of a second

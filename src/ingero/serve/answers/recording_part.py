@@ -48,6 +48,6 @@ def _tables(text: str | None) -> frozenset[str] | None:
     unknown = named - table_names()
     if unknown:
         raise UsageError(
-            f"there is no table {clean(sorted(unknown)[0], 60)!r}", hint="The node may be of another version."
+            f"there is no table {clean(sorted(unknown)[0], 60)!r}", hint="The node may run another version."
         )
     return named

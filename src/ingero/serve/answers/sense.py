@@ -21,7 +21,7 @@ def sense_made_of(reader: Reader) -> Iterator[None]:
         yield
     except (TypeError, ValueError, OverflowError) as error:
         raise StoreError(
-            f"{reader.path} holds values that make no sense: {error}", hint="The file is damaged."
+            f"{reader.path} holds values that cannot be right: {error}", hint="The file is damaged."
         ) from error
 
 

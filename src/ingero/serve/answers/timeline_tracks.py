@@ -44,7 +44,7 @@ def timeline(asked: Asked) -> Iterator[Item]:
         raise trouble.opening_error(asked.reader.path, error) from error
     except (TypeError, ValueError, OverflowError, LookupError) as error:  # SQLite takes text for a number
         raise StoreError(
-            f"{asked.reader.path} holds values that make no sense: {error}", hint="The file is damaged."
+            f"{asked.reader.path} holds values that cannot be right: {error}", hint="The file is damaged."
         ) from error
 
 

@@ -84,7 +84,7 @@ def _unknown(reader: Reader, whose: Whose) -> TargetError:
             return TargetError(
                 f"there is no {name} {clean(value, 60)!r} in this recording", hint=_known(reader, name)
             )
-    return TargetError("no process in this recording is of all of these", hint="Leave one of them out.")
+    return TargetError("no process in this recording matches all of these", hint="Leave one of them out.")
 
 
 def _some(reader: Reader, whose: Whose) -> list[tuple[Any, ...]]:

@@ -87,7 +87,7 @@ def _given(started_ns: int, until_ns: int, start: str | None, end: str | None) -
     to_ns = until_ns if end is None else parse_instant(end)
     if from_ns >= to_ns:
         raise UsageError(
-            "--from is not before --to", hint="Swap them, or leave --to out for the end of the recording."
+            "--from must be before --to", hint="Swap them, or leave --to out for the end of the recording."
         )
     return TimeRange(from_ns, to_ns, "given")
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 ANSWER_S = 1.0
 EPILOG = """\b
 Examples:
-  ingero annotate --label step=120 --label epoch=3     of the script this stands in
+  ingero annotate --label step=120 --label epoch=3     labels the script that calls it
   ingero annotate --pid 4821 --label phase=evaluation
-  ingero annotate --label phase=                       it holds no longer
+  ingero annotate --label phase=                       removes the label
 
-A job labels itself at less cost: from ingero.annotate import annotate; annotate(step=120)
+Cheaper, from inside a Python job: from ingero.annotate import annotate; annotate(step=120)
 """
 
 
@@ -32,25 +32,24 @@ A job labels itself at less cost: from ingero.annotate import annotate; annotate
     multiple=True,
     required=True,
     metavar="KEY=VALUE",
-    help="What to say; may be repeated.",
+    help="The label; repeatable.",
 )
 @click.option(
-    "--pid", type=click.IntRange(1), help="PID to label (must be yours).  [the job that calls this]"
+    "--pid", type=click.IntRange(1), help="Process to label (must be yours).  [the job that calls this]"
 )
 @configured
 def annotate(labels: tuple[str, ...], pid: int | None, config: Config) -> int:  # noqa: ARG001
     """Tell a running trace what a job is doing.
 
-    Its step, epoch, request or whatever else. A label holds for the process and those it
-    starts, until its next value. Without --pid it is of the traced process this command was
-    called from.
+    For example its step, epoch or request. A label applies to the process and its children until
+    it gets a new value. Without --pid it labels the traced process that called this command.
     """
     said = dict(map(_label, labels))
     answer = _ask(message({**said}, CALLER if pid is None else pid))
     if answer not in ("ok", ""):
-        raise IngeroError(f"the label was not taken: {answer}", hint=_HINTS.get(answer, ""))
+        raise IngeroError(f"the label was not accepted: {answer}", hint=_HINTS.get(answer, ""))
     if not answer:
-        click.echo("Sent; the trace did not say what became of it.", err=True)
+        click.echo("Sent, but the trace did not confirm it.", err=True)
     return 0
 
 

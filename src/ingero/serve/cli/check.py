@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from ingero.model.checks import Check
 
 ICONS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
+OF_A_PROCESS = re.compile(r"process (\d+): (.*)", re.DOTALL)
+NAMED = 5  # processes in a line
 FRAMES = "frames can be read"  # what is said behind it is how
 EPILOG = """\b
 Examples:
@@ -29,9 +33,12 @@ Examples:
 @as_json
 @click.option("--exit-code", is_flag=True, help="Exit with 1 when a check failed.")
 @click.option(
-    "--support-bundle", type=click.Path(path_type=Path), metavar="FILE", help="Also write a .tar.gz to send."
+    "--support-bundle",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write a .tar.gz for a bug report.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also how the frames of each Python are found.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show how the frames of each Python are read.")
 @database
 @configured
 def check(
@@ -42,7 +49,7 @@ def check(
     verbose: bool,
     db: Path | None,
 ) -> int:
-    """Say whether this machine can be traced, and what to do if not."""
+    """Check whether this machine can be traced, and what to do if not."""
     from ingero.serve.answers.checks import get_checks
 
     answer = get_checks(db)
@@ -69,7 +76,7 @@ def _print(checks: list[Check], verbose: bool) -> None:
 
     console = tables.console(sys.stdout)
     width = max((len(terminal.clean(check.name)) for check in checks), default=0)
-    for item in checks:
+    for item in checks if verbose else _grouped(checks):
         icon, style = ICONS[item.status]
         line = Text(f"  {icon} ", style).append(f"{terminal.clean(item.name):{width}}  ", "default")
         console.print(line.append(_value(item, verbose), "default"), soft_wrap=True)
@@ -82,6 +89,23 @@ def _print(checks: list[Check], verbose: bool) -> None:
     warned = sum(item.status == "warning" for item in checks)
     console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warned} warnings"))
     console.print(Text(f"  {verdict(checks)}", "bold"), soft_wrap=True)
+
+
+def _grouped(checks: list[Check]) -> list[Check]:
+    """Processes of which the same is said share a line: a job may have a hundred workers."""
+    pids: dict[tuple[str, ...], list[str]] = {}
+    first: dict[tuple[str, ...], Check] = {}
+    for number, item in enumerate(checks):
+        said = OF_A_PROCESS.fullmatch(_value(item, False))
+        key = (item.name, item.status, item.advice, said[2]) if said else (str(number),)
+        first.setdefault(key, item)
+        pids.setdefault(key, []).extend([said[1]] if said else [])
+    return [_of_all(item, pids[key], key[-1]) if len(pids[key]) > 1 else item for key, item in first.items()]
+
+
+def _of_all(item: Check, pids: list[str], said: str) -> Check:
+    more = f" and {len(pids) - NAMED} more" if len(pids) > NAMED else ""
+    return replace(item, value=f"processes {', '.join(pids[:NAMED])}{more}: {said}")
 
 
 def _value(item: Check, verbose: bool) -> str:
@@ -97,7 +121,7 @@ def verdict(checks: list[Check]) -> str:
 
     failed = list(dict.fromkeys(check.name for check in checks if check.status == "failed"))
     if failed:
-        return f"No: ingero cannot trace here until this is mended: {', '.join(failed)}."
+        return f"No: ingero cannot trace here until this is fixed: {', '.join(failed)}."
     without_gpu = any(check.name == "NVIDIA driver" and check.status != "ok" for check in checks)
     if without_gpu:
         live = f"{how_we_are_called(as_root=True)} demo --live"

@@ -31,10 +31,10 @@ Examples:
 @click.option("--price", type=click.FloatRange(0, 1e6), metavar="X", help="Price of a GPU for an hour.")
 @click.option(
     "--by", type=click.Choice(GROUPS), metavar="WHAT",
-    help=f"One line for each: {', '.join(GROUPS)}.  [the first that is known]",
+    help=f"Group by: {', '.join(GROUPS)}.  [the first that is known]",
 )  # fmt: skip
-@click.option("--since", "--last", metavar="D", help="Only the last D, as in 90s, 5m, 24h.")
-@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--since", "--last", metavar="D", help="Only the last D, e.g. 90s, 5m, 24h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @one_node
 @whose
@@ -43,12 +43,11 @@ Examples:
 @database
 @configured
 def cost(config: Config, as_json: bool, **flags: Any) -> int:
-    """Say what GPUs cost: hours held, busy, lost to findings and idle, by tenant.
+    """Show what GPUs cost: hours held, busy, lost to findings and idle, per tenant.
 
-    Prices by model come from the configuration (cost.prices); without any price only hours are
-    told. A GPU that several use is divided by their use of it. Held is busy, lost, idle and
-    unknown together, in every line. With --nodes the recordings of that time are fetched and
-    summed up together.
+    Prices per GPU model come from the configuration (cost.prices); without a price it shows hours
+    only. A shared GPU is split by how much each process used it. In every line, held is the sum of
+    busy, lost, idle and unknown. With --nodes it fetches the recordings of that time and adds them up.
     """
     from ingero.serve.answers.cost import get_cost, prices_of
     from ingero.serve.answers.query import Range
@@ -127,7 +126,7 @@ def parts(answer: CostAnswer) -> list[Any]:
         found.append(Text(f"Held by nobody: {hours}{_spoken(answer.free.money, answer)}"))
     if answer.estimated:
         names = ", ".join(map(terminal.clean, answer.estimated))
-        found.append(Text(f"Estimated from calls, the driver was not asked: {names}", "yellow"))
+        found.append(Text(f"Estimated from calls; the driver was not asked on: {names}", "yellow"))
     if answer.unpriced and answer.total.money is None:
         models = ", ".join(map(terminal.clean, answer.unpriced))
         found.append(Text(f"No price for {models}: give --price, or cost.prices in ingero.yaml."))
@@ -216,7 +215,7 @@ def _efficiency(answer: CostAnswer) -> list[Any]:
             if share is not None
         ]
         if each.more_jobs is not None:
-            told.append(f"{each.more_jobs} more of its kind would fit")
+            told.append(f"{each.more_jobs} more like it would fit")
         if told:
             lines.append(Text(f"{terminal.clean(line.name)}: {', '.join(told)}"))
     return [*lines, Text()] if lines else []

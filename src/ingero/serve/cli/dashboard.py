@@ -24,14 +24,16 @@ Examples:
   ingero dashboard                              HTTPS on port 8080, with a token made at the first start
   ingero dashboard -d demo.db
   ingero dashboard --addr 127.0.0.1:8080        for this user on this machine; no token
-  ingero dashboard --allowed-host gpu.example   reached by another name
-  ingero dashboard --client-ca ca.pem           for browsers with a certificate
+  ingero dashboard --allowed-host gpu.example   also reachable by this name
+  ingero dashboard --client-ca ca.pem           only for browsers with a certificate
 """
 
 
 @click.command(epilog=EPILOG)
 @click.option("--addr", "address", metavar="ADDR", default=":8080", show_default=True, help="Listen here.")
-@click.option("--show-token", is_flag=True, help="Print the link with its token also into a log.")
+@click.option(
+    "--show-token", is_flag=True, help="Print the token in the link even when the output goes to a log."
+)
 @server_options
 @database
 @configured

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 SCENARIOS = ("incident", "cold-start", "memcpy-bottleneck", "periodic-spike", "cpu-contention", "gpu-steal")
 MADE_UP, LIVE, GPU = "no-gpu", "live", "gpu"
 HOW = {
-    MADE_UP: "A job that never ran: its events are made up, the rest is what a trace does.",
+    MADE_UP: "The job is made up, and so are its events; everything else is what a real trace does.",
     LIVE: "A real job on a stub CUDA library, traced by the real probes.",
     GPU: "A real job on this machine's GPU, traced by the real probes.",
 }
@@ -78,11 +77,11 @@ def demo(
 ) -> int:
     """Show a GPU job in trouble, and the diagnosis.
 
-    Without a mode the best this machine can do: --gpu with a card and root, --live
-    as root, else --no-gpu. The recording can be asked afterwards.
+    Without a mode it does the best this machine allows: --gpu with a GPU and root, --live as root,
+    else --no-gpu. Afterwards you can query the recording like any other.
     """
     if not 0.1 <= speed <= 10_000:
-        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out for 5.")
+        raise UsageError(f"--speed: {speed} is not between 0.1 and 10000", hint="Leave it out to use 5.")
     from ingero.scenarios import demo as made_up
     from ingero.scenarios.catalogue import ALL, BY_NAME
 
@@ -149,7 +148,7 @@ class _Show:
                 sys.stdout.flush()
             code = self._play(each, scenarios[number + 1 :]) or code
             if not self._as_json:
-                self._conclude(len(scenarios))
+                self._conclude(each, alone=len(scenarios) == 1)
             if self._stopped:
                 break
         return code
@@ -172,7 +171,7 @@ class _Show:
         code = run_on(surface, work)
         self._last = surface.last
         if self._last and self._last.database.problem:
-            click.echo(f"Not all of it was recorded: {self._last.database.problem}.", err=True)
+            click.echo(f"Some of it was not recorded: {self._last.database.problem}.", err=True)
         return code
 
     def _surface(self) -> Surface:
@@ -207,31 +206,20 @@ class _Show:
             stage.require_success()
             return code
 
-    def _conclude(self, count: int) -> None:
-        from ingero.serve.cli.explain import print_diagnosis
-
-        print_diagnosis(self._path, sys.stdout, self._last)
-        if count == 1:
-            click.echo("\nAsk the recording yourself:")
-            steps = list(self._next_steps())
-            width = max(len(command) for command, _ in steps)
-            for command, what in steps:
-                click.echo(f"  {command:{width}}  {what}")
-        sys.stdout.flush()
-
-    def _next_steps(self) -> Iterator[tuple[str, str]]:
-        """Commands that run as they stand, and find this recording."""
-        from ingero.serve.answers.last_recording import is_found
+    def _conclude(self, scenario: Scenario, alone: bool) -> None:
         from ingero.serve.cli.called import how_we_are_called
+        from ingero.serve.cli.explain import print_diagnosis
+        from ingero.serve.cli.next_steps import show, steps
 
-        me = how_we_are_called()
-        where = "" if is_found(self._path) else f" -d {shlex.quote(str(self._path))}"
-        yield f"{me} explain -v{where}", "every proof"
-        yield f"{me} explain --format html -o report.html{where}", "one file to send on"
-        yield f"{me} query{where}", "what the calls cost"
-        yield f"{me} dashboard{where}", "the same in a browser"
+        made_up = self._mode == MADE_UP
+        told = print_diagnosis(self._path, sys.stdout, self._last)
         root = how_we_are_called(as_root=True)
-        if self._mode == MADE_UP:
-            yield f"{root} demo --live", "the same with real processes and probes"
-        else:
-            yield f"{root} trace", "watch the jobs of this machine"
+        if not told:
+            again = how_we_are_called() if made_up else root
+            click.echo(f"\nSee it to its end:\n  {again} demo --{self._mode} {scenario.name}")
+        elif alone:
+            click.echo("\nAsk the recording yourself:")
+            real = f"{root} demo --live", "the same with real processes and probes"
+            yours = f"{root} trace", "watch the jobs of this machine"
+            show([*steps(self._path), real if made_up else yours])
+        sys.stdout.flush()

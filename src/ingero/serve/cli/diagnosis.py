@@ -14,7 +14,7 @@ from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
-from ingero.model.words import bucket_words, covered_words
+from ingero.model.words import SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
@@ -376,7 +376,7 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
     """What was dropped, what tracing cost, what was not covered."""
     dropped = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     if report.unfinished:
-        dropped = f"{dropped or 'nothing'} up to the last stored second; what came after is not known"
+        dropped = f"{dropped or 'nothing'} until the last stored second; what came later is unknown"
     cost = overhead_words(report, detail.verbose)
     yield Field(
         "Dropped",
@@ -391,10 +391,22 @@ def footer(report: Report, detail: Detail) -> Iterator[Block]:
             Field("Not covered", f"{'; '.join(what)} ({why})", "warning") for why, what in blind.items()
         )
     elif blind:
-        why, (first, *_) = next(iter(blind.items()))
+        why, hidden = next(iter(blind.items()))
         rest = sum(map(len, blind.values())) - 1
+        of_source = _source_words(report, len(hidden))
+        rest += 1 - len(hidden) if of_source else 0
+        words = of_source or f"{hidden[0]} ({why})"
         more = f" and {rest} more, -v shows them" if rest else ""
-        yield Field("Not covered", f"{first} ({why}){more}", "warning")
+        yield Field("Not covered", f"{words}{more}", "warning")
+
+
+def _source_words(report: Report, hides: int) -> str | None:
+    """What is missing itself, where it hides several kinds of problem."""
+    source, said, why = report.not_watched[0].why.partition(" is not recorded: ")
+    if not said or hides < 2 or source not in SOURCES:
+        return None
+    why = tidy(why, 300).removeprefix("NVML: ")
+    return f"{SOURCES[source]}: {why} (hides {hides} kinds of problem)"
 
 
 def _not_covered(report: Report) -> dict[str, list[str]]:
@@ -418,10 +430,10 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     if overhead.share is not None:
         words = (
             f"tracing cost {units.format_share(overhead.share)} of the traced threads' time"
-            f"{f' (at most {budget})' if budget else ''}"
+            f"{f' (limit {budget})' if budget else ''}"
         )
     elif overhead.hits_per_s is not None:
-        words = f"{units.format_count(overhead.hits_per_s)} probe hits/s, their cost was not recorded"
+        words = f"{units.format_count(overhead.hits_per_s)} probe hits/s; their cost was not recorded"
     else:
         words = "what tracing cost was not recorded"
     # of several how it was at the end: what they name may have changed on the way
@@ -429,7 +441,7 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
     if not less:
         return words
-    words += f"; reduced to stay within {budget or 'its budget'}"
+    words += f"; watching less to stay within {budget or 'its budget'}"
     return f"{words}: {'; '.join(_reduced(less))}" if verbose else words
 
 

@@ -10,6 +10,7 @@ import click
 
 from ingero.errors import IngeroError, UsageError
 from ingero.serve.cli.asking import exit_code, fleet_of, of_nodes, say_state
+from ingero.serve.cli.next_steps import hint
 from ingero.serve.cli.options import as_json, configured, database, labelled, one_node, whose, wide
 from ingero.serve.cli.paging import paged
 
@@ -28,7 +29,7 @@ Examples:
   ingero explain --from 2026-03-01T02:10 -v
   ingero explain --namespace team-a           one tenant's jobs
   ingero explain --label step=100..200
-  ingero explain --by step                    the slowest steps a job said
+  ingero explain --by step                    the job's slowest steps
   ingero explain --format html -o report.html
   ingero explain --compare before.db after.db
   ingero explain --json --exit-code | jq .findings
@@ -57,8 +58,8 @@ ONE_DATABASE = (
 
 
 @click.command(epilog=EPILOG)
-@click.option("--since", "--last", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
-@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--since", "--last", metavar="D", help="Only the last D, e.g. 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
@@ -78,8 +79,8 @@ ONE_DATABASE = (
     "--format", "form", type=click.Choice(["text", "md", "html", "json"]), help="How to print.  [text]"
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file.")
-@click.option("-v", "--verbose", is_flag=True, help="Everything known about each finding.")
-@click.option("--show-sql", is_flag=True, help="With each proof, the SQL that gives its number.")
+@click.option("-v", "--verbose", is_flag=True, help="Show everything known about each finding.")
+@click.option("--show-sql", is_flag=True, help="Show the SQL behind each number.")
 @click.option("--exit-code", is_flag=True, help="Exit with 3 when there is a finding of MEDIUM or above.")
 @of_nodes
 @database
@@ -88,9 +89,9 @@ ONE_DATABASE = (
 def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> int:
     """Say why a recorded job was slow, and what fixes it.
 
-    Reads the recording; needs no privileges. Without a range, the whole last recording;
-    --since counts back from now while it runs, and from its last record afterwards.
-    Each node of a merged database, or of --nodes, is looked at by itself, then all of them together.
+    Reads the recording; needs no privileges. By default it covers the whole last recording.
+    --since counts back from now while a trace runs, otherwise from the last record. In a merged
+    database, or with --nodes, each node is diagnosed by itself first, then all of them together.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")
@@ -113,6 +114,8 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
         _write(_page(report, flags), flags["output"])
     else:
         _deliver(report, lambda: _document(report, flags), form, flags["output"])
+        if form == "text" and flags["output"] is None:
+            hint(flags["db"])
     return FINDINGS if flags["exit_code"] and has_counted_findings(report) else 0
 
 
@@ -181,7 +184,8 @@ def _write(text: str, output: Path | None) -> None:
         click.echo(text, nl=False)
         return
     writing.write_file(output, text)
-    click.echo(f"Wrote {output}", err=True)
+    page = " Open it in a browser; it needs no network." if output.suffix == ".html" else ""
+    click.echo(f"Wrote {output}.{page}", err=True)
 
 
 def _written(document: Document, form: str) -> str:
@@ -209,10 +213,11 @@ def _print(document: Document, out: TextIO) -> None:
 
 def print_diagnosis(
     db: Path | None, out: TextIO, view: LiveView | None = None, page: Path | None = None
-) -> None:
+) -> bool:
     """The text diagnosis of the last recording; what stands in its way is one line, not a failure.
 
     `view`: how the trace ended, which may know more than it could store. `page`: a report is written there.
+    Whether there was anything to diagnose.
     """
     from ingero import units
     from ingero.serve.answers.explain import get_report
@@ -225,11 +230,12 @@ def print_diagnosis(
         document = diagnosis(report, Detail())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
-        return
+        return False
     click.echo(file=out)
     _print(document, out)
     if page is not None:
         _write_page(document, report, db, page, out)
+    return True
 
 
 def _write_page(document: Document, report: Report, db: Path | None, page: Path, out: TextIO) -> None:

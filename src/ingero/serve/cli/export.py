@@ -74,17 +74,17 @@ class Export:
     "-o", "--output", metavar="PATH",
     help="File to write, or folder/ for every table. Standard output if not given.",
 )  # fmt: skip
-@click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
-@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--since", metavar="D", help="Only the last D, e.g. 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
 @whose
 @click.option("--table", metavar="NAME", help="For csv and parquet: see ingero query --schema.  [events]")
-@click.option("--op", metavar="NAME", help="For folded: only this operation; of waits, this bucket.")
+@click.option("--op", metavar="NAME", help="For folded: only this operation; for waits, only this bucket.")
 @click.option(
     "--what", type=click.Choice(["calls", "samples", "waits", "bytes"]),
-    help="For folded: weight of a stack.  [calls]",
+    help="For folded: what the width of a stack shows.  [calls]",
 )  # fmt: skip
 @of_nodes
 @database
@@ -92,11 +92,11 @@ class Export:
 def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
     """Write a recording as a timeline, tables or stacks.
 
-    perfetto: a timeline, as JSON where the file's name ends with .json; without a range the whole
-    last recording. csv and parquet: tables; without a range everything. otlp: metrics, and findings as
-    spans and log records, as lines of JSON that an OpenTelemetry collector reads.
-    folded: stacks for flame graphs, as wide as calls made, samples on a core, nanoseconds waited, or
-    bytes copied and allocated. With --nodes the recordings of all nodes, by one clock.
+    perfetto: a timeline; as JSON if the file's name ends with .json. Covers the whole last recording
+    unless you give a range. csv and parquet: tables; everything unless you give a range.
+    otlp: metrics, and findings as spans and log records, in JSON lines that an OpenTelemetry collector reads.
+    folded: stacks for flame graphs; their width is calls, samples on a core, nanoseconds waited, or
+    bytes copied and allocated. With --nodes it exports the recordings of all nodes, on one clock.
     """
     from ingero.serve.answers.query import Range
     from ingero.serve.answers.whose import WORDS, Whose

@@ -12,7 +12,7 @@ from ingero.serve.cli.export import Export
 
 def export_folded(request: Export) -> None:
     if request.into_folder:
-        raise UsageError("stacks go into one file", hint="Name it with -o, as in -o calls.folded.")
+        raise UsageError("stacks are written to one file", hint="Name it with -o, e.g. -o calls.folded.")
     what = request.what or "calls"
     lines = list(folded(request.db, request.when, what, request.pid, request.op, request.node))
     if not lines:

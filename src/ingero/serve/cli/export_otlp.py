@@ -27,7 +27,7 @@ def export_otlp(request: Export) -> None:
             hint="Install them: pip install 'ingero[otlp]'",
         ) from error
     if request.into_folder:
-        raise UsageError("this goes into one file", hint="Name it with -o, as in -o recording.jsonl.")
+        raise UsageError("this is written to one file", hint="Name it with -o, e.g. -o recording.jsonl.")
     written: list[str] = []
     findings = 0
     for snapshot in recorded_metrics(request.db, request.when, request.pid, request.node):

@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 20
 
 def export_perfetto(request: Export) -> None:
     if request.output is None or request.into_folder:
-        raise UsageError("a timeline goes into a file", hint="Name it with -o, as in -o trace.pftrace.")
+        raise UsageError("a timeline is written to a file", hint="Name it with -o, e.g. -o trace.pftrace.")
     with (
         open_timeline(request.db, request.when, request.pid, request.node) as (when, items),
         writing(request.output) as file,

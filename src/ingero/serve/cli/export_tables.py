@@ -38,7 +38,7 @@ def export_csv(request: Export) -> None:
 def export_parquet(request: Export) -> None:
     parquet_modules()  # before anything is opened
     if request.output is None and sys.stdout.isatty():
-        raise UsageError("Parquet is not for a terminal", hint="Name a file with -o.")
+        raise UsageError("Parquet cannot be shown on a terminal", hint="Name a file with -o.")
     _export(request, "parquet", write_parquet)
 
 
@@ -66,7 +66,7 @@ def _files(request: Export, suffix: str) -> list[tuple[str, Path | None]]:
                 os.mkdir(request.output.name, 0o700, dir_fd=around)
     except OSError as error:
         raise UsageError(
-            f"cannot make the folder {request.output}: {error.strerror}", hint="Name another with -o."
+            f"cannot make the folder {request.output}: {error.strerror}", hint="Choose another with -o."
         ) from error
     names = [request.table] if request.table else list(COLUMNS)
     return [(name, request.output / f"{name}.{suffix}") for name in names]
@@ -97,6 +97,6 @@ def write_parquet(name: str, rows: Iterator[Row], file: BinaryIO) -> None:
                 ]
             except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
                 raise StoreError(
-                    f"{name} holds values that make no sense: {error}", hint="The file is damaged."
+                    f"{name} holds values that cannot be right: {error}", hint="The file is damaged."
                 ) from error
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))

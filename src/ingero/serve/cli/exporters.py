@@ -26,7 +26,7 @@ PLAIN = "http://"
 def exporting(function: Function) -> Function:
     """The options."""
     function = click.option(
-        "--fleet", metavar="URL", help="Report this node's health to a collector; see docs/fleet.md."
+        "--fleet", metavar="URL", help="Report this node's health to this collector; see docs/fleet.md."
     )(function)
     function = click.option(
         "--otlp", metavar="HOST:PORT|URL", help="Send metrics and findings to this OTLP receiver."
@@ -34,8 +34,8 @@ def exporting(function: Function) -> Function:
     return click.option(
         "--prometheus",
         metavar="ADDR",
-        help="Serve metrics here for Prometheus, as in :9090: over HTTPS, with a token that is printed;"
-        " see docs/metrics.md.",
+        help="Serve Prometheus metrics here, e.g. :9090; over HTTPS, with a token that it prints."
+        " See docs/metrics.md.",
     )(function)
 
 

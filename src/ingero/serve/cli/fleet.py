@@ -7,10 +7,10 @@ import importlib
 import click
 
 COMMANDS = {
-    "serve": ("ingero.serve.cli.fleet_serve", "Collect what nodes tell, and say who straggles."),
-    "push": ("ingero.serve.cli.fleet_push", "Tell a collector how the node of a recording does."),
-    "status": ("ingero.serve.cli.fleet_status", "Ask a collector how the fleet does."),
-    "token": ("ingero.serve.cli.fleet_token", "Print the token of a node."),
+    "serve": ("ingero.serve.cli.fleet_serve", "Collect the health of nodes and show which ones straggle."),
+    "push": ("ingero.serve.cli.fleet_push", "Report the health of a recording's node to a collector."),
+    "status": ("ingero.serve.cli.fleet_status", "Show the health of the fleet, as a collector sees it."),
+    "token": ("ingero.serve.cli.fleet_token", "Print the token for a node."),
 }
 EPILOG = """\b
 Examples:

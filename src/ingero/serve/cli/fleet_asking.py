@@ -61,7 +61,9 @@ class CollectorAsked:
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise StoreError(f"{self._to.url} is no collector: {error}", hint="Check the address.") from error
+            raise StoreError(
+                f"{self._to.url} is not a collector: {error}", hint="Check the address."
+            ) from error
 
     def _get(self, path: str) -> tuple[int, bytes]:
         to, tls = self._to, self._to.tls()
@@ -77,7 +79,7 @@ class CollectorAsked:
         except (OSError, http.client.HTTPException) as error:
             raise StoreError(
                 f"the collector {to.url} does not answer: {getattr(error, 'strerror', None) or error}",
-                hint="Is it running, and is that its address? Its certificate: --ca FILE.",
+                hint="Check that it runs at that address. For its certificate use --ca FILE.",
             ) from error
         finally:
             connection.close()

@@ -24,14 +24,14 @@ Examples:
 
 @click.command("push", epilog=EPILOG)
 @click.option("--fleet", "where", metavar="URL", help="The collector.  [collector.address]")
-@click.option("--once", is_flag=True, help="Tell the last ten seconds of the recording, then end.")
+@click.option("--once", is_flag=True, help="Report the last ten seconds of the recording, then exit.")
 @database
 @configured
 def fleet_push(where: str | None, once: bool, db: Path | None, config: Config) -> int:
-    """Tell a collector how the node of a recording does.
+    """Report the health of a recording's node to a collector.
 
-    Every ten seconds, while the recording grows. A trace does it by itself with --fleet. What the
-    collector does not take waits on disk and is sent later.
+    Reports every ten seconds while the recording grows. `ingero trace --fleet` does this without
+    a second command. What the collector does not accept is kept on disk and sent later.
     """
     from ingero.serve.cli.fleet_options import sender
 

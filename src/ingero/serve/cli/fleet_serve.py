@@ -45,28 +45,30 @@ KEEP_ALIVE_S = 60  # nodes come every ten seconds: one handshake will do
     type=click.IntRange(1, 3650),
     default=14,
     show_default=True,
-    help="Forget rounds after this.",
+    help="Delete data older than this many days.",
 )
 @click.option(
     "--node-secret",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Secret the nodes' tokens are made from.  [generated]",
+    help="Secret that node tokens are derived from.  [generated]",
 )
 @click.option(
     "--gateway",
     "gateways",
     multiple=True,
     metavar="NAME",
-    help="A certificate of this name may speak for every node.",
+    help="A client with a certificate of this name may report for any node.",
 )
 @click.option(
     "--node-page",
     metavar="URL",
     default="",
-    help="Where nodes' own dashboards are, as in https://{node}:8080/; the page links to them.",
+    help="Where nodes' own dashboards are, e.g. https://{node}:8080/; the page links to them.",
 )
-@click.option("--show-token", is_flag=True, help="Print the link with its token also into a log.")
+@click.option(
+    "--show-token", is_flag=True, help="Print the token in the link even when the output goes to a log."
+)
 @server_options
 @configured
 def fleet_serve(
@@ -80,10 +82,10 @@ def fleet_serve(
     config: Config,
     **flags: Any,
 ) -> int:
-    """Collect what nodes tell, and say who straggles.
+    """Collect the health of nodes and show which ones straggle.
 
-    Nodes send OTLP; they show a certificate with their name (--client-ca) or a token made by
-    `ingero fleet token`. People sign in with the token of this server.
+    Nodes send OTLP. They identify themselves with a certificate that has their name (--client-ca),
+    or with a token from `ingero fleet token`. People sign in with this server's token.
     """
     from ingero.serve.cli.fleet_options import missing
 
@@ -143,7 +145,7 @@ def _credentials(
     if secret is not None:
         notes.append("nodes show a token: ingero fleet token NODE")
     if open_to_user:
-        notes.append("every program of this user can speak for any node")
+        notes.append("every program of this user can report for any node")
     return Credentials(secret, client_ca is not None, gateways), notes
 
 
@@ -154,7 +156,7 @@ def _page_of_nodes(address: str) -> str:
     if address and (urlsplit(address).scheme not in ("http", "https") or "{node}" not in address):
         raise UsageError(
             f"--node-page: not the address of nodes' pages: {address!r}",
-            hint="Write it with {node}, as in https://{node}:8080/.",
+            hint="Write it with {node}, e.g. https://{node}:8080/.",
         )
     return address
 

@@ -35,16 +35,16 @@ STYLES = {
 @click.option(
     "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Token; else INGERO_TOKEN."
 )
-@click.option(
-    "--ca", type=click.Path(path_type=Path), metavar="FILE", help="Authority of its certificate, PEM."
-)
+@click.option("--ca", type=click.Path(path_type=Path), metavar="FILE", help="CA of its certificate (PEM).")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 @click.option("--node", metavar="NAME", help="Only this node.")
 @click.option("--job", metavar="NAME", help="Only nodes with this job.")
 @click.option("--namespace", metavar="NAME", help="Only nodes with this namespace.")
 @click.option("--finding", metavar="KIND", help="Only nodes with this finding.")
-@click.option("--state", metavar="STATE", help="Only nodes in this state, as in straggling.")
-@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, help="Most nodes listed.")
+@click.option("--state", metavar="STATE", help="Only nodes in this state, e.g. straggling.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=40, show_default=True, help="Maximum number of nodes to list."
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 3 when a node is not fine.")
 @as_json
 @configured
@@ -57,7 +57,7 @@ def fleet_status(
     config: Config,
     **filters: Any,
 ) -> int:
-    """Ask a collector how the fleet does.
+    """Show the health of the fleet, as a collector sees it.
 
     States, worst first: silent, critical, straggling, high, medium, low, fine.
     """
@@ -84,7 +84,7 @@ def _print(found: FleetStatus) -> None:
 
     out = tables.console(sys.stdout)
     counts = ", ".join(f"{count} {state}" for state, count in found.states.items() if count)
-    out.print(Text(f"{found.total} nodes: {counts or 'none has spoken yet'}"))
+    out.print(Text(f"{found.total} nodes: {counts or 'no node has reported yet'}"))
     if not found.nodes:
         return
     table = Table(box=None, pad_edge=False)
@@ -117,7 +117,7 @@ def why(status: NodeStatus) -> str:
         told = format_clock(status.other_time_ns)
         return f"what it tells is of {told}: its clock is off, or it catches up"
     if status.state == "silent":
-        return f"not heard of for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
+        return f"no report for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
     if status.straggling and status.state == "straggling":
         return status.straggling[0].text
     if status.findings:

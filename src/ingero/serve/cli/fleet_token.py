@@ -30,7 +30,7 @@ Examples:
 )
 @configured
 def fleet_token(node: str, node_secret: Path | None, config: Config) -> int:  # noqa: ARG001
-    """Print the token of a node.
+    """Print the token for a node.
 
     Made from the collector's secret, so run it as the user the collector runs as. The node keeps it in
     INGERO_NODE_TOKEN or the file that collector.token_file names.

@@ -52,9 +52,9 @@ def _followed(path: Path, link: int, folder: int, links: int) -> Path:
     theirs = around.st_mode & _OTHERS_WRITE or (os.geteuid() == 0 and around.st_uid != 0)
     if theirs and found.st_uid not in ours:
         raise UsageError(
-            f"{path} leads over a link of another user, in a folder that others may write to",
-            hint="Nothing was written there. Name the folder itself, or one that only you can write to.",
+            f"{path} goes through a symbolic link of another user, in a folder that others can write to",
+            hint="Nothing was written. Name the folder itself, or one that only you can write to.",
         )
     if links > MOST_LINKS:
-        raise UsageError(f"{path} leads over too many links", hint="Name the folder itself.")
+        raise UsageError(f"{path} goes through too many symbolic links", hint="Name the folder itself.")
     return Path(os.readlink("", dir_fd=link))

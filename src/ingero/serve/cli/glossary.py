@@ -17,8 +17,8 @@ PAGE = """\
 
 {written_by}
 
-The words that terminal, dashboard, reports and assistants use. Names in `code type` stand in JSON, SQL and
-metrics, and do not change.
+The words that terminal, dashboard, reports and assistants use. Names in `code type` are those of JSON,
+SQL and metrics, and do not change.
 """
 MODULE = """\
 // Written by `make docs` from ingero/model/words.py; do not edit. What things are called among people.

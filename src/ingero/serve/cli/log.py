@@ -90,6 +90,6 @@ def _file_handler(file: Path) -> logging.Handler:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(file, flags, 0o600)
     except OSError as error:
-        hint = "Name a file you may write with --log-file."
+        hint = "With --log-file, choose a file you can write to."
         raise UsageError(f"cannot open log file {file}: {error.strerror}", hint=hint) from error
     return OwnedStream(os.fdopen(descriptor, "a", encoding="utf-8"))

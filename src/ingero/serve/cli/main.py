@@ -37,14 +37,17 @@ class Lazy(NamedTuple):
 
 
 COMMANDS: dict[str, Lazy] = {
-    "check": Lazy("ingero.serve.cli.check", "Say whether this machine can be traced, and what to do if not."),
+    "check": Lazy(
+        "ingero.serve.cli.check", "Check whether this machine can be traced, and what to do if not."
+    ),
     "trace": Lazy("ingero.serve.cli.trace", "Trace GPU jobs live and record them."),
     "explain": Lazy("ingero.serve.cli.explain", "Say why a recorded job was slow, and what fixes it."),
     "query": Lazy("ingero.serve.cli.query", "Ask a recording: statistics, or any SELECT."),
     "cost": Lazy(
-        "ingero.serve.cli.cost", "Say what GPUs cost: hours held, busy, lost to findings and idle, by tenant."
+        "ingero.serve.cli.cost",
+        "Show what GPUs cost: hours held, busy, lost to findings and idle, per tenant.",
     ),
-    "merge": Lazy("ingero.serve.cli.merge", "Make one database of several."),
+    "merge": Lazy("ingero.serve.cli.merge", "Merge several databases into one."),
     "export": Lazy("ingero.serve.cli.export", "Write a recording as a timeline, tables or stacks."),
     "demo": Lazy("ingero.serve.cli.demo", "Show a GPU job in trouble, and the diagnosis."),
     "dashboard": Lazy("ingero.serve.cli.dashboard", "Show a recording in a browser, live while it grows."),

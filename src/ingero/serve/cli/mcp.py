@@ -33,7 +33,7 @@ Examples:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--http", "address", metavar="ADDR", help="Serve HTTPS here, as in :8443.  [stdio]")
+@click.option("--http", "address", metavar="ADDR", help="Serve HTTPS here, e.g. :8443.  [stdio]")
 @server_options
 @database
 @configured
@@ -54,7 +54,7 @@ def mcp(address: str | None, db: Path | None, config: Config, **flags: Any) -> i
 def _refuse_server_flags(flags: dict[str, Any]) -> None:
     chosen = next((name for name, value in flags.items() if value), None)
     if chosen is not None:
-        raise UsageError(f"--{chosen.replace('_', '-')} needs --http", hint="As in --http :8443.")
+        raise UsageError(f"--{chosen.replace('_', '-')} needs --http", hint="Write it like --http :8443.")
 
 
 def _server(db: Path | None, config: Config) -> MCPServer[Any]:

@@ -32,16 +32,16 @@ Examples:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, readable=False), metavar="[FILE...]")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="The result. An existing file is only added to, and only if a merge made it.",
+    help="Where to write. An existing file is added to, but only if a merge made it.",
 )  # fmt: skip
 @click.option(
-    "--force-node", metavar="NAME", help="Node of files that do not say on which they were recorded."
+    "--force-node", metavar="NAME", help="Node name for files that do not say where they were recorded."
 )
 @click.option(
     "--clock-offset", "offsets", multiple=True, metavar="NODE=D[~D]",
-    help="This node's clock is ahead by D, as in 80ms or -33ms, give or take ~2ms.",
+    help="This node's clock is ahead by D, e.g. 80ms or -33ms, give or take ~2ms.",
 )  # fmt: skip
-@click.option("--since", metavar="D", help="With --nodes: only the last D, as in 90s, 5m, 1h.")
+@click.option("--since", metavar="D", help="With --nodes: only the last D, e.g. 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="With --nodes: only from this time on.")
 @click.option("--to", "end", metavar="T", help="With --nodes: only up to this time.")
 @of_nodes
@@ -56,11 +56,12 @@ def merge(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Make one database of several.
+    """Merge several databases into one.
 
-    Keeps everything and writes to none of the files. The same recording in two files is taken once.
-    Databases of the Go implementation are read too. Ids keep their node: gpu-node-01:4821.
-    With --nodes the recordings are fetched, and their times are by this machine's clock.
+    Keeps everything and leaves the input files unchanged. A recording that is in two files is
+    merged once. Databases of the Go implementation work, too. Ids carry their node:
+    gpu-node-01:4821. With --nodes the recordings are fetched, and their times are converted to this
+    machine's clock.
     """
     from ingero import units
     from ingero.serve.answers.merging import merge_databases, offset_of
@@ -126,7 +127,7 @@ def _print(answer: MergeAnswer) -> None:
     from ingero.serve.cli.output import write_columns
 
     if not answer.changed:
-        click.echo(f"{units.clean(answer.output, 300)} has everything already; it was left as it is.")
+        click.echo(f"{units.clean(answer.output, 300)} has everything already; it was not changed.")
     rows = [
         {
             "node": node.node,
@@ -140,7 +141,7 @@ def _print(answer: MergeAnswer) -> None:
     write_columns(["node", "recordings", "events", "from", "to"], rows, sys.stdout)
     for part in answer.already_there if answer.changed else []:
         click.echo(
-            f"{units.clean(part.file, 300)}: {units.clean(part.node, 60)} is in another file with all it has"
+            f"{units.clean(part.file, 300)}: {units.clean(part.node, 60)} is contained in another file"
         )
     for note in answer.clocks:
         if note.what != "unknown":

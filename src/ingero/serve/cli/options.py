@@ -24,7 +24,7 @@ def configured(function: Function) -> Function:
     """Give a command the shared options; it is called with `config`."""
 
     @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file.")
-    @click.option("--log-level", type=click.Choice(LEVELS), help="Least serious message to show.")
+    @click.option("--log-level", type=click.Choice(LEVELS), help="Lowest level of messages to show.")
     @click.option("--log-file", type=click.Path(path_type=Path), help="Append messages to this file.")
     @functools.wraps(function)
     def wrapper(config_path: Path | None, log_level: str | None, log_file: Path | None, **rest: Any) -> Any:
@@ -48,7 +48,7 @@ def database(function: Function) -> Function:
         "-d",
         "--db",
         type=click.Path(path_type=Path, readable=False),  # whoever opens it says what is wrong
-        help="Database; else INGERO_DB, else ~/.ingero/ingero.db.",
+        help="Database. Default: INGERO_DB, else ~/.ingero/ingero.db.",
     )
     return option(function)
 
@@ -62,9 +62,11 @@ def labelled(function: Function) -> Function:
     """--label and --by: what jobs said of themselves."""
     only = click.option(
         "--label", "labels", multiple=True, metavar="KEY=VALUE",
-        help="Only while the job said so: step=120, step=100..200.",
+        help="Only while this label was set: step=120, step=100..200.",
     )  # fmt: skip
-    return only(click.option("--by", metavar="KEY", help="For each value of a label, as in step.")(function))
+    return only(
+        click.option("--by", metavar="KEY", help="Group by the values of a label, e.g. step.")(function)
+    )
 
 
 def whose(function: Function) -> Function:

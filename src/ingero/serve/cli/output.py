@@ -81,9 +81,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
                 raise
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise UsageError(
-            f"cannot write {path}: {why}", hint="Name a file in a folder you may write to."
-        ) from error
+        raise UsageError(f"cannot write {path}: {why}", hint="Choose a folder you can write to.") from error
 
 
 def _require_replaceable(path: Path, folder: int) -> None:
@@ -92,7 +90,7 @@ def _require_replaceable(path: Path, folder: int) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(info.st_mode):
-        raise UsageError(f"{path} is not a plain file and is not replaced", hint="Name another with -o.")
+        raise UsageError(f"{path} is not a plain file and is not replaced", hint="Choose another with -o.")
     handle = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(handle, "rb") as file:
         if file.read(16) == b"SQLite format 3\0":
@@ -133,7 +131,7 @@ def write_parquet(columns: Sequence[str], rows: Sequence[Row]) -> None:
     """To standard output, which must not be a terminal."""
     if sys.stdout.isatty():
         raise UsageError(
-            "Parquet is not for a terminal", hint="Write it to a file: ingero query ... > out.parquet"
+            "Parquet cannot be shown on a terminal", hint="Write it to a file: ingero query ... > out.parquet"
         )
     by_column = {column: [row[column] for row in rows] for column in columns}
     pyarrow, parquet = parquet_modules()

@@ -117,7 +117,7 @@ def _time(process: ProcessReport) -> Iterator[Block]:
     )
     if process.estimated_ns:
         ns = units.format_ns(process.estimated_ns)
-        yield Field("Estimated", f"{ns} fell into gaps of the watching")
+        yield Field("Estimated", f"{ns} fell into times that were not watched")
     if process.gpu_idle_ns is not None:
         yield Field("GPU idle", f"{units.format_ns(process.gpu_idle_ns)} without work given to it")
 

@@ -29,8 +29,8 @@ EPILOG = """\b
 Examples:
   ingero query                                the last recording, by operation
   ingero query --since 5m --pid 4821
-  ingero query --kernels                      the same by kernel launched
-  ingero query --by step                      by the steps a job said, longest first
+  ingero query --kernels                      the same, grouped by kernel
+  ingero query --by step                      by the job's own steps, longest first
   ingero query --label step=100..200
   ingero query "SELECT op, SUM(weight) AS calls FROM cuda_events GROUP BY op"
   ingero query "SELECT op, SUM(count) AS calls, MAX(max_ns) FROM operations GROUP BY op"
@@ -66,16 +66,16 @@ def _without_comment(argument: str) -> str:
 
 @click.command(epilog=EPILOG, cls=SqlCommand)
 @click.argument("sql", required=False)
-@click.option("--since", metavar="D", help="Only the last D, as in 90s, 5m, 1h.")
-@click.option("--from", "start", metavar="T", help="Only from this time on, as in 2026-03-01T02:15.")
+@click.option("--since", metavar="D", help="Only the last D, e.g. 90s, 5m, 1h.")
+@click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
 @click.option("--pid", type=click.IntRange(1), help="Only this process.")
 @one_node
 @click.option("--op", metavar="NAME", help="Only this operation.")
 @whose
 @labelled
-@click.option("--kernels", is_flag=True, help="By kernel launched instead of by operation.")
-@click.option("--limit", type=click.IntRange(1), help="Most rows to print.  [10000]")
+@click.option("--kernels", is_flag=True, help="Group by kernel instead of by operation.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of rows.  [10000]")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"
 )
@@ -92,11 +92,10 @@ def query(
 ) -> int:
     """Ask a recording: statistics, or any SELECT.
 
-    Without SQL, the operations of the last recording and what they cost. SQL is one
-    reading statement; nothing can be changed. With --nodes every node runs it over its own
-    recording: rows come with their node first, and COUNT, AVG or LIMIT are each node's own.
-    --reduce fetches the tables it needs from every node, in the range given, and runs it
-    here, so that they mean all nodes.
+    Without SQL it lists the operations of the last recording and what they cost. SQL is a single
+    read-only statement. With --nodes every node runs it on its own recording: each row starts with
+    its node, and COUNT, AVG or LIMIT apply to each node separately. --reduce fetches the tables it
+    needs from all nodes, in the given range, and runs the statement once, here, on all of them.
     """
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} exclude each other", hint="Give one of them.")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def schema(as_json: bool, config: Config) -> None:  # noqa: ARG001
     """Print the JSON Schema of every answer.
 
-    Without --json, the answers there are. The tables of a recording are described by
-    ingero query --schema.
+    Without --json it lists the answers. `ingero query --schema` describes the tables of a recording.
     """
     from ingero.serve.answers import schemas
     from ingero.serve.cli.output import to_json

@@ -30,24 +30,24 @@ def server_options(function: Function) -> Function:
                 metavar="FILE",
                 help="Certificate, PEM.  [generated, self-signed]",
             ),
-            click.option("--key", "--tls-key", type=_FILE, metavar="FILE", help="Its private key, PEM."),
+            click.option("--key", "--tls-key", type=_FILE, metavar="FILE", help="Its private key (PEM)."),
             click.option(
                 "--client-ca",
                 type=_FILE,
                 metavar="FILE",
-                help="Only clients with a certificate of this authority.",
+                help="Accept only clients with a certificate signed by this CA.",
             ),
             click.option(
                 "--token-file",
                 type=_FILE,
                 metavar="FILE",
-                help="Bearer tokens, one per line; else INGERO_TOKEN.",
+                help="File with bearer tokens, one per line. Default: INGERO_TOKEN.",
             ),
             click.option(
                 "--allowed-host",
                 multiple=True,
                 metavar="NAME",
-                help="Another name this server is reached by.",
+                help="Another host name of this server; repeatable.",
             ),
             click.option("--no-tls", is_flag=True, help="Plain HTTP; on this machine only."),
         )

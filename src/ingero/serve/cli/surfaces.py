@@ -137,7 +137,7 @@ class JsonSurface(QuietSurface):
     def behind(self) -> bool:
         late = is_behind(self._out)
         if late:
-            self._warn("standard output is not read: records are left out there")
+            self._warn("nobody reads standard output: records are skipped there")
         return late
 
     def records(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -156,7 +156,7 @@ class JsonSurface(QuietSurface):
     def _give_up(self, error: OSError) -> None:
         """Half a line may be out: nothing may follow it."""
         self._out, self._failed = None, True
-        self._warn(f"the records cannot be written any more: {error.strerror}")
+        self._warn(f"the records can no longer be written: {error.strerror}")
         if not self._recorded:
             self.stop_requested.set()
 
@@ -165,6 +165,6 @@ class JsonSurface(QuietSurface):
         self.records(())  # the last of them may have failed
         unread = (left if self._out else 0) + view.losses.get(UNREAD, 0)
         if unread:
-            self._warn(f"standard output was not read in time: {unread:,} records were left out there")
+            self._warn(f"standard output was not read in time: {unread:,} records were skipped there")
         self._tell(tables.log_line(view))
         settled(self._err.file)

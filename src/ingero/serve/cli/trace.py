@@ -52,7 +52,7 @@ Examples:
 @click.option(
     "--cgroup", type=click.Path(path_type=Path), metavar="PATH", help="Only this cgroup and those below it."
 )
-@click.option("--duration", metavar="D", help="Stop after this time, as in 90s, 5m, 1h.")
+@click.option("--duration", metavar="D", help="Stop after this time, e.g. 90s, 5m, 1h.")
 @as_json
 @click.option("--no-tui", is_flag=True, help="Plain tables or log lines instead of the live view.")
 @click.option("--record/--no-record", default=None, help="Write a database (default).")
@@ -67,18 +67,16 @@ Examples:
 @click.option(
     "--max-overhead",
     metavar="PERCENT",
-    help="Most that tracing may cost a traced thread, or off: then no count is an estimate. [2%]",
+    help="Limit on what tracing may cost a traced thread; off removes it, and every count is exact. [2%]",
 )
 @exporting
 @click.option("--node", metavar="NAME", help="Name of this machine in the records. [host name]")
 @click.option(
-    "--without", multiple=True, metavar="SOURCE", help="Leave a source of events out; may be repeated."
+    "--without", multiple=True, metavar="SOURCE", help="Do not trace this source of events; repeatable."
 )
-@click.option(
-    "--costly-probes", "costly", is_flag=True, help="Also probe functions on which a probe is slow."
-)
+@click.option("--costly-probes", "costly", is_flag=True, help="Also probe functions where a probe is slow.")
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
-@click.option("--as-root", is_flag=True, help="Run COMMAND as root, not as whoever called sudo.")
+@click.option("--as-root", is_flag=True, help="Run COMMAND as root, not as the user who called sudo.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @configured
 def trace(
@@ -92,12 +90,12 @@ def trace(
 ) -> int:
     """Trace GPU jobs live and record them.
 
-    Finds CUDA processes by itself and attaches to them while they run; nothing in
-    them is changed. Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
+    Finds CUDA processes and attaches to them while they run. Nothing in them is changed.
+    Needs root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
 
-    A COMMAND is traced from its first call where its libraries can be known in advance; else
-    the diagnosis says how many milliseconds were missed. When it ends, the diagnosis is printed,
-    and a report to send on is written beside the database, as in ingero.html.
+    A COMMAND is traced from its first CUDA call if its libraries can be found in advance; otherwise
+    the diagnosis says how many milliseconds were missed. When the command ends, trace prints the
+    diagnosis and writes a report that you can send on beside the database (ingero.html).
     """
     from ingero import privileges
 
@@ -217,7 +215,7 @@ def _ring_bytes(text: str | None) -> int | None:
     size = _parsed("--ringbuf-size", units.parse_size, text)
     if size < 4096 or size & (size - 1) or size > 1 << 30:
         raise UsageError(
-            f"--ringbuf-size: {text!r} is no power of two from 4k to 1g", hint="Write 16m, 64m or 256m."
+            f"--ringbuf-size: {text!r} is not a power of two from 4k to 1g", hint="Write 16m, 64m or 256m."
         )
     return int(size)
 
@@ -238,9 +236,7 @@ def _refuse_contradictions(options: TraceOptions, flags: dict[str, Any]) -> None
     if options.record_all and not options.record:
         raise UsageError("--record-all needs a database", hint="Leave --no-record out.")
     if options.duration_ns == 0:
-        raise UsageError(
-            "--duration: nothing can be traced in no time", hint="Leave it out to trace until stopped."
-        )
+        raise UsageError("--duration: zero is too short", hint="Leave it out to trace until stopped.")
 
 
 def choose_surface(

@@ -12,8 +12,8 @@ from ingero.serve.dashboard.routes import ROUTES, Route
 
 PREFIX = "/api/v1"
 FAILURES = {
-    "400": "What is asked makes no sense: a parameter is unknown, missing or malformed, or the SQL is wrong",
-    "404": "Well asked, but there is no such node, process, operation, container or event in the recording",
+    "400": "The question is wrong: a parameter is unknown, missing or malformed, or the SQL is wrong",
+    "404": "There is no such node, process, operation, container or event in the recording",
     "503": "The recording cannot be read, or the answer took longer than allowed",
 }
 

@@ -20,7 +20,9 @@ def status_part(found: FleetStatus, full: bool) -> Answer:
     """Worst first."""
     counts = ", ".join(f"{count} {state}" for state, count in found.states.items() if count)
     return {
-        "answer": f"{found.total} nodes: {counts}" if found.total else "no node matches, or none has spoken",
+        "answer": f"{found.total} nodes: {counts}"
+        if found.total
+        else "no node matches, or none has reported yet",
         "as_of": rendering.instant(found.at_ns or None),
         "nodes": [_node(each, full) for each in found.nodes],
         "more_nodes": found.left_out or None,
@@ -72,7 +74,7 @@ def history_part(found: NodeHistory, full: bool) -> Answer:
     return {
         "answer": f"{len(found.points)} points, {len(found.findings)} findings"
         if found.points
-        else "this node has told nothing in that time",
+        else "this node reported nothing in that time",
         "node": name(found.node),
         "points": [_point(each) for each in points],
         "findings": [_past(each) for each in found.findings] or None,

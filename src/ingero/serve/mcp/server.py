@@ -37,13 +37,13 @@ TOOLS = {
     "get_process_time": "Where did the time go?",
     "get_trace_stats": "What do calls cost?",
     "get_stacks": "Where do calls come from?",
-    "graph_lifecycle": "How did CUDA graphs come to be?",
+    "graph_lifecycle": "How were CUDA graphs made?",
     "graph_frequency": "How often are CUDA graphs launched?",
     "get_cost": "What do GPUs cost?",
     "run_sql": "Ask the recording in SQL",
     "run_demo": "Show a made-up problem",
     "query_fleet": "Ask many nodes",
-    "get_fleet_status": "How does the whole fleet do?",
+    "get_fleet_status": "How is the whole fleet doing?",
     "get_node_history": "How did one node do?",
 }
 THREADS = 4
@@ -166,6 +166,6 @@ def _add_resources(server: MCPServer[Any], tools: Tools) -> None:
         """Every kind of problem that can be found: how it shows, and what it is blind to."""
         return "\n".join(
             f"- {each.name}: {each.summary}"
-            + (f" Nobody looks for it yet: {each.unwatched}" if each.unwatched else "")
+            + (f" Not detected yet: {each.unwatched}" if each.unwatched else "")
             for each in entries()
         )

@@ -22,6 +22,7 @@ from textual.widgets import DataTable, Footer, Input, OptionList, Static
 
 from ingero import units
 from ingero.model.live import LAYERS, LiveView, OperationRow
+from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.letters import has_unicode, to_ascii
 from ingero.serve.tui import items
@@ -31,15 +32,15 @@ from ingero.serve.tui.screens import (
     HelpScreen,
     Overlay,
     ProcessScreen,
-    headings,
     keep_options,
+    show_host,
     show_operations,
 )
 
 POLL_S = 0.25
 LIST_SHARE = 0.65  # of the height: findings and jobs; the rest is for calls
+TABLES = ("host", *LAYERS)
 SMALL = 30  # lines: fewer messages and findings then
-HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 SORTS: dict[str, Callable[[OperationRow], tuple[float, str]]] = {
     "wall": lambda row: (-(row.wall_share or 0), row.op),
     "count": lambda row: (-row.count, row.op),
@@ -102,6 +103,7 @@ class LiveApp(App[None]):
         self.whole = False  # numbers since the start
         self.sort = "wall"
         self.wanted = ""
+        self._first = ""  # what is chosen when nobody has chosen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = super().get_line_filters()
@@ -112,17 +114,16 @@ class LiveApp(App[None]):
         yield OptionList(id="items", compact=True, markup=False)
         with VerticalScroll(id="body"):
             yield Static(id="in_flight")
-            for layer in (*LAYERS, "host"):
-                yield Static(id=f"{layer}_title")
-                yield DataTable(id=layer, cursor_type="none")
+            for table in TABLES:
+                yield Static(id=f"{table}_title")
+                yield DataTable(id=table, cursor_type="none")
         yield Static(id="status")
         yield Input(id="filter", placeholder="part of an operation's or a process's name")
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("host").add_columns(*headings(HOST_COLUMNS))
-        for layer in (*LAYERS, "host"):
-            self._table(layer).can_focus = False
+        for table in TABLES:
+            self._table(table).can_focus = False
         self._items.focus()
         self.poll()
         self.set_interval(self._poll_s, self.poll)
@@ -152,11 +153,13 @@ class LiveApp(App[None]):
         self._draw_items(view, numbers)
         self._static("in_flight", self._in_flight(view))
         self._static("status", items.status(view, self._view_modes(), width, 2 if self._small else 6))
+        host = [row for row in numbers.host if row.ns or row.waits]
+        self._title("host", bool(host))
+        show_host(self._table("host"), host, width)
         for layer in LAYERS:
             rows = [row for row in numbers.layer(layer) if self._is_wanted(row.op)]
             self._title(layer, bool(rows))
             show_operations(self._table(layer), sorted(rows, key=SORTS[self.sort]), width)
-        self._draw_host([terminal.host_cells(row) for row in numbers.host if row.ns or row.waits])
         for screen in self.screen_stack[1:]:
             if isinstance(screen, Overlay):
                 screen.follow(view)
@@ -183,10 +186,18 @@ class LiveApp(App[None]):
         options += [
             (f"process {row.pid}", items.job(view, now.get(row.pid, row), width, rows)) for row in jobs
         ]
+        mark = self._mark([key for key, _ in options if key])
+        keep_options(
+            self._items, [(key, _marked(text, bool(key) and key == mark)) for key, text in options], mark
+        )
+
+    def _mark(self, keys: Sequence[str]) -> str:
+        """What is chosen: the first, which is the worst, until somebody chooses another that is there."""
         chosen = self._items.highlighted_option
-        first = next((key for key, _ in options if key), "")
-        mark = chosen.id if chosen and any(key == chosen.id for key, _ in options) else first
-        keep_options(self._items, [(key, _marked(text, bool(key) and key == mark)) for key, text in options])
+        if chosen is not None and chosen.id in keys and chosen.id != self._first:
+            return str(chosen.id)
+        self._first = next(iter(keys), "")
+        return self._first
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_list.id == "items" and self.view is not None:
@@ -200,12 +211,11 @@ class LiveApp(App[None]):
         return [*modes, f"only names with “{terminal.clean(self.wanted)}”"] if self.wanted else modes
 
     def _in_flight(self, view: LiveView) -> list[Text]:
-        lines = [
-            Text(f"  {terminal.clean(call.op)}  {units.format_ns(call.duration_ns)}  ", "yellow").append(
-                f"{terminal.clean(call.comm)} {call.pid}/{call.tid} {terminal.clean(call.bucket)}"
-            )
-            for call in view.in_flight
-        ]
+        lines = []
+        for call in view.in_flight:
+            line = Text(f"  {terminal.clean(call.op)}  {units.format_ns(call.duration_ns)}  ", "yellow")
+            where = bucket_words(terminal.clean(call.bucket))
+            lines.append(line.append(f"{terminal.clean(call.comm)} {call.pid}/{call.tid} {where}"))
         return [Text("In flight for more than a second", "bold yellow"), *lines] if lines else []
 
     def _static(self, name: str, lines: Sequence[Text]) -> None:
@@ -220,13 +230,6 @@ class LiveApp(App[None]):
         """A table and its title, or neither."""
         self._static(f"{name}_title", [Text(terminal.TITLES[name], "bold")] if shown else [])
         self._table(name).display = shown
-
-    def _draw_host(self, rows: Sequence[Sequence[Text]]) -> None:
-        self._title("host", bool(rows))
-        table = self._table("host")
-        table.clear()
-        for row in rows:
-            table.add_row(*row)
 
     def action_sort(self) -> None:
         names = list(SORTS)

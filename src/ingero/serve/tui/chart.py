@@ -1,6 +1,7 @@
 """Seconds as columns: where the time of each went, stacked; pace and GPU as a line below; findings marked.
 
-Told apart by marks as well as by colour. The newest second stands on the right.
+Told apart by marks as well as by colour. The newest second stands on the right; while there are few,
+each is several columns wide.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from ingero.serve import terminal
 SECOND = 1_000_000_000
 LEVELS = "▁▂▃▄▅▆▇█"
 NOTHING = " "
+WIDEST = 4  # columns of a second
 
 
 def columns(seconds: Sequence[Second], width: int) -> list[Second | None]:
-    """The last `width` seconds; None where there is none of a second."""
-    found: list[Second | None] = [None] * width
+    """What each column shows, of the last seconds there is room for; None where there is none."""
     if not seconds:
-        return found
+        return [None] * width
     last_ns = seconds[-1].at_ns
-    for each in seconds:
-        behind = round((last_ns - each.at_ns) / SECOND)
-        if 0 <= behind < width:
-            found[width - 1 - behind] = each
+    behind = [round((last_ns - each.at_ns) / SECOND) for each in seconds]
+    wide = max(1, min(WIDEST, width // (max(behind) + 1)))
+    found: list[Second | None] = [None] * width
+    for each, ago in zip(seconds, behind, strict=True):
+        end = width - ago * wide
+        if ago >= 0 and end >= wide:
+            found[end - wide : end] = [each] * wide
     return found
 
 

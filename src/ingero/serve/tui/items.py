@@ -8,7 +8,7 @@ from rich.text import Text
 
 from ingero import units
 from ingero.model.finding import Finding
-from ingero.model.live import LiveView, ProcessRow
+from ingero.model.live import LiveView, ProcessRow, Second
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.buckets import percents
@@ -16,7 +16,7 @@ from ingero.serve.tui import chart
 
 GUTTER = 14
 LEAST_ROWS, MOST_ROWS = 2, 10
-AROUND = 6  # lines of a job beside its columns
+AROUND = 7  # lines of a job beside its columns
 MOST_FINDINGS = 3  # where there is little room
 
 
@@ -44,10 +44,13 @@ def _finding(view: LiveView, finding: Finding, width: int, first: bool) -> Text:
     if view.is_over(finding):
         words = f"[ended {terminal.clock_time(finding.last_ns)}] {terminal.finding_words(finding)}"
         return cut(Text(words, "bright_black"), width)
-    text = cut(terminal.finding_line(finding), width)
-    if first and (fix := fix_words(finding)):
-        text = Text("\n").join([text, cut(Text("  Fix: ").append(fix, "cyan"), width)])
-    return text
+    line = terminal.finding_line(finding)
+    if not first:
+        return cut(line, width)
+    lines = wrapped(line, width)
+    if fix := fix_words(finding):
+        lines.append(cut(Text("  Fix: ").append(fix, "cyan"), width))
+    return Text("\n").join(lines)
 
 
 def fix_words(finding: Finding) -> str:
@@ -62,8 +65,12 @@ def job(view: LiveView, process: ProcessRow, width: int, rows: int) -> Text:
     """Its name and what bounds it, a column per second, pace, GPU and findings below, and the key."""
     room = max(10, width - GUTTER)
     cells = chart.columns(view.seconds(process.pid), room)
-    lines = [cut(_heading(view, process), width)]
-    lines += [Text(" " * GUTTER).append_text(row) for row in chart.stacked(cells, rows)]
+    lines = wrapped(_heading(view, process), width)
+    scale = _scale(cells)
+    lines += [
+        Text(f"{scale if not at else '':{GUTTER}}", "bright_black").append_text(row)
+        for at, row in enumerate(chart.stacked(cells, rows))
+    ]
     paces = [each.steps_per_s if each else None for each in cells]
     if any(value is not None for value in paces):
         lines.append(_gutter("pace", paces[-1], "{:.3g}/s").append_text(chart.line(paces)))
@@ -75,6 +82,15 @@ def job(view: LiveView, process: ProcessRow, width: int, rows: int) -> Text:
     if marks.plain.strip():
         lines.append(Text(f"{'trouble':{GUTTER}}").append_text(marks))
     return Text("\n").join([*lines, *legend(process.time_ns, width)])
+
+
+def _scale(cells: Sequence[Second | None]) -> str:
+    """How much time the columns show."""
+    shown = [each for each in cells if each]
+    if not shown:
+        return ""
+    length_ns = shown[-1].at_ns + shown[-1].length_ns - shown[0].at_ns
+    return f"last {max(1, round(length_ns / chart.SECOND))} s"
 
 
 def _heading(view: LiveView, process: ProcessRow) -> Text:
@@ -118,13 +134,24 @@ def cut(text: Text, width: int) -> Text:
     return text
 
 
+def wrapped(text: Text, width: int) -> list[Text]:
+    """In one line of the screen, or two; the second one is cut."""
+    if text.cell_len <= width:
+        return [text]
+    at = text.plain.rfind(" ", 1, width + 1)
+    if at < 0:
+        return [cut(text, width)]
+    first, rest = text.divide([at])
+    return [first, cut(Text("  ").append_text(rest[1:]), width)]
+
+
 def title(view: LiveView, whole: bool, paused: bool, width: int) -> Text:
     """Where, whom, how long, and which time the numbers are of."""
     count = len(view.targets)
     parts = [
         f"ingero on {terminal.clean(view.node, 40)}" if view.node else "ingero",
         f"{count} process{'es' if count != 1 else ''}",
-        units.format_ns(view.elapsed_ns),
+        f"traced for {units.format_ns(view.elapsed_ns)}",
         "numbers since the start" if whole or view.lately is None else _lately(view.lately),
     ]
     text = Text(" | ".join(parts), "reverse")
@@ -139,7 +166,7 @@ def status(view: LiveView, modes: Sequence[str], width: int, most: int) -> list[
     """Losses and own cost first, then what else is worth knowing, in at most so many lines."""
     lost = sum(view.losses.values())
     first = Text(f"lost {lost:,}", "red" if lost else "")
-    first.append(f" | {terminal.overhead_text(view)} | {view.events_per_s:,.0f} events/s", "default")
+    first.append(f" | {view.events_per_s:,.0f} events/s | {terminal.overhead_text(view)}", "default")
     if modes:
         first.append(f" | {', '.join(modes)}", "bright_black")
     trouble = [terminal.database_text(view)] if view.database.problem else []

@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 
 from ingero import units
 from ingero.model.finding import Finding
-from ingero.model.live import LiveView, OperationRow, ProcessRow, ThreadRow
+from ingero.model.live import HostRow, LiveView, OperationRow, ProcessRow, ThreadRow
 from ingero.serve import terminal
 from ingero.serve.tui import chart, finding, items
 
@@ -36,8 +36,11 @@ KEYS = (
 )
 OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Line")
-NARROW_BELOW = 110  # columns of the terminal
+HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
+NARROW_BELOW, WIDE_FROM = 110, 160  # columns of the terminal
+FEWER_HOST = {"Waits ≥1 ms", "p50", "p95", "p99", "max"}, {"p95", "max"}  # left out: narrow, not wide
 CHART_ROWS = 6
+SCROLL_BAR = 2
 
 
 def headings(names: Sequence[str]) -> list[Text]:
@@ -57,6 +60,21 @@ def show_operations(table: DataTable[Text], rows: Sequence[OperationRow], width:
         table.add_columns(*headings(columns))
     for row in rows:
         table.add_row(*cells(row))
+
+
+def show_host(table: DataTable[Text], rows: Sequence[HostRow], width: int) -> None:
+    """Who was responsible stands last and takes the room that is left."""
+    left_out = set() if width >= WIDE_FROM else FEWER_HOST[width >= NARROW_BELOW]
+    columns = [name for name in HOST_COLUMNS if name not in left_out]
+    kept = [HOST_COLUMNS.index(name) for name in columns]
+    cells = [[every[at] for at in kept] for every in map(terminal.host_cells, rows)]
+    table.clear(columns=len(table.columns) != len(columns))
+    if not table.columns:
+        table.add_columns(*headings(columns))
+    taken = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns[:-1])]
+    room = width - sum(taken) - 2 * len(columns) - SCROLL_BAR  # each has a space on both sides
+    for row in cells:
+        table.add_row(*row[:-1], items.cut(row[-1], room))
 
 
 class Overlay(ModalScreen[None]):
@@ -176,7 +194,7 @@ class ProcessScreen(Overlay):
         process = self.process
         if process is None:
             return
-        seen = Text(f"{units.format_ns(process.wall_ns)} seen", "bright_black")
+        seen = Text(f"numbers of {units.format_ns(process.wall_ns)}", "bright_black")
         self.write("about", [items.job(self.view, process, self.room, CHART_ROWS), seen])
         self.write("culprits", _culprits(process))
         table: DataTable[Text] = self.query_one("#operations", DataTable)
@@ -228,20 +246,22 @@ class ThreadScreen(ProcessScreen):
         self.write("about", lines)
 
 
-def keep_options(chooser: OptionList, options: Sequence[tuple[str, Text]]) -> None:
-    """The same choice stays chosen; an empty key cannot be."""
+def keep_options(chooser: OptionList, options: Sequence[tuple[str, Text]], mark: str = "") -> None:
+    """`mark` is chosen, or what was; an empty key cannot be."""
     chosen = chooser.highlighted_option.id if chooser.highlighted_option else None
     ids = [option.id for option in chooser.options]
     wanted = [key or None for key, _ in options]
     if ids == wanted:
         for at, (_, text) in enumerate(options):
             chooser.replace_option_prompt_at_index(at, text)
+        if mark and chosen != mark:
+            chooser.highlighted = wanted.index(mark)
         return
     chooser.clear_options()
     chooser.add_options(Option(text, id=key or None, disabled=not key) for key, text in options)
     keys = [key for key in wanted if key]
     if keys:
-        chooser.highlighted = wanted.index(chosen if chosen in keys else keys[0])
+        chooser.highlighted = wanted.index(mark or (chosen if chosen in keys else keys[0]))
 
 
 def _thread(thread: ThreadRow, width: int) -> Text:

@@ -166,7 +166,7 @@ def test_the_time_of_a_label_is_told_in_whole_seconds(store: Store) -> None:
     with reading(path) as reader:
         found = label_times(reader, ALL, [Label("step", "1")]).when
         assert (found.from_ns - EPOCH_NS, found.to_ns - EPOCH_NS) == (SECOND, 3 * SECOND)
-        with pytest.raises(UsageError, match="did not hold"):
+        with pytest.raises(UsageError, match="was not set"):
             label_times(reader, ALL, [Label("step", "77")])
 
 
@@ -246,11 +246,11 @@ def test_statistics_and_diagnosis_of_a_label_are_of_the_same_time(store: Store) 
     assert counted.counted_from == told.window.anchor == "label"
     assert (counted.operations[0].count, counted.recorded_ns) == (2, 2 * SECOND)
     (paused,) = [each.what for each in told.not_watched if "label" in each.what]
-    assert paused == "the label alone: it held for 2 s of 7 s"
+    assert paused == "only the time with the label: it was set for 2 s of 7 s"
     never = parse_labels(["phase=none"])
-    with pytest.raises(UsageError, match="did not hold"):
+    with pytest.raises(UsageError, match="was not set"):
         ask_statistics(path, Range(), Filters(), 10, None, never)
-    with pytest.raises(UsageError, match="did not hold"):
+    with pytest.raises(UsageError, match="was not set"):
         get_report(path, Range(), labels=never)
 
 

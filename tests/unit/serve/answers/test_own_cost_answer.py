@@ -59,9 +59,9 @@ def test_the_answer_has_what_the_agent_took_from_whom(db: Path) -> None:
     assert cost.bystanders_share == pytest.approx(0.001)
     assert cost.switches_per_s == pytest.approx(10_000)
     assert own_cost_words(cost) == (
-        "ingero itself computed 5.0 % of one core beside the job,"
-        " had a core the job waited for 2.0 % of the job's time,"
-        " cost switches of others 0.1 % of all cores"
+        "ingero itself used 5.0 % of one core,"
+        " made the job wait for a core 2.0 % of its time,"
+        " cost other programs 0.1 % of all cores"
     )
     with Reader(db) as reader:
         assert reader.rows("SELECT SUM(agent_cpu_ns), SUM(switches), SUM(switches_ns) FROM own_cost") == [

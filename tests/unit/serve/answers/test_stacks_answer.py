@@ -91,7 +91,7 @@ def test_text_for_a_number_is_a_damaged_file(db: Path) -> None:
     with sqlite3.connect(db) as connection:
         connection.execute("UPDATE event SET duration_ns = 'long'")
     connection.close()
-    with pytest.raises(StoreError, match="make no sense"):
+    with pytest.raises(StoreError, match="cannot be right"):
         get_stacks(db, Range())
 
 

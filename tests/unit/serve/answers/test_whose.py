@@ -92,7 +92,7 @@ def test_a_name_nobody_has_is_an_error_that_says_who_is_there(path: Path) -> Non
     with pytest.raises(TargetError) as caught:
         get_report(path, Range(), now_ns=2**62, whose=Whose(namespace="team-c"))
     assert "team-a, team-b" in caught.value.hint
-    with pytest.raises(TargetError, match="of all of these"):
+    with pytest.raises(TargetError, match="matches all of these"):
         get_report(path, Range(), now_ns=2**62, whose=Whose(namespace="team-a", user="ada"))
 
 

@@ -153,7 +153,7 @@ def test_comparing_two_recordings(
         (["--json", "--format", "html"], 2, "exclude each other"),
         (["--since", "x"], 2, "cannot read the duration"),
         (["--since", "5m", "--from", "2026-01-01"], 2, "exclude each other"),
-        (["--from", "2033-01-01"], 2, "--from is not before --to"),
+        (["--from", "2033-01-01"], 2, "--from must be before --to"),
         (["--from", "2033-01-01", "--to", "2033-01-02"], 2, "nothing was recorded between"),
         (["--pid", "77"], 1, "process 77 was not seen"),
         (["-o", "/nowhere/x.html", "--format", "html"], 2, "cannot write /nowhere/x.html"),

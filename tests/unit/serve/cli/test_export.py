@@ -224,7 +224,7 @@ def test_tables_can_be_narrowed(recording: Path, capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "perfetto"], "goes into a file"),
+        (["--format", "perfetto"], "is written to a file"),
         (["--format", "perfetto", "-o", "x.json", "--table", "events"], "--table is for"),
         (["--format", "folded", "-o", "x", "--table", "events"], "--table is for"),
         (["--format", "csv", "--what", "waits"], "--what is for folded"),

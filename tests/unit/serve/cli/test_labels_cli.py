@@ -61,7 +61,7 @@ def test_labels_are_sent_for_the_caller_or_a_process_named(agent: list[bytes]) -
 def test_a_refusal_is_an_error_with_a_hint(agent: list[bytes], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["annotate", "--label", "step=refuse"]) == 1
     assert capsys.readouterr().err.startswith(
-        "error: the label was not taken: not a process of yours\nhint: "
+        "error: the label was not accepted: not a process of yours\nhint: "
     )
 
 
@@ -74,7 +74,7 @@ def test_a_trace_that_does_not_answer_is_told(run_dir: Path, capsys: pytest.Capt
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as silent:
         silent.bind(str(run_dir / "annotate.sock"))
         assert main(["annotate", "--label", "step=1"]) == 0
-    assert "did not say what became of it" in capsys.readouterr().err
+    assert "did not confirm it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

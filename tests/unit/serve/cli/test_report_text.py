@@ -69,7 +69,7 @@ def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
         "stress-ng (200) in ml/noisy-0 2.1 s, stress-ng (201) 900 ms",
         "forward() at /home/a/train.py:142",
         "$ taskset -cp 0-5 100",
-        "Dropped:     nothing; tracing cost 1.2 % of the traced threads' time (at most 2 %)",
+        "Dropped:     nothing; tracing cost 1.2 % of the traced threads' time (limit 2 %)",
     ):
         assert part in text, part
 
@@ -101,7 +101,7 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     answer = report()
     overhead = msgspec.structs.replace(answer.overhead, actions=acts)
     text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
-    assert "reduced to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
+    assert "watching less to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
 def test_what_was_watched_part_of_the_time_was_not_all_counted() -> None:

@@ -90,7 +90,7 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "stress 9",
         "1,460 events/s",
         "lost 0",
-        "overhead 0.4 % of at most 2 %; reduced to stay within 2 %",
+        "overhead 0.4 % (limit 2 %); watching less to stay within it",
         "db /home/a/.ingero/ingero.db 5 MiB",
         "ingero explain -d /home/a/.ingero/ingero.db",
     ):

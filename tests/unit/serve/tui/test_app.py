@@ -14,6 +14,7 @@ from textual.widgets import DataTable, OptionList, Static
 from ingero.errors import PrivilegeError
 from ingero.model.finding import SourceLine
 from ingero.model.live import (
+    HostRow,
     InFlight,
     Library,
     LiveView,
@@ -23,6 +24,8 @@ from ingero.model.live import (
     QuietSurface,
     ThreadRow,
 )
+from ingero.model.report import Bound
+from ingero.serve.terminal import clock_time
 from ingero.serve.tui.app import LiveApp
 from ingero.serve.tui.screens import FindingScreen, HelpScreen, ProcessScreen, ThreadScreen
 from ingero.serve.tui.surface import TuiSurface
@@ -230,6 +233,51 @@ def test_enter_opens_a_finding_with_its_proof_stack_and_fixes_to_copy() -> None:
         assert app.clipboard == "renice -n 19 -p 200"
 
     run(check, replace(VIEW, findings=(FOUND,), looked_ns=FOUND.last_ns))
+
+
+def test_what_nobody_chose_gives_way_to_a_finding_and_what_somebody_chose_does_not() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        assert options(app)[1].startswith("> python3 7")
+        app.poll()
+        await pilot.pause()
+        assert options(app)[0].startswith("> [HIGH]")
+        await pilot.press("down")
+        await pilot.pause()
+        assert options(app)[1].startswith("> python3 7")
+        app.poll()
+        await pilot.pause()
+        assert options(app)[2].startswith("> python3 7")
+
+    worse = finding("Something worse", kind="disk-wait", pid=7, comm="python3")
+    run(check, VIEW, replace(VIEW, findings=(FOUND,)), replace(VIEW, findings=(worse, FOUND)))
+
+
+def test_who_was_responsible_fits_the_terminal_and_a_narrow_one_has_fewer_columns() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        table: DataTable[Any] = app.query_one("#host", DataTable)
+        for width, most in ((80, 3), (120, 6), (170, 8)):
+            await pilot.resize_terminal(width, 40)
+            await pilot.pause()
+            assert len(columns(app, "host")) == most
+            assert table.virtual_size.width <= width
+            assert cells(app, "host")[0][-1].startswith("busy-neighbour 1")
+
+    row = HostRow("runqueue", 9, 0.9, 9, 1, 1, 1, 1, tuple(f"busy-neighbour {pid}" for pid in (1, 2, 3)))
+    run(check, replace(VIEW, host=(row,)), size=(80, 40))
+
+
+def test_the_worst_finding_and_the_limit_of_a_job_take_a_second_line_where_one_is_too_short() -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        found, job = options(app)
+        assert found.splitlines()[1].endswith(f"of python3 (7), since {clock_time(long.first_ns)}")
+        assert "steps/s" in job.splitlines()[1]
+        assert max(map(len, (*found.splitlines(), *job.splitlines()))) <= 80
+
+    long = finding("busy-neighbour (7 processes) takes the CPU that python3 needs", pid=7, comm="python3")
+    text = "waiting for a core: busy-neighbour (200), 66.3 % of the time, over the last 4 s; 20 steps/s"
+    limit = Bound(7, "python3", "runqueue", 0.66, None, None, [], None, 20.0, text=text)
+    view = replace(VIEW, processes=VIEW.processes[:1], findings=(long,), bound=(limit,))
+    run(check, view, size=(80, 24))
 
 
 def test_a_finding_that_ended_is_shown_as_ended_also_when_it_is_out_of_reach() -> None:

@@ -18,6 +18,12 @@ def test_every_second_is_a_column_that_is_filled_to_the_top() -> None:
     assert [row.plain for row in chart.stacked(cells, 4)] == [" ##", " █#", " █#", " █#"]
 
 
+def test_while_there_are_few_seconds_each_is_several_columns_wide() -> None:
+    few = seconds({"gpu_wait": 1}, {"runqueue": 1})
+    assert chart.stacked(chart.columns(few, 7), 1)[0].plain == " ███###"
+    assert chart.stacked(chart.columns(few, 100), 1)[0].plain.strip() == "████####"
+
+
 def test_the_newest_second_is_on_the_right_and_a_missing_one_is_a_gap() -> None:
     known = [each for each in seconds({"sleep": 1}, {}, {"sleep": 1}) if each.time_ns]
     assert chart.stacked(chart.columns(known, 4), 1)[0].plain == " · ·"

@@ -1,0 +1,43 @@
+"""What to do next with a recording: commands that run as they stand, and find it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from ingero.serve.answers.last_recording import is_found
+from ingero.serve.cli.called import how_we_are_called
+
+
+def about(db: Path) -> str:
+    """The option that names it, where a command would not find it by itself."""
+    return "" if is_found(db) else f" -d {shlex.quote(str(db))}"
+
+
+def steps(db: Path) -> list[tuple[str, str]]:
+    """Commands, and what each is for."""
+    me, where = how_we_are_called(), about(db)
+    return [
+        (f"{me} explain -v{where}", "every proof"),
+        (f"{me} explain --format html -o report.html{where}", "one file to send on"),
+        (f"{me} query{where}", "what the calls cost"),
+        (f"{me} dashboard{where}", "the same in a browser"),
+    ]
+
+
+def show(found: list[tuple[str, str]]) -> None:
+    width = max(len(command) for command, _ in found)
+    for command, what in found:
+        click.echo(f"  {command:{width}}  {what}")
+
+
+def hint(db: Path | None) -> None:
+    """In one line, for people only: scripts read what is printed."""
+    if sys.stderr.isatty():
+        where = "" if db is None else about(db)
+        click.echo(
+            f"\nNext: {how_we_are_called()} dashboard{where}   (the same over time, in a browser)", err=True
+        )
