@@ -42,11 +42,6 @@ def line_at(version: tuple[int, int], table: bytes, first_line: int, at: int) ->
     return line if line is not None and 0 <= line < MAX_LINE else None
 
 
-def is_own_frame(name: str, file: str) -> bool:
-    """A frame that 3.13 and later put between a class's call and its __init__; tracebacks leave it out."""
-    return name == file == "__init__"
-
-
 def _covering(ranges: Ranges, at: int) -> int | None:
     return next((line for end, line in ranges if at < end), None)
 

@@ -62,10 +62,5 @@ class SliceLedger:
     def gap_ns(self) -> int:
         return sum(self.gap.values())
 
-    @property
-    def busy_ns(self) -> int:
-        """Time in which the GPU had, or may have had, something to do."""
-        return self.wall_ns - self.gap_ns
-
     def lost_ns(self, *buckets: str) -> int:
         return sum(each.ns for each in self.lost if each.bucket in buckets)

@@ -1,4 +1,4 @@
-"""ELF64 little-endian files: function symbols with their file offsets, build id, segments, soname.
+"""ELF64 little-endian files: function symbols with their file offsets, segments, soname.
 
 Tables are read with pread rather than mapped: a mapped file that its owner truncates
 kills the reader with SIGBUS, and the files read here belong to the traced processes.
@@ -12,7 +12,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -40,8 +39,8 @@ MAX_SYMBOL_TABLES = 4
 MAX_NEEDED = 256
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
-_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 7, 8, 11, 0x6FFFFFFF
+_PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
+_SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 8, 11, 0x6FFFFFFF
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _STT_OBJECT, _STT_FUNC = 1, 2
 _VERSION_HIDDEN = 0x8000
@@ -214,20 +213,6 @@ class ElfFile:
         return None
 
     @cached_property
-    def build_id(self) -> str | None:
-        """The GNU build id in hexadecimal."""
-        notes = self._program_headers[self._program_headers["type"] == _PT_NOTE]
-        places = notes[["offset", "filesz"]].tolist()
-        headers = self._section_headers
-        places += headers[headers["type"] == _SHT_NOTE][["offset", "size"]].tolist()
-        for offset, size in places[:64]:
-            with suppress(FileFormatError):
-                found = _build_id_in(self.read(offset, min(size, 1 << 16)))
-                if found:
-                    return found
-        return None
-
-    @cached_property
     def soname(self) -> str | None:
         names = self._dynamic_strings(_DT_SONAME)
         return names[0].decode("utf-8", "replace") if names else None
@@ -380,18 +365,6 @@ def find_symbols(source: Source, names: Iterable[str]) -> dict[str, Symbol]:
     """
     with ElfFile(source) as elf:
         return find_in(elf.functions, names)
-
-
-def _build_id_in(notes: bytes) -> str | None:
-    at = 0
-    while at + 12 <= len(notes):
-        name_bytes, value_bytes, kind = struct.unpack_from("<III", notes, at)
-        value_at = at + 12 + (name_bytes + 3 & ~3)
-        name = notes[at + 12 : at + 12 + min(name_bytes, 8)]
-        if kind == 3 and name == b"GNU\0" and 0 < value_bytes <= 64:
-            return notes[value_at : value_at + value_bytes].hex() or None
-        at = value_at + (value_bytes + 3 & ~3)
-    return None
 
 
 def _open_regular(path: str | os.PathLike[str]) -> int:
