@@ -22,7 +22,7 @@ from ingero.attach import probes, shapes
 from ingero.attach.kernel import KernelSide, Settings
 from ingero.attach.links import Links, keep
 from ingero.attach.shapes import MULTI_RETURN, TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION, Point
-from ingero.capture.losses import LossBook
+from ingero.capture.counters import LossBook
 from ingero.capture.ring import RingReader
 from ingero.model import layout
 from ingero.model.layout import OpFlag, ProcFlag, RecordType

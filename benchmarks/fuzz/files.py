@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from benchmarks.fuzz.target import Try
 from ingero.attach.session import Session
-from ingero.capture.line_table import line_at
+from ingero.capture.code_objects import line_at
 from ingero.discover import communicators, containers, libraries, loader, processes, python_runtime
 from ingero.discover.communicators import UnknownLayoutError
 from ingero.errors import IngeroError

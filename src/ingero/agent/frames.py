@@ -13,11 +13,9 @@ import numpy as np
 from ingero.agent.interpreters import Interpreters
 from ingero.agent.symbols import Symbols
 from ingero.attach.kernel import KernelSide
-from ingero.capture.code_objects import Origin
-from ingero.capture.line_table import line_at
-from ingero.capture.maps import MapReader
+from ingero.capture.code_objects import Origin, line_at
+from ingero.capture.counters import MapReader, SampleBook
 from ingero.capture.ring import RingReader
-from ingero.capture.samples import SampleBook
 from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import RecordType

@@ -47,8 +47,8 @@ from ingero.agent.windows import WindowReader
 from ingero.attach import cost, probes, shapes, switch_cost
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
-from ingero.capture.gil import mark_gil
 from ingero.capture.gpu_ids import number_cards
+from ingero.capture.threads import mark_gil
 from ingero.clock import Clock
 from ingero.discover.libraries import LibraryFinder
 from ingero.governor.governor import Governor

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ingero.capture.interleave import interleave
+from ingero.capture.stacks import interleave
 from ingero.discover import code_files, native_symbols
 from ingero.discover.code_files import CodeFiles, file_key
 from ingero.discover.libraries import parse_executable, read_maps

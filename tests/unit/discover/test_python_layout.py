@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ingero.capture.line_table import line_at
+from ingero.capture.code_objects import line_at
 from ingero.discover import python_layout
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_offsets import OFFSETS
