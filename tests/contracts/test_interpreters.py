@@ -26,7 +26,7 @@ from tests.builders import OPERATIONS, call, fixed_clock, window
 from tests.contracts.tree import name, under
 
 HOME = "src/ingero/isolated.py"
-MENTIONS = {"src/ingero/discover/checks.py"}  # names the interpreter in a command for the user
+MENTIONS = {"src/ingero/discover/host_checks.py"}  # names the interpreter in a command for the user
 NAMES = {"sys.executable", "multiprocessing.Process", "multiprocessing.Pool", "multiprocessing.Manager"}
 ENDINGS = ("ProcessPoolExecutor", "set_start_method")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
-from ingero.discover.communicators import CommLayout
+from ingero.discover.communicator_layout import CommLayout
 from ingero.discover.libraries import Library
 from ingero.model import layout
 from ingero.model.layout import CallFlag, CommState

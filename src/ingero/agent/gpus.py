@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingero.capture.gpu_poller import GpuPoller
-from ingero.discover.gpus import driver_version
+from ingero.discover.gpu_devices import driver_version
 from ingero.model.gpus import GpuNews
 from ingero.model.window import NotWatched
 from ingero.units import clean

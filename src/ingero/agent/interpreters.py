@@ -19,12 +19,11 @@ import numpy as np
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
 from ingero.attach.kernel import KernelSide
-from ingero.discover.gil import Gil, lock_of
 from ingero.discover.libraries import Library
-from ingero.discover.python_code import LongCode
 from ingero.discover.python_layout import PythonFrames
-from ingero.discover.python_runtime import Runtime
-from ingero.discover.thread_numbers import own_numbers
+from ingero.discover.python_objects import LongCode
+from ingero.discover.python_runtime import Gil, Runtime, lock_of
+from ingero.discover.python_threads import own_numbers
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
 from ingero.model.window import NotWatched, Records

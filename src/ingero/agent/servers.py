@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ingero.agent.targets import Targets
-from ingero.discover.listeners import Round
+from ingero.discover.sockets import ListenerRound
 
 EVERY_WINDOWS = 10
 MAX_LOOKS = 64  # per window
@@ -21,7 +21,7 @@ class Servers:
         """Once per window, before the news of processes are taken."""
         self._windows = {pid: self._windows.get(pid, 0) + 1 for pid in targets.live}
         due = [pid for pid, windows in self._windows.items() if is_due(windows)]
-        here = Round()
+        here = ListenerRound()
         for pid in due[:MAX_LOOKS]:
             target = targets.live[pid]
             listens = here.listens(pid)

@@ -27,8 +27,7 @@ from ingero.agent.waiting import Children, Waiting
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
-from ingero.discover.devices import Devices, visible_devices
-from ingero.discover.gpus import find_gpus
+from ingero.discover.gpu_devices import Devices, find_gpus, visible_devices
 from ingero.discover.libraries import Library, kind_of
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ingero.discover import kubelet, runtime_names
+from ingero.discover import container_names, kubelet
 from ingero.discover.kubelet import KubeletError
 from ingero.model.pods import KubeletAccess as Access
 from ingero.model.pods import Named, Pod
@@ -36,7 +36,7 @@ class Tenants:
         every_s: float = EVERY_S,
         since_ns: int | None = None,
         ask_pods: Callable[[Access], list[Pod]] = kubelet.ask,
-        ask_names: Callable[[set[str]], dict[str, Named]] = runtime_names.names,
+        ask_names: Callable[[set[str]], dict[str, Named]] = container_names.names,
     ) -> None:
         self._access, self._every_s = access, every_s
         self._since_ns = time.time_ns() if since_ns is None else since_ns

@@ -18,9 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ingero.discover.command_files import (
+    LD_CACHE,
+    Mentions,
+    cache_entries,
+    loaded_with,
+    read_mentions,
+    run_paths,
+)
 from ingero.discover.libraries import Library, LibraryFinder, kind_of, of_the_system
-from ingero.discover.loader import LD_CACHE, cache_entries, loaded_with, run_paths
-from ingero.discover.mentions import Mentions, read_mentions
 from ingero.discover.processes import printable
 from ingero.errors import FileFormatError
 from ingero.native.elf import EM_AARCH64, EM_X86_64, ElfFile

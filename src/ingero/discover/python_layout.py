@@ -18,15 +18,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.discover.python_lock import Lock, find_collecting, find_lock, is_enabled
-from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
+from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_objects import Code, MisfitError, Offsets, Reader
 from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.python_slot import Slot, find_slot
-from ingero.discover.python_states import State, find_interpreters
-from ingero.discover.python_tid import find_tid
-from ingero.discover.thread_numbers import own_numbers
+from ingero.discover.python_states import (
+    Lock,
+    State,
+    find_collecting,
+    find_interpreters,
+    find_lock,
+    is_enabled,
+)
+from ingero.discover.python_threads import Slot, find_slot, find_tid, own_numbers
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
 COOKIE = b"xdebugpy"

@@ -4,7 +4,7 @@ A row is one place that tells one thing. The cgroup path was written by the sche
 comes first; the environment is what the process was given, or says of itself, and only
 fills in. What `job` and `user` mean is the first of their rows that is known, so that one
 word groups Slurm, ECS, Ray and torchrun alike. Pods and containers are named in
-runtime_names.py and kubelet.py, from those who run them.
+container_names.py and kubelet.py, from those who run them.
 """
 
 from __future__ import annotations

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
-from ingero.native.elf_limits import refusal
 from ingero.native.elf_symbols import MAX_NAME_BYTES as MAX_NAME_BYTES
 from ingero.native.elf_symbols import Integers as Integers
-from ingero.native.elf_symbols import Place, Texts, merged, string_at
+from ingero.native.elf_symbols import Place, Texts, merged, refusal, string_at
 from ingero.native.elf_symbols import Symbol as Symbol
 from ingero.native.elf_symbols import Symbols as Symbols
 from ingero.native.elf_symbols import find_in as find_in

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ingero.agent.interpreters import Interpreters
 from ingero.attach.kernel import KernelSide
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.thread_numbers import counts_its_own, own_numbers
+from ingero.discover.python_threads import counts_its_own, own_numbers
 from ingero.model.window import NotWatched
 
 from .fakes import Here

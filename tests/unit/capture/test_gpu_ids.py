@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ingero.capture.gpu_ids import number_cards
-from ingero.discover.devices import visible_devices
-from ingero.discover.gpus import Gpu
+from ingero.discover.gpu_devices import Gpu, visible_devices
 from ingero.model import layout
 
 CARDS = [Gpu(0, "H200", "GPU-aa11"), Gpu(1, "H200", "GPU-bb22"), Gpu(2, "H200", "GPU-bb33")]

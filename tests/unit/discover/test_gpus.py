@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ingero.discover.gpus import Gpu, driver_version, find_gpus
+from ingero.discover.gpu_devices import Gpu, driver_version, find_gpus
 from tests import nvml
 
 VERSION = """\
@@ -108,7 +108,7 @@ def test_nvml_lists_cards_and_a_card_without_own_memory_is_kept(
 
 
 LOOK = (
-    "from ingero.discover import gpus; gpus.NVML_S = 2.0; found = gpus.find_gpus();"
+    "from ingero.discover import gpu_devices as gpus; gpus.NVML_S = 2.0; found = gpus.find_gpus();"
     " print(found.source, [gpu.uuid for gpu in found.gpus], found.problem)"
 )
 

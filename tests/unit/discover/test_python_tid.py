@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.discover.python_memory import NotThereError
+from ingero.discover.process_memory import NotThereError
 from ingero.discover.python_states import State
-from ingero.discover.python_tid import find_tid
+from ingero.discover.python_threads import find_tid
 
 GLIBC = 720
 

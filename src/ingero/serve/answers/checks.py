@@ -24,7 +24,7 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 def get_checks(db: Path | None = None) -> CheckAnswer:
     """Look at everything; `db` says which disk must have space."""
-    from ingero.discover.checks import run_checks
+    from ingero.discover.host_checks import run_checks
     from ingero.store.location import default_path
 
     more = (

@@ -265,7 +265,7 @@ def test_check_with_exit_code_fails_when_a_check_failed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = [Check("\x1b[1mkernel", "failed", "too old", "Use 5.15 or newer.")]
-    monkeypatch.setattr("ingero.discover.checks.run_checks", lambda *_: failed)
+    monkeypatch.setattr("ingero.discover.host_checks.run_checks", lambda *_: failed)
     assert main(["check"]) == 0
     assert main(["check", "--exit-code"]) == 1
     assert "✗ kernel  too old\n" in capsys.readouterr().out

@@ -19,7 +19,6 @@ MAX_READS = 60_000  # some 2 us each
 MAX_BYTES = 64 << 20
 USER_END = 1 << 47
 PAGE_BYTES = 4096
-
 Words = NDArray[np.uint64]
 
 

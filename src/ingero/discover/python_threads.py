@@ -1,26 +1,31 @@
-"""Where a thread keeps the pointer to its Python thread state, as seen from its thread pointer.
-
-CPython keeps it under a pthread key. The C library's table of keys is not known from
-here, but thread states are, and of each the thread: the place is the one that holds the
-thread's own state in every thread. glibc has the first 32 keys in the thread's own
-descriptor, as pairs of a number and a value, later ones behind a pointer in it; musl has
-all of them behind a pointer. The TLS variable that newer versions have is empty while a
-thread does not hold the lock, and is not meant here.
-
-Only x86-64: there pthread_self() is the thread pointer, whose first word is itself.
+"""What a Python thread is called where: its thread state, and its number, as the C library, its container
+and the machine have them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from ingero.discover.python_memory import NotThereError, ProcessMemory, Words, pointers
+from ingero.discover.process_memory import NotThereError, ProcessMemory, Words, pointers
 from ingero.discover.python_states import State
+
+# Where a thread keeps the pointer to its Python thread state, as seen from its thread pointer.
+#
+# CPython keeps it under a pthread key. The C library's table of keys is not known from
+# here, but thread states are, and of each the thread: the place is the one that holds the
+# thread's own state in every thread. glibc has the first 32 keys in the thread's own
+# descriptor, as pairs of a number and a value, later ones behind a pointer in it; musl has
+# all of them behind a pointer. The TLS variable that newer versions have is empty while a
+# thread does not hold the lock, and is not meant here.
+#
+# Only x86-64: there pthread_self() is the thread pointer, whose first word is itself.
 
 DESCRIPTOR_BYTES = 0x900  # of glibc's struct pthread, which is the largest
 BLOCK_BYTES = 1024  # 32 pairs in glibc, 128 words in musl
@@ -28,7 +33,6 @@ FIRST_KEY = 0x318  # value of key 0 in every glibc for x86-64 so far; only decid
 DIRECT_KEYS = 32
 MAX_THREADS_COMPARED = 64
 ENOUGH_SHARE = 0.75  # of the threads; two must agree
-
 Place = tuple[int, int]  # in the descriptor the pointer to a block, or -1; from the descriptor or the block
 
 
@@ -111,3 +115,72 @@ def _behind(memory: ProcessMemory, words: Words, states: set[int]) -> Iterator[P
 def _holding(words: Words, states: set[int]) -> list[int]:
     wanted = np.fromiter(states, np.uint64, len(states))
     return [int(index) for index in np.flatnonzero(np.isin(words, wanted))]
+
+
+# Where the C library keeps a thread's number, for versions of Python that do not (before 3.11).
+#
+# A thread's own data is searched for the numbers that the threads of its process have: a place
+# with another one of them in every thread is the one.
+
+
+SEARCHED_BYTES = 2048
+MAX_NUMBERS_COMPARED = 32
+KNOWN = (720, 48)  # glibc, musl; x86-64
+
+
+def find_tid(memory: ProcessMemory, states: Iterable[State], alive: Collection[int]) -> int:
+    """Bytes from the start of a thread's data to its number; 0: not found."""
+    numbers = _numbers(memory, states, alive)
+    fits = [at for at in numbers[0] if _differ([each.get(at) for each in numbers])] if numbers else []
+    known = [at for at in KNOWN if at in fits]
+    # With one thread alone, and a number like 1, others may fit as well.
+    return (known or (fits if len(numbers) > 1 else []) or [0])[0]
+
+
+def _numbers(memory: ProcessMemory, states: Iterable[State], alive: Collection[int]) -> list[dict[int, int]]:
+    """Of each thread: where in its data a number of a living thread stands."""
+    found = []
+    threads = dict.fromkeys(state.thread_id for state in states if state.thread_id)
+    wanted = np.fromiter(alive, np.int32)
+    for thread_id in list(threads)[-MAX_NUMBERS_COMPARED:]:
+        with suppress(NotThereError):
+            words = memory.words_up_to(thread_id, SEARCHED_BYTES // 8)
+            if int(words[0]) != thread_id:
+                continue  # ended: its memory is something else now
+            values = words.view("<i4")
+            places = np.flatnonzero(np.isin(values, wanted)).tolist()
+            found.append({4 * at: int(values[at]) for at in places})
+    return found
+
+
+def _differ(numbers: list[int | None]) -> bool:
+    return None not in numbers and len(set(numbers)) == len(numbers)
+
+
+# The numbers a process's threads have in its own pid namespace: a container counts its own.
+
+
+_NUMBERS = re.compile(rb"^NSpid:\s*(\d+)(?:.*\s(\d+))?$", re.MULTILINE)
+
+
+def own_numbers(pid: int) -> dict[int, int]:
+    """By its own number, each thread's number here. Raises ProcessLookupError when the process is gone."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError as error:
+        raise ProcessLookupError(pid) from error
+    found = {}
+    for task in tasks:
+        try:
+            match = _NUMBERS.search((task / "status").read_bytes())
+        except OSError:  # it has ended
+            continue
+        own = int(match[2] or match[1]) if match else int(task.name)
+        found[own] = int(task.name)
+    return found
+
+
+def counts_its_own(pid: int) -> bool:
+    """Whether its numbers are others than ours. Raises OSError when the process is gone."""
+    match = _NUMBERS.search(Path(f"/proc/{pid}/status").read_bytes())
+    return bool(match and match[2])

@@ -1,10 +1,4 @@
-"""What a command names: settings, programs, scripts and folders.
-
-Read off its words and off the text of the scripts among them, which may start other
-scripts: `env LD_LIBRARY_PATH=/opt/x/lib job`, `bash run.sh`. Nothing is executed, so a
-path that is put together when the script runs is not found. Reads little of each file
-and few of them; what it finds is where to look, never what is true.
-"""
+"""Which files a command leads to: those it names, and those the loader would map along with them."""
 
 from __future__ import annotations
 
@@ -12,10 +6,22 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
+
+from ingero.errors import FileFormatError
+from ingero.native.elf import ElfFile
+
+# What a command names: settings, programs, scripts and folders.
+#
+# Read off its words and off the text of the scripts among them, which may start other
+# scripts: `env LD_LIBRARY_PATH=/opt/x/lib job`, `bash run.sh`. Nothing is executed, so a
+# path that is put together when the script runs is not found. Reads little of each file
+# and few of them; what it finds is where to look, never what is true.
 
 MAX_SCRIPTS = 16
 MAX_SCRIPT_BYTES = 256 << 10
@@ -23,10 +29,8 @@ MAX_TOKENS = 20_000  # of one text
 MAX_PLAIN_WORDS = 200  # of one text: each may cost a look into every folder of PATH
 MAX_PROGRAMS = 32
 MAX_FOLDERS = 256
-
 SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".env", ".sbatch", ".slurm")
 LISTS = ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH", "PATH")  # settings that are added to what there is
-
 _ASSIGNMENT = re.compile(r"(-*)([A-Za-z_][\w-]*)=(.*)", re.DOTALL)
 _TOKEN = re.compile(r"[^\s\"'`;|&<>(){}\[\],]+|\$\{\w+\}[^\s\"'`;|&<>(){}\[\],]*")
 _SEVERAL = re.compile(r"[\s;|&]")
@@ -145,3 +149,76 @@ class _Reader:
         if script and b"\0" not in head and self._scripts < MAX_SCRIPTS:
             self._scripts += 1
             self._text(head.decode("utf-8", "replace"), path.parent)
+
+
+# Files the loader would map along with a program, found the way it finds them.
+#
+# Run paths of the file and of those that led to it, LD_LIBRARY_PATH, the loader's cache,
+# the system's folders. Not told apart: RPATH and RUNPATH, and versions for better
+# processors; a file too many costs nothing, one too few costs the first calls.
+
+
+LD_CACHE = Path("/etc/ld.so.cache")
+MAX_CACHE_BYTES = 64 << 20
+MAX_LOADED = 512
+SYSTEM_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
+
+
+def cache_entries(cache: Path = LD_CACHE) -> list[tuple[str, str]]:
+    """Names and paths in the loader's cache; empty when there is none or it is damaged."""
+    try:
+        with cache.open("rb") as file:
+            data = file.read(MAX_CACHE_BYTES)
+    except OSError:
+        return []
+    at = data.find(_CACHE_MAGIC)
+    if at < 0 or len(data) < at + 48:
+        return []
+    body = memoryview(data)[at:]
+    count = min(struct.unpack_from("<I", body, 20)[0], (len(body) - 48) // 24)
+    starts = (struct.unpack_from("<II", body, 48 + 24 * row + 4) for row in range(count))
+    return [(_text_at(body, name), _text_at(body, path)) for name, path in starts]
+
+
+def _text_at(body: memoryview, start: int) -> str:
+    return os.fsdecode(bytes(body[start : start + 4096]).partition(b"\0")[0])
+
+
+def run_paths(path: str, elf: ElfFile) -> list[str]:
+    """Folders written into a file for its libraries."""
+    origin = str(Path(os.path.realpath(path)).parent)
+    full = (folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for folder in elf.run_paths)
+    return [folder for folder in full if folder.startswith("/") and "\0" not in folder]
+
+
+def loaded_with(
+    programs: Iterable[str], env: Mapping[str, str], cache: Iterable[tuple[str, str]], machine: int
+) -> Iterator[str]:
+    """Paths of what the programs need, and of what that needs in turn; not the programs."""
+    cached = dict(reversed(list(cache)))  # of several the first
+    of_env = [part for part in env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if part]
+    waiting: list[tuple[str, tuple[str, ...]]] = [(path, ()) for path in programs]
+    seen: set[str] = set()
+    while waiting and len(seen) < MAX_LOADED:
+        path, inherited = waiting.pop(0)
+        with suppress(FileFormatError, OSError), ElfFile(path) as elf:
+            if elf.machine != machine:
+                continue
+            told = (*run_paths(path, elf), *inherited)
+            for name in elf.needed:
+                found = _found(name, (*told, *of_env), cached)
+                if found and found not in seen:
+                    seen.add(found)
+                    waiting.append((found, told))
+                    yield found
+
+
+def _found(name: str, folders: Iterable[str], cached: Mapping[str, str]) -> str | None:
+    if "/" in name:
+        return name
+    return next(_files(name, folders), None) or cached.get(name) or next(_files(name, SYSTEM_FOLDERS), None)
+
+
+def _files(name: str, folders: Iterable[str]) -> Iterator[str]:
+    return (str(path) for path in (Path(folder, name) for folder in folders) if path.is_file())

@@ -11,23 +11,23 @@ import os
 import platform
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from ingero.discover import gpus, host, interpreters, processes
-from ingero.discover.gil import GilFinder
+from ingero.discover import gpu_devices, host, processes, python_runtime
 from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import cached_paths
 from ingero.discover.python_layout import layout_of
-from ingero.discover.python_runtime import RuntimeFinder
-from ingero.discover.tried import was_tried
+from ingero.discover.python_runtime import GilFinder, RuntimeFinder
 from ingero.model.checks import Check
 
 OLDEST_TRIED_KERNEL = (5, 15)
 ENOUGH_FREE_BYTES = 1 << 30
 SETCAP = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_sys_resource+ep"
-
 Source = Callable[[], Check | Iterable[Check]]
 
 
@@ -154,7 +154,7 @@ def kernel_settings() -> Check:
 
 
 def nvidia_driver() -> Check:
-    version = gpus.driver_version()
+    version = gpu_devices.driver_version()
     if version:
         return Check("NVIDIA driver", "ok", version)
     advice = "Without it no CUDA job runs here; `ingero demo` and reading recordings still work."
@@ -162,7 +162,7 @@ def nvidia_driver() -> Check:
 
 
 def gpu_list() -> Check:
-    report = gpus.find_gpus()
+    report = gpu_devices.find_gpus()
     if report.gpus:
         value = ", ".join(f"{gpu.index}: {gpu.name}" for gpu in report.gpus)
         advice = f"{report.problem}; pip install 'ingero[gpu]' for more." if report.problem else ""
@@ -221,7 +221,7 @@ def unreadable_processes() -> int:
 def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
     """The interpreters of processes that use CUDA, else a count of all of them."""
     users = [int(name.split(" ", 1)[0]) for _, names in library_users(finder).values() for name in names]
-    found = interpreters.find_interpreters(sorted(set(users)) or processes.list_pids())
+    found = python_runtime.find_interpreters(sorted(set(users)) or processes.list_pids())
     runtimes = RuntimeFinder()
     lines = []
     for each in found[:20]:
@@ -232,7 +232,7 @@ def python_interpreters(finder: LibraryFinder) -> Iterator[Check]:
         yield Check("Python", "ok", f"and {len(found) - 20} more")
 
 
-def _interpreter(found: interpreters.Interpreter, runtimes: RuntimeFinder) -> Check:
+def _interpreter(found: python_runtime.Interpreter, runtimes: RuntimeFinder) -> Check:
     gil = GilFinder(runtimes).gil_of(found.pid)
     version = found.version or "of unknown version"
     threading = ", free-threaded" if found.free_threaded else ""
@@ -271,3 +271,25 @@ def free_space(storage: Path) -> Check:
 def _listed(names: Sequence[str], most: int = 5) -> str:
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
+
+
+# Kernels that somebody tried ingero on; `make test-kernels` writes the file.
+
+
+def rows() -> list[dict[str, Any]]:
+    text = resources.files("ingero.discover").joinpath("tried_kernels.toml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = tomllib.loads(text)["kernel"]
+    return found
+
+
+def was_tried(release: str, machine: str) -> bool:
+    """One of the same version, with every test passed; its distribution and patches may be others."""
+    return any(
+        each["machine"] == machine and not each["failed"] and _version(each["release"]) == _version(release)
+        for each in rows()
+    )
+
+
+def _version(release: str) -> str:
+    found = re.match(r"\d+\.\d+", release)
+    return found.group() if found else release
