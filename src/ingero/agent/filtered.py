@@ -1,6 +1,6 @@
 """Targets whose calls are counted and not timed, because a seccomp filter may kill them for a return probe.
 
-The kernel side decides it call by call (attach/filtered.py says why); here it is told, once for each process.
+The kernel side decides it call by call (attach/probe_cost.py says why); here it is told, once for each.
 """
 
 from __future__ import annotations

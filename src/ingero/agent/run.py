@@ -44,7 +44,7 @@ from ingero.agent.targets import Targets
 from ingero.agent.telling import Telling
 from ingero.agent.tenants import Tenants
 from ingero.agent.windows import WindowReader
-from ingero.attach import cost, probes, shapes, switch_cost
+from ingero.attach import probe_cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
 from ingero.capture.gpu_ids import number_cards
@@ -177,16 +177,16 @@ class Agent:
     def start(self) -> None:
         """Load, attach and find the targets."""
         self._starting.step("measuring what a probe costs here")
-        self._hit_cost, verdict = cost.measure()
+        self._hit_cost, verdict = probe_cost.measure()
         self._filtered = Filtered(self._kernel, verdict.spare(self._hit_cost.shape))
         self._gpus.start()
         self._tenants.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
-        switch_ns = switch_cost.switch_ns()
+        switch_ns = probe_cost.switch_ns()
         self._starting.step("attaching to the kernel")
         self._kernel.attach_host()
-        added_ns = switch_cost.added_ns(switch_ns, switch_cost.switch_ns())
+        added_ns = probe_cost.added_ns(switch_ns, probe_cost.switch_ns())
         self._own_cost = OwnCost(added_ns, os.cpu_count() or 1, readers=lambda: self._readers.pids)
         self._kernel.attach_clock()
         if self._writer:

@@ -16,9 +16,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ingero.attach.links import Links
 from ingero.attach.probes import BY_NAME, ROWS, Row, family_of
-from ingero.attach.shapes import Point, Shape
+from ingero.attach.shapes import Links, Point, Shape
 from ingero.errors import AttachError, FileFormatError
 from ingero.model.numbers import Word
 from ingero.native import elf

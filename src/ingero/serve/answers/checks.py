@@ -61,12 +61,12 @@ def _shapes() -> list[Check]:
 
 
 def _cost() -> list[Check]:
-    from ingero.attach.cost import describe_cost
+    from ingero.attach.probe_cost import describe_cost
 
     return list(describe_cost())
 
 
 def _switch_cost() -> list[Check]:
-    from ingero.attach.switch_cost import describe_switch_cost
+    from ingero.attach.probe_cost import describe_switch_cost
 
     return [describe_switch_cost()]

@@ -1,4 +1,4 @@
-"""Processes whose calls were counted and not timed for their own safety (attach/filtered.py)."""
+"""Processes whose calls were counted and not timed for their own safety (attach/probe_cost.py)."""
 
 from __future__ import annotations
 
