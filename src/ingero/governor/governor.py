@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from ingero.attach.kernel import Detail, KernelSide
 from ingero.attach.probes import ROWS
 from ingero.attach.session import File, Session
-from ingero.governor.counters import Counters, Reading, calls, detail_ns, hit_ns, hits, untimed
 from ingero.governor.counts import Estimator
-from ingero.governor.periods import Aligned, Called, Period, Periods
 from ingero.governor.policy import (
     ALL,
     FEWER_WALKS,
@@ -28,13 +26,28 @@ from ingero.governor.policy import (
     Controller,
     Means,
     Watch,
+    actions_between,
     period_ns,
     turn_ns,
+    watched_less,
 )
-from ingero.governor.rates import SWITCH_NS, Rates
-from ingero.governor.seen import METERS, OTHERS, UNSEEN_WAIT, Base, Seen, Steps, StepsBy, Watched, own_ns
+from ingero.governor.rates import SWITCH_NS, Counters, Rates, Reading, calls, detail_ns, hit_ns, hits, untimed
+from ingero.governor.seen import (
+    METERS,
+    OTHERS,
+    UNSEEN_WAIT,
+    Aligned,
+    Base,
+    Called,
+    Period,
+    Periods,
+    Seen,
+    Steps,
+    StepsBy,
+    Watched,
+    own_ns,
+)
 from ingero.governor.thread_time import ThreadEstimator
-from ingero.governor.words import actions_between, watched_less
 from ingero.model.governor import HitCost
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window

@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ingero.attach.probes import BY_NAME
-from ingero.governor.counters import OPERATIONS, Counters, Reading
 from ingero.governor.policy import Load
-from ingero.governor.rates import Rates
+from ingero.governor.rates import OPERATIONS, Counters, Rates, Reading
 from ingero.governor.seen import METERS
 from ingero.model import layout
 from ingero.model.governor import HitCost

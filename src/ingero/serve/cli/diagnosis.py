@@ -38,7 +38,7 @@ from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
 FRAMES = 20
-ALL_COUNTED = ", all counted"  # how governor/words.py ends what it says of timing
+ALL_COUNTED = ", all counted"  # how governor/policy.py ends what it says of timing
 
 
 @dataclass(frozen=True)
