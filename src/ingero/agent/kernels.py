@@ -14,8 +14,7 @@ from ingero.attach.kernel import KernelSide
 from ingero.attach.session import Session
 from ingero.attach.shapes import Shape
 from ingero.capture.kernel_names import KernelBook
-from ingero.model.kernels import KernelName
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, Operation
 from ingero.model.stack import NativeFrame
 from ingero.model.window import Records, Window
 

@@ -14,8 +14,8 @@ from ingero.attach.kernel import KernelSide, Settings
 from ingero.attach.shapes import Point, Shape, calibration_point, choose, named, own_point
 from ingero.errors import UsageError
 from ingero.model import layout
-from ingero.model.checks import Check
-from ingero.model.governor import HitCost
+from ingero.model.check_line import Check
+from ingero.model.hit_cost import HitCost
 from ingero.model.layout import Spare
 from ingero.native import _shim
 

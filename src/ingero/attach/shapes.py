@@ -23,7 +23,7 @@ import numpy as np
 from ingero import isolated
 from ingero.attach.kernel import KernelSide, explain_refusal
 from ingero.errors import KernelError, UsageError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 from ingero.model.layout import Cookie, Spare
 from ingero.native import _shim, elf
 from ingero.native.instructions import probe_site

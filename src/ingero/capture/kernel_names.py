@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import layout
-from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import CallFlag
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, LearntKernel, Operation
 from ingero.model.window import Records
 from ingero.units import clean
 

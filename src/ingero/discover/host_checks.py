@@ -23,7 +23,7 @@ from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.preattach import cached_paths
 from ingero.discover.python_layout import layout_of
 from ingero.discover.python_runtime import GilFinder, RuntimeFinder
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 OLDEST_TRIED_KERNEL = (5, 15)
 ENOUGH_FREE_BYTES = 1 << 30

@@ -23,7 +23,7 @@ from pathlib import Path
 from ingero.discover import gpu_devices, host, processes
 from ingero.discover.libraries import LibraryFinder
 from ingero.errors import UsageError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 MAX_MEMBER_BYTES = 256 << 10
 HOST_FILES = (

@@ -48,7 +48,7 @@ from ingero.governor.seen import (
     own_ns,
 )
 from ingero.governor.thread_time import ThreadEstimator
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 

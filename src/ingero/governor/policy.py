@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ingero.attach.probes import ROWS
-from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING, HitCost
+from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING, HitCost
 from ingero.model.window import GovernorAction
 from ingero.units import format_share
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ingero.governor.policy import Load
 from ingero.governor.seen import METERS, OTHERS
 from ingero.model import layout
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 from ingero.model.window import Records
 
 MEMORY_NS = 1_000_000_000  # how long what a thread did counts

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ingero.model import layout
 from ingero.model.gpus import GpuNews
-from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import Bucket
 from ingero.model.numbers import Count, Half, Signed
+from ingero.model.operations import KernelName, LearntKernel
 from ingero.model.stack import ResolvedStack
 
 BUCKETS = int(Bucket.BUCKETS)

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.clock import Clock
-from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, GilMark, WakerKind
-from ingero.model.operations import Source
+from ingero.model.operations import KernelName, Source
 from ingero.model.window import BUCKET_NAMES, Records, StackHashes
 from ingero.store import collective_rows
 from ingero.store.collective_rows import argument

@@ -10,9 +10,8 @@ import pytest
 from ingero.capture import kernel_names
 from ingero.capture.kernel_names import KernelBook
 from ingero.model import layout
-from ingero.model.kernels import KernelName, short_name
 from ingero.model.layout import CallFlag, RecordType
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, Operation, short_name
 from ingero.model.window import Records
 from tests.builders import NUMBERS, OPERATIONS, call, records
 

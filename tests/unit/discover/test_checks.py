@@ -9,7 +9,7 @@ import pytest
 
 from ingero.discover import host, host_checks
 from ingero.discover.libraries import LibraryFinder
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 from .conftest import LOAD, Build, Start
 

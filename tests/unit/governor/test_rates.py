@@ -13,7 +13,7 @@ from ingero.governor.policy import Load
 from ingero.governor.rates import OPERATIONS, Counters, Rates, Reading
 from ingero.governor.seen import METERS
 from ingero.model import layout
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 
 COST = HitCost("session", 3000.0, 1500.0, 1200.0, 1000.0)
 MS = 1_000_000

@@ -14,7 +14,7 @@ import pytest
 
 from ingero.errors import StoreError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.kernels import KernelName
+from ingero.model.operations import KernelName
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, PodEvent, SystemSample
 from ingero.store.findings import FindingRow

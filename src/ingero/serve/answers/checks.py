@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ingero.errors import IngeroError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):

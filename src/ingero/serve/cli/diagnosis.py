@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ingero import units
 from ingero.model.finding import Cause, Finding, Who
-from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
+from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
 from ingero.model.words import SOURCES, bucket_words, covered_words
 from ingero.serve import terminal

@@ -11,8 +11,7 @@ import pytest
 
 from ingero.errors import UsageError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.kernels import KernelName
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, Operation
 from ingero.model.report import LabelReport, LabelTime
 from ingero.model.window import Annotation, Window
 from ingero.serve.answers.accounting import accounting

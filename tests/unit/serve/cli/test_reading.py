@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from ingero.errors import KernelError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 from ingero.scenarios.catalogue import ALL
 from ingero.serve.answers import schemas
 from ingero.serve.answers.checks import asked

@@ -4,6 +4,8 @@ Discovery, attaching and the answers all produce these; the surfaces only render
 them. This is not the place where anything is measured.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal
 
