@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.correlate.activity import Activities, Doing, kind_of_call
-from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, Part
-from ingero.correlate.tables import Tables
+from ingero.correlate.tables import Family, Tables
 from ingero.model.facts import Facts
 from ingero.model.finding import SourceLine
 from ingero.model.layout import Bucket

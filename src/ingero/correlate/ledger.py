@@ -14,10 +14,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ingero.correlate.chain import TASK, Chains, Root
-from ingero.correlate.job import Family
-from ingero.correlate.loss import Lost, Part, SliceLedger
-from ingero.correlate.tables import Culprit, Tables, by_name
+from ingero.correlate.loss import TASK, Chains, Lost, Part, Root, SliceLedger
+from ingero.correlate.tables import Culprit, Family, Tables, by_name
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKET_NAMES, BUCKETS
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.said import said_steps
+from ingero.correlate.steps import said_steps
 from ingero.model.facts import Marks
 from ingero.model.window import Records
 

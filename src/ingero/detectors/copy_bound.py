@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingero.correlate.cards import known
+from ingero.correlate.gpu_use import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline, is_reading, together
 from ingero.detectors.detector import Case, Detector, Evidence, Line

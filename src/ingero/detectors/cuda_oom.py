@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ingero.correlate.cards import User, known
+from ingero.correlate.gpu_use import User, known
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import status_codes

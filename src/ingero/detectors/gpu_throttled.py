@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from ingero.correlate.cards import known
+from ingero.correlate.gpu_use import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence

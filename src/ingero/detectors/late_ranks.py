@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ingero.correlate.common_clock import clocks_of
-from ingero.correlate.lateness import late_node
+from ingero.correlate.lateness import clocks_of, late_node
 from ingero.correlate.meetings import Meeting, Member
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import nccl_straggler

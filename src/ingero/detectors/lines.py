@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.correlate.account import Line as GrownLine
-from ingero.correlate.lines import LEAST_SHARE, Place, heaviest
+from ingero.correlate.activity import LEAST_SHARE, Place, heaviest
 from ingero.correlate.loss import Lost
-from ingero.correlate.spikes import no_spikes
+from ingero.correlate.steps import no_spikes
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Case, Detector, Line, State
 from ingero.model.finding import Finding, Proof, SourceLine

@@ -1,6 +1,6 @@
 """Which lines of a process cost most: where calls come from, where host time goes, what is waited for.
 
-Sums per stack become sums per line (correlate/lines.py says which line of a stack is the
+Sums per stack become sums per line (correlate/activity.py says which line of a stack is the
 user's). Of each operation, thread and bucket only the heaviest lines are told.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from msgspec.structs import replace
 
-from ingero.correlate.lines import Place, places
+from ingero.correlate.activity import Place, places
 from ingero.model.layout import Bucket, SampleFlag
 from ingero.model.report import CodeLine
 from ingero.model.sites import SAMPLE_NS, Sites

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ingero.correlate.lines import source_of
+from ingero.correlate.activity import source_of
 from ingero.errors import TargetError, UsageError
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.serve.answers.sense import checked, sense_made_of

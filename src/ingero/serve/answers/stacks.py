@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ingero.correlate.lines import source_of
+from ingero.correlate.activity import source_of
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.model.report import Loss
 from ingero.model.stack import Frame
