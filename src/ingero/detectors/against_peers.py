@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from ingero.correlate.account import Account, Accounts, grown, grown_lines, mean_of, scaled
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.bound import OWN, WORK
+from ingero.detectors.bound import GPU, NOBODY, OWN, WORK, Setting, name_of
 from ingero.detectors.detector import Detector
 from ingero.detectors.judge import Judge, claim_of
-from ingero.detectors.names import GPU, NOBODY, Setting, name_of
 from ingero.detectors.verdict import Named, Told, line_of
 from ingero.model.finding import Finding
 from ingero.model.span_sums import Span

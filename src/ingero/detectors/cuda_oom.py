@@ -15,7 +15,7 @@ from dataclasses import replace
 from ingero.correlate.gpu_use import User, known
 from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import by_process, failed
 from ingero.detectors.detector import Detector, Line, State
 from ingero.model.finding import Fix, Proof, Severity
@@ -26,9 +26,7 @@ ROOM_LEFT = 0.75  # of the memory in use: a card fuller than that has no room fo
 
 def find(timeline: Timeline) -> Iterator[State]:
     mine = [
-        e
-        for e in timeline.facts.errors
-        if e.code == status_codes.OUT_OF_MEMORY and not e.op.startswith("nccl")
+        e for e in timeline.facts.errors if e.code == cuda_error.OUT_OF_MEMORY and not e.op.startswith("nccl")
     ]
     for pid, found in by_process(mine).items():
         comm = timeline.facts.comm(pid)

@@ -16,9 +16,9 @@ from ingero.correlate.account import Line as GrownLine
 from ingero.correlate.loss import Part, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
-from ingero.detectors.lines import subject_of_case, subject_of_state, with_line
+from ingero.detectors.finding_lines import subject_of_case, subject_of_state, with_line
+from ingero.detectors.proofs import culprits_of, ourselves
 from ingero.detectors.verdict import Named
-from ingero.detectors.who import culprits_of, ourselves
 from ingero.model.finding import (
     Cause,
     Effect,

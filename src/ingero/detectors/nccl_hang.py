@@ -25,8 +25,14 @@ from ingero.correlate.loss import Part
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.commands import FAIL_INSTEAD, look
 from ingero.detectors.detector import Detector, Line, State
-from ingero.detectors.nccl_unknown import unknown_hangs
-from ingero.detectors.waits import FAR, FIRST_NS, calls_after, longest_wait_ns, ops_of_kind
+from ingero.detectors.nccl_unknown import (
+    FAR,
+    FIRST_NS,
+    calls_after,
+    longest_wait_ns,
+    ops_of_kind,
+    unknown_hangs,
+)
 from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns

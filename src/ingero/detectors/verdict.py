@@ -24,8 +24,7 @@ from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grow
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import MOST_SPANS, Stretch
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.bound import bound_of, in_words
-from ingero.detectors.names import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, name_of
+from ingero.detectors.bound import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, bound_of, in_words, name_of
 from ingero.model.facts import Facts
 from ingero.model.report import Bound
 from ingero.model.span_sums import Span
