@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fuzz.target import Try
-from ingero.agent.started import StartedPrograms
+from ingero.agent.candidates import StartedPrograms
+from ingero.agent.gpus import number_cards
 from ingero.capture.code_objects import line_at
-from ingero.capture.gpu_ids import number_cards
 from ingero.capture.kernel_names import KernelBook
 from ingero.capture.operations import with_uncounted
 from ingero.capture.ring import FRAMES_ROOM, ROOM

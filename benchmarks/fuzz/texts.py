@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 
 from benchmarks.fuzz.target import Try
 from ingero import config, units
+from ingero.agent import annotations as messages
 from ingero.agent.annotations import Annotations
-from ingero.capture import annotations as messages
 from ingero.discover import kubelet
 from ingero.errors import IngeroError
 from ingero.serve.answers.window import parse_instant

@@ -18,36 +18,36 @@ import numpy as np
 from ingero.agent import shown
 from ingero.agent.annotation_socket import AnnotationSocket, open_socket
 from ingero.agent.annotations import Annotations
-from ingero.agent.before import BeforeAttach
-from ingero.agent.bystanders import Bystanders
-from ingero.agent.collectors import Collectors
+from ingero.agent.bystanders import Bystanders, Servers, name_owners
+from ingero.agent.candidates import Scope
 from ingero.agent.command import Command
 from ingero.agent.communicators import Communicators
-from ingero.agent.filtered import Filtered
-from ingero.agent.frames import Frames
-from ingero.agent.gpus import Gpus
-from ingero.agent.instance import InstanceLock
-from ingero.agent.interpreters import Interpreters
-from ingero.agent.kernels import Kernels
+from ingero.agent.frames import Frames, Symbols
+from ingero.agent.gpus import Gpus, number_cards
+from ingero.agent.in_flight_at_attach import BeforeAttach
+from ingero.agent.interpreters import Collectors, Interpreters
+from ingero.agent.launched_kernels import Kernels
+from ingero.agent.library_files import planner
 from ingero.agent.mappings import watch as watch_mappings
-from ingero.agent.needs import raise_descriptor_limit, require_privileges
+from ingero.agent.missed_calls import Filtered
 from ingero.agent.own_cost import OwnCost
-from ingero.agent.owners import name_owners
-from ingero.agent.planning import planner
 from ingero.agent.readers import Readers
 from ingero.agent.recorder import Recorder
-from ingero.agent.scope import Scope
-from ingero.agent.servers import Servers
-from ingero.agent.starting import INTERRUPTED, Starting, StoppedError
-from ingero.agent.symbols import Symbols
+from ingero.agent.shown import Telling
+from ingero.agent.starting import (
+    INTERRUPTED,
+    InstanceLock,
+    Starting,
+    StoppedError,
+    raise_descriptor_limit,
+    require_privileges,
+)
 from ingero.agent.targets import Targets
-from ingero.agent.telling import Telling
 from ingero.agent.tenants import Tenants
 from ingero.agent.windows import WindowReader
 from ingero.attach import probe_cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
-from ingero.capture.gpu_ids import number_cards
 from ingero.capture.threads import mark_gil
 from ingero.clock import Clock
 from ingero.discover.libraries import LibraryFinder

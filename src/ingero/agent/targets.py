@@ -16,14 +16,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ingero.agent.candidates import Children, Scope, StartedPrograms, Waiting, told_by
 from ingero.agent.communicators import Communicators
-from ingero.agent.late import Late, Row
-from ingero.agent.library_room import LibraryRoom, warn
+from ingero.agent.library_files import LibraryRoom, warn
+from ingero.agent.missed_calls import Late, Row
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
-from ingero.agent.scope import Scope
-from ingero.agent.started import StartedPrograms, told_by
-from ingero.agent.waiting import Children, Waiting
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ingero.agent.before import BeforeAttach, account
+from ingero.agent.in_flight_at_attach import BeforeAttach, account
 from ingero.attach.kernel import KernelSide
 from ingero.capture import counters
 from ingero.capture.counters import IoBook, LossBook

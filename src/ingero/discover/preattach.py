@@ -3,7 +3,7 @@
 Probes are put on these before the command runs, so that its first calls are seen; a
 file it never loads costs nothing. This is a guess by looking only: nothing is executed,
 neither the command's interpreter nor ldconfig. What was guessed wrong is found once
-the process has mapped it (libraries.py), and the time until then is told (agent/late.py).
+the process has mapped it (libraries.py), and the time until then is told (agent/missed_calls.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ingero.agent.late import MAX_PROCESSES, Late, Row
+from ingero.agent.missed_calls import MAX_PROCESSES, Late, Row
 from ingero.discover.libraries import Library, LibraryFinder, kind_of
 from ingero.model.window import FIRST_CALLS, OPERATION, NotWatched
 

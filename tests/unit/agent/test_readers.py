@@ -21,10 +21,10 @@ import pytest
 
 from ingero.agent import reader_process as readers_process
 from ingero.agent import readers as agent_readers
+from ingero.agent.frames import Symbols
 from ingero.agent.reader_process import BEAT, TICK, Watchdog
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
-from ingero.agent.symbols import Symbols
 from ingero.attach.probes import ROWS
 from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ingero.agent.servers import Servers, is_due
+from ingero.agent.bystanders import Servers, is_due
 from ingero.agent.targets import Targets
 from ingero.discover.sockets import ListenerRound
 from ingero.model.window import Process

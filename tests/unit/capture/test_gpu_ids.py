@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.capture.gpu_ids import number_cards
+from ingero.agent.gpus import number_cards
 from ingero.discover.gpu_devices import Gpu, visible_devices
 from ingero.model import layout
 

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from ingero.agent.telling import Telling
+from ingero.agent.shown import Telling
 from ingero.model.live import UNREAD, LiveView
 from ingero.serve.answers.records import RecordStream
 from ingero.serve.cli import outlet as module

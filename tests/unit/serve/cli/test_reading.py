@@ -95,7 +95,7 @@ def test_ingero_db_names_the_demos_recording_unless_a_job_is_in_it(
 def test_a_mode_that_cannot_be_says_why(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    privileges = importlib.import_module("ingero.agent.needs")
+    privileges = importlib.import_module("ingero.agent.starting")
     monkeypatch.setattr(privileges, "missing_capabilities", lambda: ["CAP_BPF"])
     assert main(["demo", "--live", "-d", str(tmp_path / "d.db")]) == 1
     assert "--no-gpu, which needs no privileges" in capsys.readouterr().err

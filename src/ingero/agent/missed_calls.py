@@ -1,26 +1,31 @@
-"""Calls nobody could see: a library was mapped, and its probes were not on yet.
-
-The kernel tells of every executable mapping with its time. Where the probes of the file
-were on by then (discover/preattach.py) nothing is missing; otherwise the time between is
-told, and counts of that process are not called exact. How many calls it made meanwhile
-cannot be known. A process that ended before anybody looked is told of all the same.
+"""Calls that are not in the trace, or only counted: made before the probes of a library were on, or of
+programs that a probe at the return might kill.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover.libraries import Library, kind_of
-from ingero.model.window import FIRST_CALLS, NotWatched, Records, Window
+from ingero.discover.processes import is_filtered
+from ingero.model.layout import Spare
+from ingero.model.window import CALL_TIMES, FIRST_CALLS, NotWatched, Records, Window
 from ingero.units import clean, format_ns
+
+# Calls nobody could see: a library was mapped, and its probes were not on yet.
+#
+# The kernel tells of every executable mapping with its time. Where the probes of the file
+# were on by then (discover/preattach.py) nothing is missing; otherwise the time between is
+# told, and counts of that process are not called exact. How many calls it made meanwhile
+# cannot be known. A process that ended before anybody looked is told of all the same.
 
 MAX_PROCESSES = 1024  # that are no targets: every process of the machine maps files, 5 KB of them
 MAX_MAPPINGS = 4096  # of one process
-
 Row = tuple[int, int, int, int, int, int, int, str]
 KindAt = Callable[[str, File], str | None]
 
@@ -163,3 +168,32 @@ def _library_of(name: str) -> str:
     if name.startswith("nccl"):
         return "nccl"
     return "runtime" if name.startswith(("cuda", "__cuda")) else "driver"
+
+
+# Targets whose calls are counted and not timed, because a seccomp filter may kill them for a return probe.
+#
+# The kernel side decides it call by call (attach/probe_cost.py says why); here it is told, once for each.
+
+
+WHY = "counted and not timed: this kernel lets a seccomp filter kill for a probe at the return"
+
+
+class Filtered:
+    """Which processes were told of."""
+
+    def __init__(self, kernel: KernelSide, spare: Spare) -> None:
+        kernel.settings = replace(kernel.settings, spare=spare)
+        self._spare = spare
+        self._told: set[int] = set()
+
+    def fill(self, window: Window, live: Collection[int], warnings: dict[str, str]) -> None:
+        """Look at those that were not told of; a filter may be installed at any time."""
+        if self._spare is Spare.SPARE_NOBODY:
+            return
+        self._told.intersection_update(live)  # a number may become another's
+        for pid in live:
+            if pid not in self._told and (self._spare is Spare.SPARE_EVERYBODY or is_filtered(pid)):
+                self._told.add(pid)
+                window.not_watched.append(NotWatched(pid, CALL_TIMES, WHY))
+        if self._told:
+            warnings[CALL_TIMES] = f"calls of {len(self._told)} processes are {WHY}; `ingero check` says more"

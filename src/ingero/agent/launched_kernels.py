@@ -1,21 +1,92 @@
-"""When names of kernels are looked for: two seconds of probes on the runtime's launches.
-
-Only where a runtime launches what has no name, which is so when a trace begins amid a
-job. A process gets its next round later and later, and one that learnt nothing in its
-last round much later. Where launches are watched for a part of the time, these probes are
-on with them and a round lasts until it had its two seconds, or long enough.
-"""
+"""Kernel names of a trace: heard, learnt where they were given before it, and put on its launches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ingero.agent.frames import Symbols
 from ingero.agent.targets import Targets
+from ingero.attach import shapes
 from ingero.attach.kernel import KernelSide
 from ingero.attach.probes import NO_ARG, ROWS
 from ingero.attach.session import File, Guest, Session
 from ingero.attach.shapes import Point, Shape
+from ingero.capture.kernel_names import KernelBook
+from ingero.model.operations import KernelName, Operation
+from ingero.model.stack import NativeFrame
+from ingero.model.window import Records, Window
+
+
+class Kernels:
+    """What the launches of the traced processes are called."""
+
+    def __init__(
+        self,
+        kernel: KernelSide,
+        shape: Shape,
+        session: Session,
+        targets: Targets,
+        operations: Iterable[Operation],
+        symbols: Symbols,
+    ) -> None:
+        self._symbols = symbols
+        self._book = KernelBook(
+            operations, self._functions_at, self._places_at, symbols.readable, symbols.handle_names
+        )
+        self._rounds = NameRounds(kernel, session, targets, lambda: shapes.entry_only(shape, kernel, "names"))
+
+    def name(self, window: Window, names: Records) -> None:
+        """Give the window's launches their names."""
+        self._book.hear(names)
+        numbers = self._book.name_calls(window.calls)
+        window.calls["kernel"] = numbers
+        window.kernels = self._book.names(numbers)
+        window.kernels_learnt = self._book.take_learnt()
+
+    def look(self, window: Window, gone: set[int]) -> None:
+        """Look for names that are missing, or stop; forget processes that are gone."""
+        self._rounds.step(window.end_ns, self._book.wanting, self._book.taught, window.watched_share)
+        for exec_ in window.execs:
+            pid = int(exec_["h"]["pid"])
+            self._book.forget({pid}, before_ns=int(exec_["h"]["start_ns"]))
+            self._symbols.forget({pid})
+        self._book.forget(gone)
+        self._symbols.forget(gone)
+        self._rounds.forget(gone)
+
+    def close(self) -> None:
+        self._rounds.close()
+
+    def _functions_at(self, pid: int, addresses: Sequence[int]) -> list[KernelName | None]:
+        frames = self._symbols.frames_at(pid, np.array(addresses, np.uint64))
+        return [frame and (_symbol(frame) or _place(frame)) for frame in frames]
+
+    def _places_at(self, pid: int, addresses: Sequence[int]) -> list[KernelName | None]:
+        frames = self._symbols.frames_at(pid, np.array(addresses, np.uint64))
+        return [frame and _place(frame) for frame in frames]
+
+
+def _place(frame: NativeFrame) -> KernelName:
+    return KernelName(f"{frame.module.rpartition('/')[2]}+{frame.offset:#x}", known=False)
+
+
+def _symbol(frame: NativeFrame) -> KernelName | None:
+    """None where the file has no symbol there, or there is no file."""
+    if frame.module.startswith("[") or frame.function == _place(frame).text:
+        return None
+    return KernelName(frame.function)
+
+
+# When names of kernels are looked for: two seconds of probes on the runtime's launches.
+#
+# Only where a runtime launches what has no name, which is so when a trace begins amid a
+# job. A process gets its next round later and later, and one that learnt nothing in its
+# last round much later. Where launches are watched for a part of the time, these probes are
+# on with them and a round lasts until it had its two seconds, or long enough.
+
 
 SECOND_NS = 1_000_000_000
 ROUND_NS = 2 * SECOND_NS  # watched
@@ -26,7 +97,7 @@ LAUNCHES = frozenset(number for number, row in enumerate(ROWS, start=1) if row.k
 
 
 @dataclass(slots=True)
-class Pupil:
+class UnnamedLauncher:
     """A process that has had rounds."""
 
     rounds: int = 0
@@ -55,7 +126,7 @@ class NameRounds:
         self._make_shape = make_shape
         self._shape: Shape | None = None
         self._refused = False
-        self._pupils: dict[int, Pupil] = {}
+        self._pupils: dict[int, UnnamedLauncher] = {}
         self._round: Round | None = None
         self.number = 0
 
@@ -101,7 +172,7 @@ class NameRounds:
     def _begin(self, pids: set[int], now_ns: int, taught: Mapping[int, int]) -> None:
         files = self._files(pids)
         for pid in pids:
-            pupil = self._pupils.setdefault(pid, Pupil())
+            pupil = self._pupils.setdefault(pid, UnnamedLauncher())
             pupil.taught = taught.get(pid, 0)
             pupil.next_ns = now_ns + FUTILE_WAIT_NS
         if not files:

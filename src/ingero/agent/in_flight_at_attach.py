@@ -24,7 +24,6 @@ from ingero.model.window import InFlightFlag, Records
 
 MAX_THREADS = 256  # of all processes together: this is for hung jobs, not a profiler
 SYNC_OPS = frozenset(each.number for each in probes.operations() if each.kind == "sync")
-
 Range = tuple[int, int, int]  # first address, end, operation
 Key = tuple[int, int]  # of a thread: its number, and since when it is accounted
 

@@ -1,8 +1,4 @@
-"""How many library files carry probes: each has keepers of its own, and anybody can make files.
-
-A user's files are bounded, so that one user cannot use up the room of all. What has no room, and
-what cannot be read, is counted as a loss and said.
-"""
+"""Library files that are to carry probes: how many may, and where the probes of one sit."""
 
 from __future__ import annotations
 
@@ -10,7 +6,13 @@ from collections.abc import Container
 
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
-from ingero.attach.session import File
+from ingero.attach.session import File, Plan, Planner
+from ingero.errors import FileFormatError
+
+# How many library files carry probes: each has keepers of its own, and anybody can make files.
+#
+# A user's files are bounded, so that one user cannot use up the room of all. What has no room, and
+# what cannot be read, is counted as a loss and said.
 
 PER_OWNER, OF_ROOT, IN_ALL = 64, 384, 512
 REMEMBERED = 10_000  # files that were refused: each is counted once
@@ -66,3 +68,16 @@ def warn(warnings: dict[str, str], key: str, text: str) -> None:
         warnings[key] = text
     else:
         warnings["more"] = "there are more warnings than these"
+
+
+# Where the probes of a file sit, asked of the reader process (attach/session.py chooses).
+
+
+def planner(readers: Asking) -> Planner:
+    def plan(path_for_kernel: str, kind: str, without: frozenset[str], costly: bool) -> Plan:
+        try:
+            return readers.ask(Reading.plan, path_for_kernel, kind, sorted(without), costly)
+        except UnreadError as error:
+            raise FileFormatError(str(error)) from error
+
+    return plan
