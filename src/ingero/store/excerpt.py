@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ingero.errors import StoreError
-from ingero.store import trouble
+from ingero.store import opening
 from ingero.store.merge.source import Source, attached, open_source, plain_tables, private_database
 from ingero.store.stack_rows import drop_unused_frames
 from ingero.units import MINUTE, format_bytes
@@ -144,7 +144,7 @@ def _copy(out: sqlite3.Connection, opened: Source, part: Part, source: Path) -> 
         with attached(out, opened):
             _tables(out, part)
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_FULL:
+        if isinstance(error, sqlite3.Error) and opening.code_of(error) == sqlite3.SQLITE_FULL:
             raise TooLargeError(
                 f"that part of {source} is larger than {format_bytes(part.max_bytes)}",
                 hint="Ask for a shorter time, as in --since 5m.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingero.store import apart
+from ingero.store import sql_process
 from ingero.store.guard import Limits, Rows
 from ingero.store.reader import Reader
 
@@ -11,4 +11,4 @@ __all__ = ["Limits", "Rows", "answer_sql"]
 
 def answer_sql(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
     """One reading statement; raises UsageError for bad SQL and StoreError for what takes too long."""
-    return apart.run(reader, sql, limits)
+    return sql_process.run(reader, sql, limits)

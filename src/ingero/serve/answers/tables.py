@@ -17,7 +17,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.schema import VIEWS
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
 from ingero.serve.answers.window import time_range
-from ingero.store import trouble
+from ingero.store import opening
 from ingero.store.column_kinds import kinds_of
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -85,7 +85,7 @@ class Tables:
             while rows := cursor.fetchmany(FETCH):
                 yield from rows
         except sqlite3.Error as error:
-            raise trouble.opening_error(self._reader.path, error) from error
+            raise opening.opening_error(self._reader.path, error) from error
 
     def _where(self, name: str, columns: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
         parts: list[str] = []

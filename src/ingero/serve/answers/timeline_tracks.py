@@ -22,7 +22,7 @@ from ingero.serve.answers.timeline_rows import Asked
 from ingero.serve.answers.timeline_states import accounted, states, wakes
 from ingero.serve.answers.tracks import Item
 from ingero.serve.answers.window import TimeRange, time_range
-from ingero.store import trouble
+from ingero.store import opening
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
 
@@ -41,7 +41,7 @@ def timeline(asked: Asked) -> Iterator[Item]:
                     yield from asked.tracks.taken()
                 yield item
     except sqlite3.Error as error:
-        raise trouble.opening_error(asked.reader.path, error) from error
+        raise opening.opening_error(asked.reader.path, error) from error
     except (TypeError, ValueError, OverflowError, LookupError) as error:  # SQLite takes text for a number
         raise StoreError(
             f"{asked.reader.path} holds values that cannot be right: {error}", hint="The file is damaged."

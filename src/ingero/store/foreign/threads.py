@@ -28,9 +28,9 @@ from ingero.store.foreign.accounting import (
     inside,
     spread,
 )
-from ingero.store.foreign.operations import READ, SWITCH
+from ingero.store.foreign.events import READ, SWITCH
+from ingero.store.foreign.source import Work
 from ingero.store.foreign.totals import Key, Total, fetch
-from ingero.store.foreign.work import Work
 from ingero.store.schema import BUCKET_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.units import MINUTE
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import histogram
-from ingero.store.foreign.operations import EXIT, TASK_EXIT, THREAD_EXIT
-from ingero.store.foreign.work import Work
+from ingero.store.foreign.events import EXIT, TASK_EXIT, THREAD_EXIT
+from ingero.store.foreign.source import Work
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 from ingero.units import MINUTE, SECOND
 

@@ -1,4 +1,6 @@
-"""The cards over a stretch of time, read from the database for the diagnosis."""
+"""Facts of a stretch of time that do not come from windows' sums: the GPUs, pods, and steps a job said
+itself.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ingero.model.facts import SLICE_NS
+from ingero.model.facts import SLICE_NS, Facts, Marks, PodIncident
 from ingero.model.gpu_facts import BUSY_SHARE, GPU_SLICE, GPU_USER, CardTrouble, GpuFacts
 from ingero.model.gpus import FORCED, REASONS, SW_POWER_CAP, GpuCard
 from ingero.model.window import Records
+
+# The cards over a stretch of time, read from the database for the diagnosis.
 
 _BUSY = f"gpu_share >= {BUSY_SHARE}"
 _ANY_REASON = " + ".join(f"MAX(CASE WHEN {_BUSY} THEN reasons & {bit} END)" for bit, _, _ in REASONS)
@@ -93,3 +97,56 @@ def _floats(rows: Sequence[tuple[Any, ...]], dtype: np.dtype[np.void]) -> Record
         for at, name in enumerate(dtype.names or ()):
             found[name] = table[:, at]
     return found
+
+
+# What the kubelet told of pods, for the diagnosis; nothing where it was not asked.
+
+
+MAX_INCIDENTS = 1000
+_EVENTS = (
+    "SELECT at_ns, pod, namespace, container, event, reason, exit_code, restarts FROM pod_event"
+    " WHERE node_id = ? AND at_ns >= ? AND at_ns < ? AND event <> 'seen'"
+    f" ORDER BY at_ns LIMIT {MAX_INCIDENTS}"
+)
+_SEEN = "SELECT 1 FROM pod_event WHERE node_id = ? AND event = 'seen' AND at_ns >= ? AND at_ns < ? LIMIT 1"
+_ENDED_FOR = (
+    "SELECT why FROM not_watched WHERE node_id = ? AND what = 'pods' AND at_ns >= ? AND at_ns <= ?"
+    " ORDER BY at_ns DESC LIMIT 1"
+)
+# A container of a pod, by what the kubelet wrote into its cgroup path.
+_IN_A_POD = (
+    "SELECT 1 FROM container WHERE node_id = ? AND (pod IS NOT NULL OR cgroup_path GLOB '*kubepods*') LIMIT 1"
+)
+
+
+def read_pods(connection: sqlite3.Connection, found: Facts, node_id: int, from_ns: int, to_ns: int) -> None:
+    """Restarts of a time without a word of the kubelet are unknown, not none, unless there are no pods."""
+    found.pods = [
+        PodIncident(*row)
+        for row in connection.execute(_EVENTS, (node_id, from_ns, to_ns))
+        if isinstance(row[0], int)
+    ]
+    # Each pod is told once: from when on it is known what becomes of them.
+    if not connection.execute(_IN_A_POD, (node_id,)).fetchone():
+        found.absent.pop("pods", None)
+    elif not connection.execute(_SEEN, (node_id, found.origin_ns, to_ns)).fetchone():
+        why = connection.execute(_ENDED_FOR, (node_id, from_ns, to_ns)).fetchone()
+        found.absent.setdefault("pods", why[0] if why else "the kubelet was not asked, or told of no pod")
+
+
+# The steps a process said itself, by labels, read from the database.
+
+
+STEP_LABEL = "step"  # the key by which jobs say their steps
+MOST = 200_000
+_SAID = """
+    FROM annotation WHERE node_id = ? AND start_ns >= ? AND start_ns < ? AND pid = ?
+        AND key_id = (SELECT id FROM string WHERE text = ?) AND TYPEOF(number) = 'integer'"""
+
+
+def read_said(connection: sqlite3.Connection, span: tuple[int, int, int], pid: int) -> Marks:
+    """`span`: node, from and to. Of very many labels evenly spread ones: numbers tell what lies between."""
+    asked = (*span, pid, STEP_LABEL)
+    every = connection.execute(f"SELECT COUNT(*) {_SAID}", asked).fetchone()[0] // MOST + 1
+    sql = f"SELECT CAST(start_ns AS INTEGER), number {_SAID} AND id % {every} = 0 ORDER BY 1, id"
+    return np.array(connection.execute(sql, asked).fetchall(), np.int64).reshape(-1, 2)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingero import isolated
 from ingero.errors import IngeroError, StoreError, UsageError
-from ingero.store import guard, opening, trouble
+from ingero.store import guard, opening
 from ingero.store.guard import Limits, Rows
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _opened(path: Path, imported: bool, views: list[str]) -> sqlite3.Connection:
             connection = opening.open_read_only(path)
         opening.add_private_views(connection, views)
     except sqlite3.Error as error:
-        raise trouble.opening_error(path, error) from error
+        raise opening.opening_error(path, error) from error
     return connection
 
 

@@ -1,4 +1,4 @@
-"""Cards, their samples and who is on them, as rows: columns have the names of the values' fields."""
+"""Rows of the machine: its GPUs, their samples and who is on them, and what tracing cost on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 
 from ingero.clock import Clock
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.window import Window
 from ingero.store.columns import insert
 from ingero.store.names import Names
 from ingero.store.processes import Processes
 from ingero.units import clean
+
+# Cards, their samples and who is on them, as rows: columns have the names of the values' fields.
 
 _SAMPLE = tuple(field.name for field in fields(GpuSample))
 _CARD = tuple(field.name for field in fields(GpuCard))
@@ -80,3 +83,42 @@ class GpuRows:
     def _wall_ns(self, at_ns: list[int]) -> list[int]:
         found: list[int] = self.clock.wall_ns(np.array(at_ns, np.int64)).tolist()
         return found
+
+
+# What tracing cost and what was watched less for it, as rows.
+
+
+def save_overhead(
+    connection: sqlite3.Connection, node_id: int, recording_id: int, clock: Clock, window: Window
+) -> None:
+    start_ns, end_ns = clock.wall_ns(window.start_ns), clock.wall_ns(window.end_ns)
+    if window.overhead_share is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO overhead_second VALUES (?, ?, ?, ?, ?, ?)",
+            (node_id, recording_id, start_ns, end_ns, window.overhead_share, window.watched_share),
+        )
+    if window.switches is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO switch_second VALUES (?, ?, ?, ?, ?, ?)",
+            (node_id, recording_id, start_ns, end_ns, window.switches, window.switches_ns),
+        )
+    connection.executemany(
+        "INSERT INTO governor_action VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                node_id, recording_id, clock.wall_ns(each.at_ns), clean(each.what), clean(each.before),
+                clean(each.after), clean(each.why, 400), each.watched_share,
+            )
+            for each in window.actions
+        ],
+    )  # fmt: skip
+    moved = window.threads[window.threads["estimated_ns"] > 0]
+    connection.executemany(
+        "INSERT INTO thread_estimate VALUES (?, ?, ?, ?, ?)",
+        [
+            (node_id, start_ns, pid, tid, ns)
+            for pid, tid, ns in zip(
+                moved["pid"].tolist(), moved["tid"].tolist(), moved["estimated_ns"].tolist(), strict=True
+            )
+        ],
+    )

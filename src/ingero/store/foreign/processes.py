@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ingero.store.foreign.operations import CALLS, CLONE, EXIT
-from ingero.store.foreign.work import Work
+from ingero.store.foreign.events import CALLS, CLONE, EXIT
+from ingero.store.foreign.source import Work
 from ingero.units import clean
 
 AGENT_NAME = "ingero"
