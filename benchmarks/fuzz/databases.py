@@ -26,10 +26,9 @@ from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.heatmap import get_heatmap
 from ingero.serve.answers.merging import merge_databases
 from ingero.serve.answers.operations import Filters
-from ingero.serve.answers.query import Range, ask_kernels, ask_sql, ask_statistics
+from ingero.serve.answers.query import Limits, Range, ask_kernels, ask_sql, ask_statistics
 from ingero.serve.answers.recorded_metrics import recorded_metrics
 from ingero.serve.answers.recordings import get_recordings
-from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
 from ingero.serve.answers.zoom import get_zoom
 from ingero.serve.cli.as_text import write_text

@@ -14,7 +14,7 @@ from benchmarks.corpus.kept import FOLDER, database
 from ingero.config import Config
 from ingero.errors import StoreError
 from ingero.serve.answers.live import LiveTotals
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, totals_by_process
 from ingero.serve.answers.query import Range, StatisticsAnswer, ask_statistics
 from ingero.serve.answers.recorded_metrics import recorded_metrics

@@ -2,7 +2,7 @@
 
 A number may long belong to somebody else when the command is run. So a process that ended while it was
 recorded is never named by its number, and `pids` says whom a command is about: whoever shows it on the same
-machine looks whether they are still there, and shows `if_ended` otherwise (serve/answers/alive.py).
+machine looks whether they are still there, and shows `if_ended` otherwise (serve/answers/diagnosis.py).
 """
 
 from __future__ import annotations

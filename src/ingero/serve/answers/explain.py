@@ -31,21 +31,16 @@ from ingero.model.report import (
     ReportWindow,
     SystemContext,
 )
-from ingero.serve.answers.across import NOT_TOGETHER, across_nodes
-from ingero.serve.answers.alive import for_now
-from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
-from ingero.serve.answers.gpus import gpus_within
-from ingero.serve.answers.label_findings import with_labels
+from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, for_now, recordings_within, with_labels
+from ingero.serve.answers.gpu_series import gpus_within
 from ingero.serve.answers.label_time import label_report
 from ingero.serve.answers.labels import NO_LABELS, Labels, LabelTimes, held_by_all, label_times
-from ingero.serve.answers.late import late_calls, late_processes
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import late_calls, late_processes, losses_within, untimed_calls
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
 from ingero.serve.answers.sense import checked, sense_made_of
-from ingero.serve.answers.several_nodes import combined
-from ingero.serve.answers.untimed import untimed_calls
+from ingero.serve.answers.several_nodes import NOT_TOGETHER, across_nodes, combined
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
 from ingero.serve.answers.window import TimeRange, ended, time_range
 from ingero.store.location import last_path

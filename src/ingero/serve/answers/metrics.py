@@ -20,12 +20,10 @@ from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
 from ingero.model.words import KINDS
-from ingero.serve.answers.gpu_metrics import GpuSeries
-from ingero.serve.answers.held import Held
+from ingero.serve.answers.gpu_metrics import GpuSeries, Held
 from ingero.serve.answers.live import events_in
-from ingero.serve.answers.metric_accounts import NOBODY, Account, Calls, People
-from ingero.serve.answers.metric_seats import Seats
 from ingero.serve.answers.moved_bytes import allocated, copied
+from ingero.serve.answers.process_metrics import NOBODY, Account, Calls, People, Seats
 
 FINDINGS = 64  # with series of their own
 PEOPLE = 2048  # of those who left; 1.5 KB each

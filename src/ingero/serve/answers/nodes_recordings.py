@@ -25,8 +25,7 @@ from ingero.model.clocks import ClockOffset
 from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, state_of
 from ingero.serve.answers.merging import MergeAnswer, merge_databases
 from ingero.serve.answers.nodes_rows import FleetRows
-from ingero.serve.answers.query import Range, ask_sql
-from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.query import Limits, Range, ask_sql
 from ingero.store import guard
 from ingero.store.excerpt import Part, write_excerpt
 from ingero.store.merge.source import private_database

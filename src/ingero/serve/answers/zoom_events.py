@@ -3,14 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
-from ingero.serve.answers.timeline_calls import CALL_LAYERS
-from ingero.serve.answers.timeline_rows import Asked
-from ingero.serve.answers.zoom_tracks import Names, View, ZoomTrack
+import msgspec
+
+from ingero.serve.answers.timeline_events import CALL_LAYERS, END, Asked, tidy
 from ingero.store.schema import SEQ_MASK
 from ingero.units import SECOND, clean
+
+# What a zoomed timeline is made of: tracks with columns, because a screen has thousands of slices.
+
+
+class View(NamedTuple):
+    """What is looked at; `bin_ns` is one point of the screen."""
+
+    from_ns: int
+    to_ns: int
+    bin_ns: int
+
+
+class ZoomTrack(msgspec.Struct, kw_only=True):
+    """One row. `kind` says which columns it has.
+
+    `calls`, `waits`, `called`, `labels`, `moments`: start_ns, length_ns, name, count, longest_ns and, of
+    a single event or the longest of several, event; `calls` also depth. `accounted`:
+    start_ns and length_ns of each column, its `shares`, one list for each bucket, and its `takers`:
+    who had the core meanwhile (name, PID, nanoseconds), most first.
+    `counter`: start_ns and values.
+    """
+
+    kind: str
+    node: str
+    process: str  # what it is shown under; empty for the machine's own
+    pid: int | None = None
+    tid: int | None = None
+    title: str = ""
+    unit: str = ""
+    feeder: bool = False
+    buckets: list[str] = []
+    start_ns: list[int] = []
+    length_ns: list[int] = []
+    name: list[int] = []
+    count: list[int] = []
+    longest_ns: list[int] = []
+    event: list[int] = []  # number on its node
+    depth: list[int] = []
+    shares: list[list[float]] = []
+    values: list[float | None] = []
+    takers: list[list[tuple[str, int | None, int]]] = []
+
+
+@dataclass(slots=True)
+class Names:
+    """Texts that come again and again, kept once."""
+
+    texts: list[str] = field(default_factory=list)
+    layers: list[str] = field(default_factory=list)
+    _known: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def number(self, text: str, layer: str) -> int:
+        found = self._known.get((text, layer))
+        if found is None:
+            found = self._known[text, layer] = len(self.texts)
+            self.texts.append(text)
+            self.layers.append(layer)
+        return found
+
 
 LATER_NS = 2 * SECOND  # a call is stored when it has returned; longer ones are among those in flight
 MOST_MOMENTS = 2_000
@@ -133,4 +193,37 @@ def moments(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
             track.count.append(1)
             track.longest_ns.append(0)
             track.event.append(number & SEQ_MASK)
+        yield track
+
+
+# What jobs said they were doing, on a zoomed timeline: a row of each process and key.
+
+
+def labels(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+    """Values that held for less than a point are one, named after the one that held longest."""
+    rows = asked.rows(
+        f"SELECT a.node_id, a.process_id, a.pid, k.text, a.start_ns, a.value, COUNT(*),"
+        f" MAX({END} - a.start_ns),"
+        f" CASE WHEN {END} - a.start_ns < ? THEN (a.start_ns - ?) / ? ELSE -a.id END AS point"
+        " FROM annotation a LEFT JOIN string k ON k.id = a.key_id"
+        " LEFT JOIN process p ON p.id = a.process_id LEFT JOIN recording r ON r.id = a.recording_id"
+        f" WHERE {END} >= ? AND a.start_ns < ?{asked.of_process('a')}"
+        " GROUP BY a.node_id, a.process_id, a.pid, k.text, point"
+        " ORDER BY a.node_id, a.process_id, a.pid, k.text, a.start_ns",
+        (view.bin_ns, view.from_ns, view.bin_ns, *asked.between),
+    )
+    for (node_id, process_id, pid, key), group in groupby(rows, key=lambda row: row[:4]):
+        track = ZoomTrack(
+            kind="labels",
+            node=asked.tracks.node(node_id)[0],
+            process=asked.tracks.process(node_id, process_id, pid).name,
+            pid=pid,
+            title=tidy(str(key or "?"), 64),
+        )
+        for *_, start, value, count, longest, point in group:
+            track.start_ns.append(start - view.from_ns if count == 1 else point * view.bin_ns)
+            track.length_ns.append(longest if count == 1 else view.bin_ns)
+            track.name.append(names.number(f"{track.title} {tidy(str(value), 128)}", "label"))
+            track.count.append(count)
+            track.longest_ns.append(longest)
         yield track

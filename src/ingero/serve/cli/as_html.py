@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from ingero.model.words import bucket_words
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli.document import (
     Bar,
     Block,

@@ -16,10 +16,9 @@ from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIM
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
 from ingero.model.words import SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.answers.who_counts import OWN, who_counts
+from ingero.serve.answers.shares import OWN, percents, who_counts
 from ingero.serve.cli.document import (
     Block,
     Code,

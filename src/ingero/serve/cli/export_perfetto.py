@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from ingero.errors import UsageError
-from ingero.serve.answers.timeline_tracks import open_timeline
+from ingero.serve.answers.timeline import open_timeline
 from ingero.serve.cli.chrome_json import Lines
 from ingero.serve.cli.export import Export
 from ingero.serve.cli.output import writing

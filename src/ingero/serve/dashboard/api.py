@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from ingero.errors import IngeroError, StoreError, TargetError, UsageError
 from ingero.serve.answers.asked_nodes import ask_one
-from ingero.serve.answers.known import require_known
-from ingero.serve.answers.recording_part import TooLargeError
+from ingero.serve.answers.query import require_known
+from ingero.serve.answers.recordings import TooLargeError
 from ingero.serve.dashboard.openapi import Failure, document
 from ingero.serve.dashboard.questions import OfProcess
 from ingero.serve.dashboard.routes import Route

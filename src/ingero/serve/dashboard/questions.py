@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range
-from ingero.serve.answers.recording_part import MOST_BYTES
+from ingero.serve.answers.recordings import MOST_BYTES
 
 RECORDING = "application/vnd.sqlite3"
 Text = Annotated[str, Meta(max_length=300)]

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from ingero.errors import IngeroError
-from ingero.serve.answers.recording_part import recording_part
+from ingero.serve.answers.recordings import recording_part
 from ingero.serve.dashboard.api import BadRequest, asked_with, failed, told
 from ingero.serve.dashboard.questions import RECORDING as KIND
 from ingero.serve.dashboard.questions import OfRecording

@@ -23,11 +23,17 @@ from ingero.serve.answers.flame import FlameAnswer, get_flame
 from ingero.serve.answers.gpu_series import GpusAnswer, get_gpus
 from ingero.serve.answers.graphs import GraphsAnswer, get_graphs
 from ingero.serve.answers.heatmap import HeatmapAnswer, get_heatmap
+from ingero.serve.answers.json_schemas import ViewsAnswer, get_views
 from ingero.serve.answers.kernels import KernelsAnswer
-from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer, ask_kernels, ask_sql, ask_statistics
+from ingero.serve.answers.query import (
+    Limits,
+    SqlAnswer,
+    StatisticsAnswer,
+    ask_kernels,
+    ask_sql,
+    ask_statistics,
+)
 from ingero.serve.answers.recordings import RecordingsAnswer, get_recordings
-from ingero.serve.answers.schemas import ViewsAnswer, get_views
-from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import StacksAnswer, get_stacks
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
 from ingero.serve.dashboard import questions as q

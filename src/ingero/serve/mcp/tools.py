@@ -16,9 +16,8 @@ from ingero.serve.answers import cost as costs
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.own_cost import own_cost_words
-from ingero.serve.answers.query import Range, ask_kernels_if_quick, ask_sql, ask_statistics
+from ingero.serve.answers.query import Limits, Range, ask_kernels_if_quick, ask_sql, ask_statistics
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
 from ingero.serve.mcp import collected, demo, parts, rendering
 from ingero.serve.mcp.bounds import Answer, Detail

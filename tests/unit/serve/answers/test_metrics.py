@@ -366,7 +366,7 @@ def test_names_are_unique_in_both_worlds() -> None:
 
 def test_people_who_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingero.serve.answers.metrics.PEOPLE", 10)
-    monkeypatch.setattr("ingero.serve.answers.metric_accounts.CONTAINERS", 10)
+    monkeypatch.setattr("ingero.serve.answers.process_metrics.CONTAINERS", 10)
     book = meter()
     for pid in range(100, 200):
         there = [thread(pid=7), thread(pid=pid)]

@@ -14,7 +14,7 @@ from rich.console import Console
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
 from ingero.model.report import Bound, GovernorAct, OverheadReport, Report, StepTime, SystemContext
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli.as_text import write_text
 from ingero.serve.cli.diagnosis import Detail, diagnosis, who_words
 from ingero.serve.cli.document import Document

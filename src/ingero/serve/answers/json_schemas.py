@@ -13,18 +13,16 @@ from msgspec import UNSET, UnsetType
 
 from ingero.model.fleet import FleetStatus
 from ingero.model.report import Report
-from ingero.serve.answers.checks import CheckAnswer
+from ingero.serve.answers.checks import CheckAnswer, Version
 from ingero.serve.answers.compare import Comparison
 from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.merging import MergeAnswer
-from ingero.serve.answers.nodes_cost import FleetCost
 from ingero.serve.answers.nodes_recordings import FleetMerge
-from ingero.serve.answers.nodes_report import FleetReport
+from ingero.serve.answers.nodes_report import FleetCost, FleetReport
 from ingero.serve.answers.nodes_rows import FleetRows, FleetStatistics
 from ingero.serve.answers.query import LabelledAnswer, SqlAnswer, StatisticsAnswer
 from ingero.serve.answers.schema import NOTES, VIEWS, ViewDoc
-from ingero.serve.answers.version import Version
 
 
 class ViewsAnswer(msgspec.Struct, frozen=True):

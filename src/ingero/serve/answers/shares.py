@@ -1,8 +1,12 @@
-"""Which part of accounted time each bucket is."""
+"""Parts of accounted time, in one place: which bucket belongs to what, and whose share is worth a name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+from ingero.model.finding import Who
+
+# Which part of accounted time each bucket is.
 
 ON_CPU = frozenset({"cuda_cpu", "host_cpu"})
 
@@ -44,3 +48,21 @@ def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, f
         parts[name] += 1
     ordered = sorted(time_ns, key=lambda name: -time_ns[name])
     return [(name, parts[name] / 10**decimals) for name in ordered if parts[name]]
+
+
+# Who is worth naming: a process that had a core for microseconds while another had it for seconds is not.
+
+
+LEAST_SHARE = 0.01  # of what the one with most took; frontend/src/diagnosis.js has the same
+OWN = "the job's own"  # of a thread of the process that lost the time
+
+
+def who_counts(who: Sequence[Who]) -> list[Who]:
+    """Each process once, longest first, without those that took next to nothing."""
+    total: dict[tuple[int | None, str, str | None], int] = {}
+    for each in who:
+        key = (each.pid, each.comm, each.container)
+        total[key] = total.get(key, 0) + each.ns
+    least = LEAST_SHARE * max(total.values(), default=0)
+    found = [Who(pid, comm, ns, place) for (pid, comm, place), ns in total.items() if ns >= least]
+    return sorted(found, key=lambda each: -each.ns)
