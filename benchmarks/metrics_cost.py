@@ -18,8 +18,7 @@ from ingero.model.metrics import Distribution, Limits, Snapshot
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.metrics.exposition import BOUNDS_S, text
-from ingero.serve.metrics.otlp_metrics import encode
-from ingero.serve.metrics.otlp_resource import host_resource
+from ingero.serve.metrics.otlp_metrics import encode, host_resource
 
 TITLE = "Metrics"
 SECOND = 1_000_000_000

@@ -26,7 +26,7 @@ from ingero.serve.mcp.server import make_server
 from ingero.serve.mcp.source import Source
 from ingero.serve.metrics.scraping import scraped_app
 from ingero.serve.web.guard import Guard, Rules
-from ingero.serve.web.tokens import Tokens
+from ingero.serve.web.sessions import Tokens
 
 TOKEN = "an-example-token-for-fuzzing-0123456789"
 ANSWER_S = 30.0

@@ -18,7 +18,7 @@ from ingero import isolated
 from ingero.scenarios.live import Stage
 from ingero.scenarios.scenario import Live, Work
 from ingero.serve.answers.query import Range
-from ingero.serve.dashboard.diagnosing import Diagnosing
+from ingero.serve.dashboard.source import Diagnosing
 from ingero.store import sql_process
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer

@@ -20,7 +20,7 @@ from ingero.serve.answers.query import Range, StatisticsAnswer, ask_statistics
 from ingero.serve.answers.recorded_metrics import recorded_metrics
 from ingero.serve.answers.window import time_range
 from ingero.serve.cli.main import main
-from ingero.serve.dashboard import questions as q
+from ingero.serve.dashboard import routes as q
 from ingero.serve.dashboard.routes import ROUTES
 from ingero.serve.dashboard.source import Source as Served
 from ingero.serve.mcp.source import Source as Asked

@@ -30,8 +30,7 @@ from ingero.serve.cli.document import (
     Rows,
     Title,
 )
-from ingero.serve.cli.fitting import Fitting
-from ingero.serve.cli.wrapping import wrapped
+from ingero.serve.cli.fitting import Fitting, wrapped
 
 INDENT, LABEL = 2, 13
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}

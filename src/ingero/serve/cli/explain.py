@@ -121,7 +121,7 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
 
 def _page(report: Report, flags: dict[str, Any]) -> str:
     """The one file to send on."""
-    from ingero.serve.cli.as_page import as_page
+    from ingero.serve.cli.as_html import as_page
 
     return as_page(_document(report, flags), report, flags["db"], flags["node"])
 
@@ -242,7 +242,7 @@ def _write_page(document: Document, report: Report, db: Path | None, page: Path,
     """The report to send on; where it cannot be written the diagnosis stands all the same."""
     from ingero import rights, units
     from ingero.serve.cli import output as writing
-    from ingero.serve.cli.as_page import as_page
+    from ingero.serve.cli.as_html import as_page
     from ingero.serve.cli.harmless import shown
 
     try:

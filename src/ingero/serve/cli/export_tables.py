@@ -21,9 +21,8 @@ from ingero.errors import StoreError, UsageError
 from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables, require_table
 from ingero.serve.answers.whose import EVERYBODY
 from ingero.serve.cli.export import Export
-from ingero.serve.cli.folders import held_folder
 from ingero.serve.cli.harmless import cell
-from ingero.serve.cli.output import parquet_modules, writing
+from ingero.serve.cli.output import held_folder, parquet_modules, writing
 
 DEFAULT = "events"
 GROUP_ROWS = 50_000

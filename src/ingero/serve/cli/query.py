@@ -278,10 +278,10 @@ def _print_kernels(answer: KernelsAnswer, form: str) -> None:
     elif form == "parquet":
         output.write_parquet(columns, list(map(asdict, answer.kernels)))
     else:
-        from ingero.serve.cli import kernels, tables
+        from ingero.serve.cli import statistics, tables
 
         console = tables.console(sys.stdout)
-        for part in kernels.parts(answer):
+        for part in statistics.kernel_parts(answer):
             console.print(part)
 
 

@@ -17,8 +17,7 @@ from ingero.serve.answers.asked_nodes import ask_one
 from ingero.serve.answers.query import require_known
 from ingero.serve.answers.recordings import TooLargeError
 from ingero.serve.dashboard.openapi import Failure, document
-from ingero.serve.dashboard.questions import OfProcess
-from ingero.serve.dashboard.routes import Route
+from ingero.serve.dashboard.routes import OfProcess, Route
 from ingero.serve.dashboard.source import Source
 from ingero.units import clean
 

@@ -22,7 +22,7 @@ from ingero.model.metrics import PROCESS, Point, Snapshot
 from ingero.serve.answers.finding_news import FindingNews, News, What
 from ingero.serve.metrics import otlp_findings, otlp_metrics
 from ingero.serve.metrics.otlp_destination import SIGNALS, Destination
-from ingero.serve.metrics.otlp_resource import Value, host_resource
+from ingero.serve.metrics.otlp_metrics import Value, host_resource
 from ingero.serve.metrics.otlp_sending import Outcome, Sender, sender
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ingero.model.live import LiveView
 from ingero.model.metrics import Point, Snapshot
-from ingero.serve.metrics.apart import Apart
 from ingero.serve.metrics.scraping import ALIVE, scraped_app
+from ingero.serve.metrics.server_process import Apart
 from ingero.serve.web.guard import Guard
 from ingero.serve.web.opening import Opened
 from ingero.serve.web.server import serve

@@ -22,8 +22,7 @@ from ingero.model.live import (
     ThreadRow,
 )
 from ingero.serve import terminal
-from ingero.serve.cli.outlet import settled
-from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
+from ingero.serve.cli.surfaces import JsonSurface, PlainSurface, settled
 from tests.builders import finding
 
 HOSTILE = "\x1b[2Jevil[red]\x07\u202e"

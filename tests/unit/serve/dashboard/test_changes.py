@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ingero.serve.dashboard.live import Changes
+from ingero.serve.dashboard.app import Changes
 from ingero.serve.dashboard.source import Source
 
 

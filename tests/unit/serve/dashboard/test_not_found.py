@@ -12,8 +12,7 @@ from starlette.requests import Request
 
 from ingero.serve.dashboard.api import endpoint
 from ingero.serve.dashboard.openapi import document
-from ingero.serve.dashboard.questions import OfOperations, OfProcess
-from ingero.serve.dashboard.routes import ROUTES, Route
+from ingero.serve.dashboard.routes import ROUTES, OfOperations, OfProcess, Route
 from ingero.serve.dashboard.source import Source
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, process, window

@@ -26,7 +26,6 @@ from ingero import privileges
 from ingero.model.metrics import Snapshot
 
 log = logging.getLogger(__name__)
-
 ROOM_BYTES = 512 << 20  # of address space, beyond what is there at the start
 NICE = 5
 AGAIN_S = 1.0
@@ -41,7 +40,6 @@ ASKED = struct.Struct("<QQ")  # a number of this question, and the moment of the
 PART = struct.Struct("<QB")  # the question's number, and what comes after this part
 MORE, LAST, FAILED = range(3)
 PART_BYTES = 64 << 10
-
 Serve = Callable[[Callable[[], Snapshot], Callable[[], None]], None]  # reads, says that it is ready
 
 
