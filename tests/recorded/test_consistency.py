@@ -22,8 +22,8 @@ from ingero.serve.answers.window import time_range
 from ingero.serve.cli.main import main
 from ingero.serve.dashboard import routes as q
 from ingero.serve.dashboard.routes import ROUTES
-from ingero.serve.dashboard.source import Source as Served
-from ingero.serve.mcp.source import Source as Asked
+from ingero.serve.dashboard.source import DashboardSource as Served
+from ingero.serve.mcp.source import AssistantSource as Asked
 from ingero.serve.mcp.tools import Tools
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer

@@ -35,7 +35,7 @@ class Frames:
         self,
         kernel: KernelSide,
         ring: RingReader,
-        symbols: Symbols,
+        symbols: AskedSymbols,
         pythons: Interpreters,
     ) -> None:
         self._ring = ring
@@ -123,7 +123,7 @@ class Frames:
 AT_ONCE = 1024  # names
 
 
-class Symbols:
+class AskedSymbols:
     """What it hears of processes is passed on with the next question."""
 
     def __init__(self, readers: Asking) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from ingero.capture.gpu_poller import GpuPoller
 from ingero.discover.gpu_devices import driver_version
 from ingero.model.gpus import GpuNews
-from ingero.model.window import NotWatched, Records
+from ingero.model.window import Records, Unwatchable
 from ingero.units import clean
 
 # The cards while tracing: asked beside the loop, their news taken once a second.
@@ -30,11 +30,11 @@ class Gpus:
     def take(self) -> GpuNews:
         return self._poller.take() if self._poller else GpuNews()
 
-    def not_watched(self, news: GpuNews, warnings: dict[str, str]) -> list[NotWatched]:
+    def not_watched(self, news: GpuNews, warnings: dict[str, str]) -> list[Unwatchable]:
         """For the recording; and for whoever looks on, unless there is no driver to begin with."""
         for why in news.trouble if driver_version() is not None else ():
             warnings[f"gpu {why}"] = f"GPU counters: {clean(why)}"
-        return [NotWatched(0, "gpu", why) for why in news.trouble]
+        return [Unwatchable(0, "gpu", why) for why in news.trouble]
 
     def close(self) -> None:
         if self._poller:

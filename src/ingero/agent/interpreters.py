@@ -30,7 +30,7 @@ from ingero.discover.python_threads import own_numbers
 from ingero.errors import AttachError
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
-from ingero.model.window import NotWatched, Records
+from ingero.model.window import Records, Unwatchable
 
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
@@ -51,7 +51,7 @@ CODE_FIELDS = (
 
 
 @dataclass(slots=True)
-class Look:
+class InterpreterLook:
     """What was found last, and when to look again; 0: never."""
 
     gil: Gil | None = None  # None: no Python runs in it
@@ -75,10 +75,10 @@ class Interpreters:
         self._kernel = kernel
         self._parent_of = parent_of
         self._with_frames = with_frames
-        self._looks: dict[int, Look] = {}
+        self._looks: dict[int, InterpreterLook] = {}
         self._programs: dict[int, int] = {}  # of processes that executed: which of the numbers handed out
         self._executed = 0
-        self._news: list[NotWatched] = []
+        self._news: list[Unwatchable] = []
         self._found: list[tuple[int, Library]] = []
 
     # --- what is known ---------------------------------------------------------------
@@ -139,9 +139,9 @@ class Interpreters:
             try:
                 self._look(pid, now_ns)
             except (ProcessLookupError, FileNotFoundError):  # ended: what was seen of it is all there is
-                self._looks.setdefault(pid, Look()).again_ns = 0
+                self._looks.setdefault(pid, InterpreterLook()).again_ns = 0
             except UnreadError:  # said by whoever asks; perhaps it can be read later
-                self._looks[pid] = Look(again_ns=now_ns + LAST_AGAIN_NS, pause_ns=LAST_AGAIN_NS)
+                self._looks[pid] = InterpreterLook(again_ns=now_ns + LAST_AGAIN_NS, pause_ns=LAST_AGAIN_NS)
 
     def _is_due(self, pid: int, now_ns: int) -> bool:
         look = self._looks.get(pid)
@@ -164,14 +164,14 @@ class Interpreters:
         elif self._with_frames and (runtime is None or settled):
             self._kernel.write_python(pid, np.zeros((), layout.PYTHON_LAYOUT))
         if frames is not None and settled and frames.why:
-            self.tell(NotWatched(pid, "frames", f"Python frames cannot be read: {frames.why}"))
-        self._looks[pid] = Look(gil, frames, again_ns, pause_ns, seen.counts_its_own)
+            self.tell(Unwatchable(pid, "frames", f"Python frames cannot be read: {frames.why}"))
+        self._looks[pid] = InterpreterLook(gil, frames, again_ns, pause_ns, seen.counts_its_own)
 
     def _tell_lock(self, pid: int, gil: Gil) -> None:
         if gil.library:
             self._found.append((pid, gil.library))
         if gil.why:
-            self.tell(NotWatched(pid, "gil", gil.why))
+            self.tell(Unwatchable(pid, "gil", gil.why))
 
     def _program_of(self, pid: int) -> int:
         """A child that executed nothing runs what its parent does."""
@@ -200,10 +200,10 @@ class Interpreters:
         found, self._found = self._found, []
         return found
 
-    def tell(self, news: NotWatched) -> None:
+    def tell(self, news: Unwatchable) -> None:
         self._news.append(news)
 
-    def take_news(self) -> list[NotWatched]:
+    def take_news(self) -> list[Unwatchable]:
         news, self._news = self._news, []
         return news
 

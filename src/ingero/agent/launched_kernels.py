@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingero.agent.frames import Symbols
+from ingero.agent.frames import AskedSymbols
 from ingero.agent.targets import Targets
 from ingero.attach import shapes
 from ingero.attach.kernel import KernelSide
 from ingero.attach.probes import NO_ARG, ROWS
-from ingero.attach.session import File, Guest, Session
+from ingero.attach.session import ExtraProbes, File, Session
 from ingero.attach.shapes import Point, Shape
 from ingero.capture.kernel_names import KernelBook
 from ingero.model.operations import KernelName, Operation
@@ -30,7 +30,7 @@ class Kernels:
         session: Session,
         targets: Targets,
         operations: Iterable[Operation],
-        symbols: Symbols,
+        symbols: AskedSymbols,
     ) -> None:
         self._symbols = symbols
         self._book = KernelBook(
@@ -106,12 +106,12 @@ class UnnamedLauncher:
 
 
 @dataclass(slots=True)
-class Round:
+class NameRound:
     """One that is going on."""
 
     from_ns: int
     pids: set[int]
-    guests: list[Guest] = field(default_factory=list)
+    guests: list[ExtraProbes] = field(default_factory=list)
     seen_ns: float = 0.0
     until_ns: int = 0  # seen so far
 
@@ -127,7 +127,7 @@ class NameRounds:
         self._shape: Shape | None = None
         self._refused = False
         self._pupils: dict[int, UnnamedLauncher] = {}
-        self._round: Round | None = None
+        self._round: NameRound | None = None
         self.number = 0
 
     @property
@@ -159,7 +159,7 @@ class NameRounds:
             self._round = None
 
     @staticmethod
-    def _is_over(now: Round, now_ns: int, watched_share: float) -> bool:
+    def _is_over(now: NameRound, now_ns: int, watched_share: float) -> bool:
         now.seen_ns += (now_ns - (now.until_ns or now.from_ns)) * watched_share
         now.until_ns = now_ns
         refused = any(guest.refused for guest in now.guests)
@@ -179,11 +179,11 @@ class NameRounds:
             return
         self.number += 1
         self._kernel.look_for_names(self.number)
-        self._round = Round(now_ns, pids)
+        self._round = NameRound(now_ns, pids)
         try:
             for file, path in files.items():
-                guest = Guest(self._open(), file, path, self._launches(file), LAUNCHES)
-                self._session.invite(guest)
+                guest = ExtraProbes(self._open(), file, path, self._launches(file), LAUNCHES)
+                self._session.add_extra(guest)
                 self._round.guests.append(guest)
         except OSError as error:
             self._refused = True
@@ -220,7 +220,7 @@ class NameRounds:
         self._take_off(self._round)
         self._round = None
 
-    def _take_off(self, ended: Round) -> None:
+    def _take_off(self, ended: NameRound) -> None:
         for each in ended.guests:
-            self._session.dismiss(each)
+            self._session.remove_extra(each)
         self._kernel.look_for_names(0)

@@ -14,7 +14,7 @@ from ingero.attach.session import File, Session
 from ingero.discover.libraries import Library, kind_of
 from ingero.discover.processes import is_filtered
 from ingero.model.layout import Spare
-from ingero.model.window import CALL_TIMES, FIRST_CALLS, NotWatched, Records, Window
+from ingero.model.window import CALL_TIMES, FIRST_CALLS, Records, Unwatchable, Window
 from ingero.units import clean, format_ns
 
 # Calls nobody could see: a library was mapped, and its probes were not on yet.
@@ -40,7 +40,7 @@ class Mapped:
     inherited: bool = False  # from before it was born: gone once it executes something else
 
 
-class Late:
+class LateProbes:
     """When files were mapped, against when their probes were on."""
 
     def __init__(self, session: Session, live: Container[int], kind_at: KindAt) -> None:
@@ -49,7 +49,7 @@ class Late:
         self._kind_at = kind_at
         self._mapped: dict[int, dict[int, Mapped]] = {}
         self._ended: dict[int, tuple[int, int]] = {}  # process: when, and since when its calls were taken
-        self._news: list[NotWatched] = []
+        self._news: list[Unwatchable] = []
         self._incomplete: dict[int, set[str]] = {}  # process: kinds of libraries with calls missing
         self._marked: set[tuple[int, int]] = set()
 
@@ -134,7 +134,7 @@ class Late:
 
     def tell(self, pid: int, kind: str, why: str) -> None:
         self._incomplete.setdefault(pid, set()).add("runtime" if kind == "static" else kind)
-        self._news.append(NotWatched(pid, FIRST_CALLS, why))
+        self._news.append(Unwatchable(pid, FIRST_CALLS, why))
 
     def fill(self, window: Window, names: Mapping[int, str], warnings: dict[str, str]) -> None:
         """What was found since the last window, told in this one."""
@@ -143,7 +143,7 @@ class Late:
             window.not_watched.append(each)
             warnings[each.what] = f"process {each.pid}: {each.why}"
 
-    def take_news(self) -> list[NotWatched]:
+    def take_news(self) -> list[Unwatchable]:
         news, self._news = self._news, []
         return news
 
@@ -194,6 +194,6 @@ class Filtered:
         for pid in live:
             if pid not in self._told and (self._spare is Spare.SPARE_EVERYBODY or is_filtered(pid)):
                 self._told.add(pid)
-                window.not_watched.append(NotWatched(pid, CALL_TIMES, WHY))
+                window.not_watched.append(Unwatchable(pid, CALL_TIMES, WHY))
         if self._told:
             warnings[CALL_TIMES] = f"calls of {len(self._told)} processes are {WHY}; `ingero check` says more"

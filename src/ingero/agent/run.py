@@ -22,7 +22,7 @@ from ingero.agent.bystanders import Bystanders, Servers, name_owners
 from ingero.agent.candidates import Scope
 from ingero.agent.command import Command
 from ingero.agent.communicators import Communicators
-from ingero.agent.frames import Frames, Symbols
+from ingero.agent.frames import AskedSymbols, Frames
 from ingero.agent.gpus import Gpus, number_cards
 from ingero.agent.in_flight_at_attach import BeforeAttach
 from ingero.agent.interpreters import Collectors, Interpreters
@@ -55,7 +55,7 @@ from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import LiveView, Overhead, Surface
 from ingero.model.options import TraceOptions
-from ingero.model.window import NotWatched, Window
+from ingero.model.window import Unwatchable, Window
 from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.metrics import Meter
@@ -76,7 +76,7 @@ def run(options: TraceOptions, surface: Surface) -> int:
     lock = InstanceLock()
     try:
         surface.starting("loading the probes")
-        agent = Agent(options, surface)
+        agent = RunningTrace(options, surface)
         try:
             raise_descriptor_limit()
             return agent.run()
@@ -89,7 +89,7 @@ def run(options: TraceOptions, surface: Surface) -> int:
         lock.release()
 
 
-class Agent:
+class RunningTrace:
     """One trace, from attach to detach."""
 
     def __init__(self, options: TraceOptions, surface: Surface) -> None:
@@ -206,7 +206,7 @@ class Agent:
         self._interpreters = Interpreters(
             self._kernel, self._targets.parent_of, self._options.stack, self._readers
         )
-        self._symbols = Symbols(self._readers)
+        self._symbols = AskedSymbols(self._readers)
         self._kernels = Kernels(
             self._kernel, shape, self._session, self._targets, self._operations, self._symbols
         )
@@ -401,7 +401,7 @@ class Agent:
     def _watch_collectors(self) -> None:
         for pid, library in self._interpreters.take_found():
             if why := self._collectors.attach(library):
-                self._interpreters.tell(NotWatched(pid, "gc", why))
+                self._interpreters.tell(Unwatchable(pid, "gc", why))
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

@@ -12,22 +12,22 @@ from ingero.agent.recorder import Recorder
 from ingero.agent.targets import Targets
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import Session
-from ingero.model.live import UNREAD, DatabaseStatus, Library, ProbeSource, Surface, Target
+from ingero.model.live import UNREAD, DatabaseStatus, LiveTarget, ProbedLibrary, ProbeSource, Surface
 from ingero.model.window import Window
 from ingero.serve.answers.records import RecordStream
 
 # What the live view lists: who is traced, which files carry probes, and how many of each source.
 
 
-def targets(known: Targets) -> Iterator[Target]:
+def targets(known: Targets) -> Iterator[LiveTarget]:
     for pid, target in sorted(known.live.items()):
-        yield Target(pid, target.process.comm, target.process.cmdline)
+        yield LiveTarget(pid, target.process.comm, target.process.cmdline)
 
 
-def libraries(session: Session, known: Targets) -> Iterator[Library]:
+def libraries(session: Session, known: Targets) -> Iterator[ProbedLibrary]:
     for file, attached in session.files.items():
         users = sum(file in target.files for target in known.live.values())
-        yield Library(attached.path, attached.kind, users)
+        yield ProbedLibrary(attached.path, attached.kind, users)
 
 
 def probes(session: Session, collectors: Collectors, kernel: KernelSide) -> Iterator[ProbeSource]:

@@ -19,7 +19,7 @@ import numpy as np
 from ingero.agent.candidates import Children, Scope, StartedPrograms, Waiting, told_by
 from ingero.agent.communicators import Communicators
 from ingero.agent.library_files import LibraryRoom, warn
-from ingero.agent.missed_calls import Late, Row
+from ingero.agent.missed_calls import LateProbes, Row
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
 from ingero.attach.kernel import KernelSide
@@ -80,7 +80,7 @@ class Targets:
         self._with_driver: set[str] = set()  # folders where a driver lies that is probed ahead
         self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
-        self.late = Late(session, self.live, self._kind_at)
+        self.late = LateProbes(session, self.live, self._kind_at)
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}

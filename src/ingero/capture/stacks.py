@@ -43,7 +43,7 @@ _STATE_NOTES = {
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingStack:
     """A stack as it came, its native part named."""
 
     record: np.void
@@ -67,7 +67,7 @@ class StackBook:
         self.counts: Counter[str] = Counter()  # unknown_frames, stacks_cut, stacks_lost, python_read, ...
         self._frames_at = frames_at
         self._line_at = line_at
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _WaitingStack] = {}
         self._known: dict[int, _Known] = {}  # by the kernel's id
         self._incomplete: set[int] = set()  # of those waiting: made with [unknown] in them
         self._shown: dict[int, None] = {}  # hashes already handed out
@@ -103,7 +103,7 @@ class StackBook:
                 self._wait(record, list(_until_none(named[address] for address in looked[:count])))
 
     def _wait(self, record: np.void, native: list[NativeFrame]) -> None:
-        self._waiting[int(record["id"])] = _Waiting(record.copy(), native)
+        self._waiting[int(record["id"])] = _WaitingStack(record.copy(), native)
         if record["uncopied"]:
             pid, frames = int(record["h"]["pid"]), record["python"][: int(record["python_count"])]
             keys = (CodeKey(pid, code, sign) for code, _, sign in frames.tolist())
@@ -154,7 +154,7 @@ class StackBook:
         new, self._new = self._new, []
         return new
 
-    def _make(self, waiting: _Waiting) -> tuple[ResolvedStack, int]:
+    def _make(self, waiting: _WaitingStack) -> tuple[ResolvedStack, int]:
         python = list(self._python(waiting.record))
         unknown = sum(each.frame is UNKNOWN for each in python)
         self.counts["stacks"] += 1

@@ -139,7 +139,7 @@ class ThreadBook:
         return rows
 
     @staticmethod
-    def _late(polls: Iterable[Late], known: Records, places: dict[Key, int]) -> Records:
+    def _late(polls: Iterable[LatePart], known: Records, places: dict[Key, int]) -> Records:
         """Parts of polls, in the windows they lie in."""
         told = list(polls)
         at = [places[each.key] for each in told]
@@ -173,7 +173,7 @@ HELD_WINDOWS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LatePart:
     """A part of a poll, in the window it lies in."""
 
     key: Key
@@ -184,7 +184,7 @@ class Late:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldPoll:
     windows: deque[tuple[int, int]] = field(default_factory=deque)  # (window, ns)
     told_ns: int = 0  # before those: told as sleep
 
@@ -193,7 +193,7 @@ class HeldPolls:
     """By thread."""
 
     def __init__(self) -> None:
-        self._held: dict[Key, Held] = {}
+        self._held: dict[Key, HeldPoll] = {}
 
     def update(
         self,
@@ -203,12 +203,12 @@ class HeldPolls:
         change: Amounts,
         gap_change: Amounts,
         window_ns: int,
-    ) -> list[Late]:
+    ) -> list[LatePart]:
         """Polls that ended, taken out of `change`; and the oldest part of those that last too long.
 
         A row of each for every thread; `before_ns`: when it was read last.
         """
-        late: list[Late] = []
+        late: list[LatePart] = []
         since_ns = totals["now_ns"].astype(np.int64) - before_ns
         open_ns = totals["open_ns"].astype(np.int64)
         undecided = totals["undecided"] > 0
@@ -219,19 +219,19 @@ class HeldPolls:
             bucket = int(totals["spanned_bucket"][at])
             late.extend(self._ended(keys[at], bucket, change[at], gap_change[at]))
         for at in np.flatnonzero(undecided).tolist():
-            held = self._held.setdefault(keys[at], Held())
+            held = self._held.setdefault(keys[at], HeldPoll())
             held.windows.append((window_ns, min(int(open_ns[at]), int(since_ns[at]))))
             if len(held.windows) > HELD_WINDOWS:
                 late.append(self._sleep(keys[at], held))
         return late
 
     @staticmethod
-    def _sleep(key: Key, held: Held) -> Late:
+    def _sleep(key: Key, held: HeldPoll) -> LatePart:
         window_ns, ns = held.windows.popleft()
         held.told_ns += ns
-        return Late(key, window_ns, Bucket.SLEEP, ns)
+        return LatePart(key, window_ns, Bucket.SLEEP, ns)
 
-    def _ended(self, key: Key, bucket: int, change: Amounts, gap_change: Amounts) -> Iterator[Late]:
+    def _ended(self, key: Key, bucket: int, change: Amounts, gap_change: Amounts) -> Iterator[LatePart]:
         """Move its time into the windows it covered."""
         held = self._held.pop(key)
         told_ns = min(held.told_ns, int(change[bucket]))
@@ -242,12 +242,12 @@ class HeldPolls:
             gap_ns = min(ns, int(gap_change[bucket]))
             change[bucket] -= ns
             gap_change[bucket] -= gap_ns
-            yield Late(key, window_ns, bucket, ns, gap_ns)
+            yield LatePart(key, window_ns, bucket, ns, gap_ns)
 
-    def drop(self, keys: Set[Key], bucket: Bucket) -> list[Late]:
+    def drop(self, keys: Set[Key], bucket: Bucket) -> list[LatePart]:
         """What is held of these threads, told as one bucket."""
         return [
-            Late(key, window_ns, bucket, ns)
+            LatePart(key, window_ns, bucket, ns)
             for key in self._held.keys() & keys
             for window_ns, ns in self._held.pop(key).windows
         ]

@@ -21,7 +21,7 @@ LOWERED = 0.98  # of the power limit a card comes with: limits are set in whole 
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class GpuUser:
     """Somebody on a card during a slice; None: not told."""
 
     pid: int
@@ -37,10 +37,10 @@ class Cards:
         self._facts = facts.cards
         self._chosen = facts.gpus
         self._samples = {(int(row["slice"]), int(row["gpu_id"])): row for row in self._facts.samples}
-        self._users: dict[int, list[User]] = {}
+        self._users: dict[int, list[GpuUser]] = {}
         self._on: dict[int, set[int]] = {}
         for row in self._facts.users:
-            user = User(
+            user = GpuUser(
                 int(row["pid"]), int(row["gpu_id"]), known(row["sm_share"]), _whole(row["memory_bytes"])
             )
             self._users.setdefault(int(row["slice"]), []).append(user)
@@ -73,7 +73,7 @@ class Cards:
             if row is not None:
                 yield row
 
-    def users(self, number: int, gpu_ids: set[int]) -> list[User]:
+    def users(self, number: int, gpu_ids: set[int]) -> list[GpuUser]:
         return [each for each in self._users.get(number, ()) if each.gpu_id in gpu_ids]
 
     def shared(self, pid: int, numbers: Iterable[int]) -> bool:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.meetings import LEAST_ROUNDS, NEVER, Meeting, Member, Times
+from ingero.correlate.meetings import LEAST_ROUNDS, NEVER, Meeting, RankMember, Times
 from ingero.model.clocks import ClockOffset, Clocks
 from ingero.units import MS, SECOND
 
@@ -28,11 +28,11 @@ Series = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateNode:
     """The ranks of one node that the ranks of all others wait for."""
 
     node: str
-    members: tuple[Member, ...]  # the late ones, the latest first
+    members: tuple[RankMember, ...]  # the late ones, the latest first
     late_ns: int  # in the middle of these rounds
     error_ns: int | None  # of that, by the clocks; None: nobody knows
     cost_ns: int  # how much sooner the collectives could have begun, in all
@@ -59,7 +59,7 @@ def common_arrivals(meeting: Meeting, clocks: Clocks) -> Times:
     return np.stack(columns, axis=1)
 
 
-def late_node(meeting: Meeting, clocks: Clocks) -> Late | None:
+def late_node(meeting: Meeting, clocks: Clocks) -> LateNode | None:
     """The node that most of the waiting is for; None where there is none, or they take turns."""
     arrivals = common_arrivals(meeting, clocks)
     cost = {node: _cost(meeting, arrivals, clocks, node) for node in meeting.nodes}
@@ -73,7 +73,7 @@ def late_node(meeting: Meeting, clocks: Clocks) -> Late | None:
         return None
     rounds = slice(first, last + 1)
     mine = cost[node][rounds]
-    return Late(
+    return LateNode(
         node,
         _late_members(meeting, arrivals[rounds], node),
         int(np.median(_latest(meeting, arrivals[rounds], node))),
@@ -168,7 +168,7 @@ def _stretch(late: Series) -> tuple[int, int]:
     return best_at
 
 
-def _late_members(meeting: Meeting, arrivals: Times, node: str) -> tuple[Member, ...]:
+def _late_members(meeting: Meeting, arrivals: Times, node: str) -> tuple[RankMember, ...]:
     late = {at: float(np.median(each)) for at, each in _lateness(meeting, arrivals, node).items()}
     most = max(late.values())
     chosen = sorted((at for at in late if late[at] >= ALSO_LATE * most), key=lambda at: -late[at])

@@ -19,7 +19,7 @@ from ingero.model.window import BUCKET_NAMES
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LossPart:
     """A process with a part in it."""
 
     pid: int
@@ -37,7 +37,7 @@ class Lost:
     tid: int
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
-    who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
+    who: tuple[LossPart, ...] = ()  # whose fault, where somebody else has one
     # nobody, quota, own (the job itself), others, neighbours (in another container), unknown;
     # in a whole account also agent (us), demand (nobody wants anything) and feeder (another
     # thread that feeds the GPU)
@@ -106,7 +106,7 @@ class Root(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FollowedWait:
     """A wait being followed: who asked already, along which way, how much of it."""
 
     asked: frozenset[int]
@@ -136,9 +136,9 @@ class Chains:
             ns = waker.ns
             if ns < NEGLIGIBLE * total or waker.waker_tid in asked:
                 continue
-            yield from self._doing(number, waker, Asked(asked, victim, (), ns, ns / max(total, 1)))
+            yield from self._doing(number, waker, FollowedWait(asked, victim, (), ns, ns / max(total, 1)))
 
-    def _doing(self, number: int, waker: Waker, by: Asked) -> list[Root]:
+    def _doing(self, number: int, waker: Waker, by: FollowedWait) -> list[Root]:
         """What the waker did in the time it was waited for; shares are nanoseconds."""
         pid, tid = waker.waker_pid, waker.waker_tid
         comm = self._tables.facts.strings.get(waker.comm, "?")
@@ -155,7 +155,7 @@ class Chains:
                 found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))
         return _within(found, by.ns)
 
-    def _asking(self, number: int, row: np.void, bucket: Bucket, by: Asked) -> Iterator[Root]:
+    def _asking(self, number: int, row: np.void, bucket: Bucket, by: FollowedWait) -> Iterator[Root]:
         """Its own waits for others, without those that ended because we asked for more."""
         pid, tid, ns = int(row["pid"]), int(row["tid"]), int(row["ns"][bucket])
         mine = [each for each in self._tables.wakers.get((number, tid), ()) if each.bucket == bucket]
@@ -176,7 +176,7 @@ class Chains:
             yield Root(BUCKET_NAMES[bucket], unknown, pid, tid, self._tables.name(row), by.via, seen=False)
 
 
-def _asks(waker: Waker, pid: int, by: Asked) -> bool:
+def _asks(waker: Waker, pid: int, by: FollowedWait) -> bool:
     """One of those who wait asked the thread for more: it was not late by that."""
     return waker.waker_tid in by.asked or (pid != by.victim and waker.waker_pid == by.victim)
 

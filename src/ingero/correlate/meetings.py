@@ -24,7 +24,7 @@ Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RankMember:
     """One rank of a communicator."""
 
     rank: int
@@ -37,7 +37,7 @@ class Meeting:
     """All collectives of one communicator that end a step; `at` and `done` are rounds by ranks."""
 
     comm_hash: int
-    members: tuple[Member, ...]
+    members: tuple[RankMember, ...]
     at: Times  # when each rank came
     done: Times  # when its wait for the GPU after that was over; NEVER: not known
     rounds: int  # of all collectives, those within a step included
@@ -62,11 +62,11 @@ class Incomplete:
 
 def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[Incomplete]]:
     """Of communicators with ranks on several of these nodes."""
-    by_comm: dict[int, dict[Member, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
+    by_comm: dict[int, dict[RankMember, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[int, int] = {}
     for node, timeline in timelines.items():
         for each in (*timeline.facts.arrivals, *timeline.facts.unmatched):
-            by_comm[each.comm_hash][Member(each.rank, node, each.pid)].append(each)
+            by_comm[each.comm_hash][RankMember(each.rank, node, each.pid)].append(each)
             sizes[each.comm_hash] = max(each.nranks, sizes.get(each.comm_hash, 0))
     found, incomplete = [], []
     ends = _Ends(timelines)
@@ -82,8 +82,8 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
 
 
 def _reunited(
-    by_comm: Mapping[int, Mapping[Member, list[Arrival]]], sizes: Mapping[int, int]
-) -> dict[int, Mapping[Member, list[Arrival]]]:
+    by_comm: Mapping[int, Mapping[RankMember, list[Arrival]]], sizes: Mapping[int, int]
+) -> dict[int, Mapping[RankMember, list[Arrival]]]:
     """A split has our name where its making was seen and NCCL's on nodes that came later: one again.
 
     Two parts are one where each has just the ranks the other lacks, on other nodes, and nobody else has.
@@ -111,7 +111,7 @@ def _reunited(
     return whole
 
 
-def _numbered(ranks: Mapping[Member, list[Arrival]]) -> bool:
+def _numbered(ranks: Mapping[RankMember, list[Arrival]]) -> bool:
     return any(each.seq >= 0 for arrivals in ranks.values() for each in arrivals)
 
 
@@ -137,7 +137,9 @@ def _wait_ends(facts: Facts, pid: int) -> Times:
     return np.sort(np.concatenate(ends)) if ends else np.zeros(0, np.int64)
 
 
-def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+def _joined(
+    comm: int, ranks: Mapping[RankMember, Iterable[Arrival]], nranks: int, ends: _Ends
+) -> Meeting | None:
     members = _one_each(ranks)
     if len(members) != nranks:
         return None  # two processes say they are the same rank
@@ -160,7 +162,9 @@ def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, e
     return Meeting(comm, tuple(members), at[chosen], done[chosen], len(keys))
 
 
-def _laid(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+def _laid(
+    comm: int, ranks: Mapping[RankMember, Iterable[Arrival]], nranks: int, ends: _Ends
+) -> Meeting | None:
     """Where some have no numbers, because their node came amid the job: by when their waits ended."""
     members = _one_each(ranks)
     if len(members) != nranks:
@@ -189,9 +193,9 @@ def _laid(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, end
     )
 
 
-def _one_each(ranks: Mapping[Member, Iterable[Arrival]]) -> list[Member]:
+def _one_each(ranks: Mapping[RankMember, Iterable[Arrival]]) -> list[RankMember]:
     """In order of their ranks. A job that was started anew has its ranks twice: the later ones count."""
-    last: dict[int, tuple[int, Member]] = {}
+    last: dict[int, tuple[int, RankMember]] = {}
     for member, arrivals in ranks.items():
         newest = max(each.at_ns for each in arrivals)
         if member.rank not in last or newest > last[member.rank][0]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.commands import sanitised
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity
 
@@ -88,7 +88,7 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="CRITICAL when the context is lost, else MEDIUM",
-    lines=(Line("event", "fails"),),
+    lines=(LineChoice("event", "fails"),),
 )
 
 

@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.account import Line as GrownLine
+from ingero.correlate.account import GrownLine
 from ingero.correlate.activity import LEAST_SHARE, Place, heaviest
 from ingero.correlate.loss import Lost
 from ingero.correlate.steps import no_spikes
 from ingero.correlate.timeline import Timeline
-from ingero.detectors.detector import Case, Detector, Line, State
+from ingero.detectors.detector import Case, Detector, LineChoice, State
 from ingero.model.finding import Finding, Proof, SourceLine
 from ingero.model.layout import Bucket, SampleFlag
 from ingero.model.sites import SAMPLE_NS
@@ -108,7 +108,7 @@ def with_line(
         there = Place(grown.source, frames, grown.ns, grown.share, (grown.stack,))
         finding = msgspec.structs.replace(finding, source=there.source, stack=there.frames())
         return _with_proofs(
-            finding, [_proof(Line("sample", "the largest part of that time is spent"), there, subject)]
+            finding, [_proof(LineChoice("sample", "the largest part of that time is spent"), there, subject)]
         )
     told = [(line, place) for line in detector.lines if (place := place_of(line, subject)) is not None]
     if not told:
@@ -118,14 +118,14 @@ def with_line(
     return _with_proofs(finding, [_proof(line, place, subject) for line, place in _distinct(told)])
 
 
-def place_of(line: Line, subject: Subject) -> Place | None:
+def place_of(line: LineChoice, subject: Subject) -> Place | None:
     """Where one kind of evidence points to."""
     if line.along and (subject.main is None or subject.main.direct):
         return None
     return heaviest(subject.timeline.facts.sites, WEIGHTS[line.by](line, subject))
 
 
-def _distinct(told: list[tuple[Line, Place]]) -> Iterable[tuple[Line, Place]]:
+def _distinct(told: list[tuple[LineChoice, Place]]) -> Iterable[tuple[LineChoice, Place]]:
     seen: set[SourceLine] = set()
     for line, place in told:
         if place.source is not None and place.source not in seen:
@@ -133,7 +133,7 @@ def _distinct(told: list[tuple[Line, Place]]) -> Iterable[tuple[Line, Place]]:
             yield line, place
 
 
-def _proof(line: Line, place: Place, subject: Subject) -> Proof:
+def _proof(line: LineChoice, place: Place, subject: Subject) -> Proof:
     source, main = place.source, subject.main
     assert source is not None
     says = line.says or (f"thread {main.tid} ({main.comm}) {BUCKETS[main.bucket].spent}" if main else "")
@@ -170,7 +170,7 @@ def _added(*parts: Weights) -> Weights:
     return sums
 
 
-def _ops(line: Line, subject: Subject) -> list[int]:
+def _ops(line: LineChoice, subject: Subject) -> list[int]:
     return [
         number
         for number, op in subject.timeline.facts.ops.items()
@@ -178,7 +178,7 @@ def _ops(line: Line, subject: Subject) -> list[int]:
     ]
 
 
-def _calls(line: Line, subject: Subject) -> Weights:
+def _calls(line: LineChoice, subject: Subject) -> Weights:
     rows = subject.timeline.facts.sites.calls(subject.pid, subject.first_ns, subject.last_ns)
     return _walked(_summed(rows[np.isin(rows["op"], _ops(line, subject))], line.by))
 
@@ -188,24 +188,24 @@ def _walked(weights: Weights) -> Weights:
     return {stack: weight for stack, weight in weights.items() if stack}
 
 
-def _kept(_line: Line, subject: Subject) -> Weights:
+def _kept(_line: LineChoice, subject: Subject) -> Weights:
     facts = subject.timeline.facts
     return _walked(_summed(facts.sites.kept(subject.pid, facts.from_ns, facts.to_ns), "bytes"))
 
 
-def _last(line: Line, subject: Subject) -> Weights:
+def _last(line: LineChoice, subject: Subject) -> Weights:
     facts = subject.timeline.facts
     stack = facts.sites.last_call(subject.pid, _ops(line, subject), max(subject.last_ns, facts.to_ns))
     return {stack: 1.0}
 
 
-def _event(_line: Line, subject: Subject) -> Weights:
+def _event(_line: LineChoice, subject: Subject) -> Weights:
     sites = subject.timeline.facts.sites
     stack = next(filter(None, map(sites.of_event, subject.event_ids)), 0)
     return {stack: 1.0}
 
 
-def _threads(line: Line, subject: Subject) -> Threads:
+def _threads(line: LineChoice, subject: Subject) -> Threads:
     if line.of == "end":
         return subject.ends
     if line.of == "holder":
@@ -225,7 +225,7 @@ def _numbers(buckets: Iterable[str]) -> list[int]:
     return [BUCKET_NAMES.index(name) for name in buckets]
 
 
-def _waits(line: Line, subject: Subject) -> Weights:
+def _waits(line: LineChoice, subject: Subject) -> Weights:
     parts = []
     for pid, tid in _threads(line, subject):
         rows = _of(subject.timeline.facts.sites.waits(pid, subject.first_ns, subject.last_ns), tid)
@@ -236,7 +236,7 @@ def _waits(line: Line, subject: Subject) -> Weights:
     return _added(*parts)
 
 
-def _samples(line: Line, subject: Subject) -> Weights:
+def _samples(line: LineChoice, subject: Subject) -> Weights:
     parts = []
     for pid, tid in _threads(line, subject):
         rows = _of(subject.timeline.facts.sites.samples(pid, subject.first_ns, subject.last_ns), tid)
@@ -250,12 +250,12 @@ def _samples(line: Line, subject: Subject) -> Weights:
     return {stack: count * SAMPLE_NS for stack, count in _added(*parts).items()}
 
 
-def _loss(line: Line, subject: Subject) -> Weights:
+def _loss(line: LineChoice, subject: Subject) -> Weights:
     """Waits in the bucket most was lost to, or what the thread computed where it did."""
     if subject.main is None:
         return {}
     bucket = subject.main.bucket
-    narrowed = Line(line.by, line.says, line.of, buckets=(bucket,), gil=subject.main.gil)
+    narrowed = LineChoice(line.by, line.says, line.of, buckets=(bucket,), gil=subject.main.gil)
     if bucket in ON_CORE:
         return _samples(narrowed, subject)
     return _waits(narrowed, subject) or _samples(narrowed, subject)
@@ -273,7 +273,7 @@ def _holders(subject: Subject) -> Threads:
     return frozenset((subject.pid, tid) for tid in subject.culprits[:1])
 
 
-def _spike(_line: Line, subject: Subject) -> Weights:
+def _spike(_line: LineChoice, subject: Subject) -> Weights:
     """What the feeding thread waits for within the long iterations, and computes only then."""
     sites, tid = subject.timeline.facts.sites, subject.tid or 0
     waited = []
@@ -313,7 +313,7 @@ def _overlaps(
     return np.asarray(np.maximum(shared, 0).sum(axis=1), np.float64)
 
 
-WEIGHTS: dict[str, Callable[[Line, Subject], Weights]] = {
+WEIGHTS: dict[str, Callable[[LineChoice, Subject], Weights]] = {
     "ns": _calls,
     "count": _calls,
     "bytes": _calls,

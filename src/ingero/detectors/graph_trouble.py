@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import proof_of
-from ingero.detectors.detector import Case, Detector, Line, State
+from ingero.detectors.detector import Case, Detector, LineChoice, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity, severity_of
 from ingero.units import format_ns
@@ -164,7 +164,7 @@ DETECTOR = Detector(
     advise=lambda _: list(ONCE_A_SHAPE),
     severity="at least MEDIUM; LOW when never launched",
     lines=(
-        Line("event", "fails"),
-        Line("ns", "makes graphs", kinds=("graph",), named="Capture|Instantiate"),
+        LineChoice("event", "fails"),
+        LineChoice("ns", "makes graphs", kinds=("graph",), named="Capture|Instantiate"),
     ),
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ingero.correlate.loss import Part
+from ingero.correlate.loss import LossPart
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.commands import FAIL_INSTEAD, look
 from ingero.detectors.detector import State
@@ -144,7 +144,7 @@ def _state(
         Severity.CRITICAL,
         first.tid,
         first.op,
-        tuple(Part(each.pid, each.comm, 0) for each in absent),
+        tuple(LossPart(each.pid, each.comm, 0) for each in absent),
         (
             look(facts, look_at, "See what each rank is doing; start with this one.", "py-spy dump --pid {}"),
             FAIL_INSTEAD,

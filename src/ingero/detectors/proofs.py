@@ -4,7 +4,7 @@ waited for.
 
 from __future__ import annotations
 
-from ingero.correlate.loss import Lost, Part
+from ingero.correlate.loss import LossPart, Lost
 from ingero.detectors.detector import Case
 from ingero.model.finding import Proof, Who
 from ingero.model.window import BUCKET_NAMES
@@ -86,11 +86,11 @@ def ourselves(case: Case) -> list[Who]:
     return [Who(facts.agent_pid or 0, NAME, ns, None)] if ns and ns >= WORTH_SAYING * case.ns else []
 
 
-def culprits_of(case: Case) -> list[Part]:
+def culprits_of(case: Case) -> list[LossPart]:
     """Everybody with a part in it, most first."""
-    sums: dict[int, Part] = {}
+    sums: dict[int, LossPart] = {}
     for lost in case.causes:
         for part in lost.who:
             before = sums.get(part.pid)
-            sums[part.pid] = Part(part.pid, part.comm, part.ns + (before.ns if before else 0))
+            sums[part.pid] = LossPart(part.pid, part.comm, part.ns + (before.ns if before else 0))
     return sorted(sums.values(), key=lambda part: -part.ns)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import by_process, failed
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Severity
 
 
@@ -45,5 +45,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="CRITICAL",
-    lines=(Line("event", "fails"),),
+    lines=(LineChoice("event", "fails"),),
 )

@@ -48,13 +48,13 @@ class Mentions:
 
 def read_mentions(command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> Mentions:
     """`cwd`: where the command will run; None: names without a folder are those of PATH only."""
-    reader = _Reader(Mentions(dict(env)), cwd)
+    reader = _CommandReader(Mentions(dict(env)), cwd)
     for word in command[:64]:
         reader.word(word, cwd)
     return reader.found
 
 
-class _Reader:
+class _CommandReader:
     def __init__(self, found: Mentions, cwd: Path | None) -> None:
         self.found = found
         self._cwd = cwd

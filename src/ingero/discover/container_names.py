@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ingero.model.pods import Named
+from ingero.model.pods import NamedContainer
 from ingero.units import clean
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class _Settings(msgspec.Struct):
     image: str | None = msgspec.field(default=None, name="Image")
 
 
-class _State(msgspec.Struct):
+class _DockerState(msgspec.Struct):
     name: str = msgspec.field(name="Name")
     config: _Settings = msgspec.field(default_factory=_Settings, name="Config")
 
@@ -78,10 +78,10 @@ def names(
     docker_state: Path = DOCKER_STATE,
     podman_lists: Iterable[Path] = PODMAN_LISTS,
     cri_sockets: Iterable[Path] = CRI_SOCKETS,
-) -> dict[str, Named]:
+) -> dict[str, NamedContainer]:
     """Those of the wanted containers that somebody has a name for. Never raises."""
     missing = {each for each in wanted if re.fullmatch(r"[0-9a-f]{64}", each)}
-    found: dict[str, Named] = {}
+    found: dict[str, NamedContainer] = {}
     for path in sockets:
         if missing - found.keys() and path.is_socket():
             found |= {each: one for each, one in _listed(path).items() if each in missing}
@@ -99,7 +99,7 @@ def names(
     return found
 
 
-def _listed(path: Path) -> dict[str, Named]:
+def _listed(path: Path) -> dict[str, NamedContainer]:
     connection = _OnSocket(path)
     try:
         connection.request("GET", "/containers/json")
@@ -118,8 +118,8 @@ def _listed(path: Path) -> dict[str, Named]:
     }
 
 
-def _from_file(path: Path, number: str) -> Named | None:
-    state = _decoded(path, _State)
+def _from_file(path: Path, number: str) -> NamedContainer | None:
+    state = _decoded(path, _DockerState)
     if state is None:
         return None
     return _named(number, _name([state.name]), state.config.image, state.config.labels)
@@ -142,12 +142,12 @@ def _name(names: list[str] | None) -> str | None:
     return clean(names[0].lstrip("/"), MAX_TEXT) or None if names else None
 
 
-def _named(number: str, name: str | None, image: str | None, labels: dict[str, str] | None) -> Named:
+def _named(number: str, name: str | None, image: str | None, labels: dict[str, str] | None) -> NamedContainer:
     own = sorted((labels or {}).items())[:MAX_LABELS]
     told = {f"label:{clean(key, MAX_TEXT)}": clean(value, MAX_TEXT) for key, value in own}
     told |= {"name": name} if name else {}
     told |= {"image": clean(image, MAX_TEXT)} if image else {}
-    return Named(number, name, labels=tuple(sorted(told.items())))
+    return NamedContainer(number, name, labels=tuple(sorted(told.items())))
 
 
 # Names of pods from containerd's or CRI-O's own socket, where no kubelet is asked.
@@ -167,9 +167,9 @@ CONTAINERS, ID, LABELS, KEY, VALUE = 1, 1, 8, 1, 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
-def pod_names(sockets: Iterable[Path] = CRI_SOCKETS) -> dict[str, Named]:
+def pod_names(sockets: Iterable[Path] = CRI_SOCKETS) -> dict[str, NamedContainer]:
     """By container id, from whoever listens. Never raises."""
-    found: dict[str, Named] = {}
+    found: dict[str, NamedContainer] = {}
     for path in sockets:
         if path.is_socket():
             found |= named_in(_pods_listed(path))
@@ -190,9 +190,9 @@ def _pods_listed(path: Path) -> bytes:
     return bytes(answer)
 
 
-def named_in(answer: bytes) -> dict[str, Named]:
+def named_in(answer: bytes) -> dict[str, NamedContainer]:
     """What a ListContainersResponse tells; what makes no sense ends it."""
-    found: dict[str, Named] = {}
+    found: dict[str, NamedContainer] = {}
     for number, value in fields(answer):
         if number == CONTAINERS and isinstance(value, bytes) and len(found) < MAX_CONTAINERS:
             one = _container(value)
@@ -201,7 +201,7 @@ def named_in(answer: bytes) -> dict[str, Named]:
     return found
 
 
-def _container(message: bytes) -> Named | None:
+def _container(message: bytes) -> NamedContainer | None:
     number = ""
     labels: dict[str, str] = {}
     for field, value in fields(message):
@@ -215,7 +215,7 @@ def _container(message: bytes) -> Named | None:
         return None
     told = {"name": labels.get(CONTAINER, ""), "pod.uid": labels.get(UID, "")}
     known = tuple(sorted((key, value) for key, value in told.items() if value))
-    return Named(number, labels.get(CONTAINER), pod, namespace, labels=known)
+    return NamedContainer(number, labels.get(CONTAINER), pod, namespace, labels=known)
 
 
 def _text(raw: bytes) -> str:

@@ -25,7 +25,7 @@ _VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class FoundGpu:
     """One card; None where the source does not tell."""
 
     index: int
@@ -40,7 +40,7 @@ class GpuReport:
     """What is known of the cards, where from, and why it is not more."""
 
     driver: str | None
-    gpus: list[Gpu] = field(default_factory=list)
+    gpus: list[FoundGpu] = field(default_factory=list)
     source: str = "none"  # nvml, proc, none
     problem: str = ""
 
@@ -64,7 +64,7 @@ def find_gpus(folder: Path = DRIVER) -> GpuReport:
     return GpuReport(driver, listed, "proc" if listed else "none", problem)
 
 
-def _from_nvml() -> list[Gpu]:
+def _from_nvml() -> list[FoundGpu]:
     nvml: Any = importlib.import_module("pynvml")
     nvml.nvmlInit()
     try:
@@ -73,7 +73,7 @@ def _from_nvml() -> list[Gpu]:
         nvml.nvmlShutdown()
 
 
-def _nvml_gpu(nvml: Any, index: int) -> Gpu:
+def _nvml_gpu(nvml: Any, index: int) -> FoundGpu:
     device = nvml.nvmlDeviceGetHandleByIndex(index)
     bus_id = _text(nvml.nvmlDeviceGetPciInfo(device).busId)
     name, uuid = _text(nvml.nvmlDeviceGetName(device)), _text(nvml.nvmlDeviceGetUUID(device))
@@ -81,14 +81,14 @@ def _nvml_gpu(nvml: Any, index: int) -> Gpu:
         memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(device).total)
     except nvml.NVMLError:  # unified memory (Grace): there is no memory of its own
         memory_bytes = None
-    return Gpu(index, name, uuid, bus_id, memory_bytes)
+    return FoundGpu(index, name, uuid, bus_id, memory_bytes)
 
 
 def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _from_proc(folder: Path) -> list[Gpu]:
+def _from_proc(folder: Path) -> list[FoundGpu]:
     try:
         files = sorted(folder.glob("gpus/*/information"))
     except OSError:
@@ -97,10 +97,10 @@ def _from_proc(folder: Path) -> list[Gpu]:
     return [_proc_gpu(index, text) for index, text in enumerate(texts)]
 
 
-def _proc_gpu(index: int, text: str) -> Gpu:
+def _proc_gpu(index: int, text: str) -> FoundGpu:
     fields = {name.strip(): value.strip() for name, _, value in (s.partition(":") for s in text.splitlines())}
     name = fields.get("Model") or "unknown"
-    return Gpu(index, name, fields.get("GPU UUID") or None, fields.get("Bus Location") or None)
+    return FoundGpu(index, name, fields.get("GPU UUID") or None, fields.get("Bus Location") or None)
 
 
 # Which GPU a process means by its device numbers.
@@ -117,7 +117,7 @@ NOT_A_LIST = frozenset({"", "all", "void", "none"})
 
 
 def visible_devices(
-    environment: Mapping[str, str], gpus: Sequence[Gpu], contained: bool = False
+    environment: Mapping[str, str], gpus: Sequence[FoundGpu], contained: bool = False
 ) -> Devices | None:
     """Cards in the order the process counts them; None when that cannot be known."""
     given = _given(environment, gpus) if contained else list(gpus)
@@ -130,7 +130,7 @@ def visible_devices(
     return _chosen(named, given, by_bus)
 
 
-def _chosen(named: str, given: Sequence[Gpu], by_bus: bool) -> Devices | None:
+def _chosen(named: str, given: Sequence[FoundGpu], by_bus: bool) -> Devices | None:
     chosen: list[int] = []
     for word in (part.strip() for part in named.split(",")):
         if _is_number(word) and not by_bus:
@@ -142,7 +142,7 @@ def _chosen(named: str, given: Sequence[Gpu], by_bus: bool) -> Devices | None:
     return tuple(chosen) or None
 
 
-def _given(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> list[Gpu] | None:
+def _given(environment: Mapping[str, str], gpus: Sequence[FoundGpu]) -> list[FoundGpu] | None:
     """The cards a container was given, in the order of the bus; None when that cannot be known."""
     named = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     if named in NOT_A_LIST:
@@ -155,7 +155,7 @@ def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal()
 
 
-def _card(word: str, gpus: Sequence[Gpu]) -> int | None:
+def _card(word: str, gpus: Sequence[FoundGpu]) -> int | None:
     if _is_number(word):
         number = int(word)
         if not gpus:

@@ -32,7 +32,7 @@ class MisfitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class PythonCode:
     """A code object that was found to be one."""
 
     type: int
@@ -44,7 +44,7 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ObjectReader:
     """A process's memory and where things lie in it."""
 
     memory: ProcessMemory
@@ -95,7 +95,7 @@ class Reader:
             raise MisfitError(f"bytes without end at {address:#x}")
         return length
 
-    def code(self, address: int) -> Code:
+    def code(self, address: int) -> PythonCode:
         """A code object, every field of it that is used later."""
         self.expect(address, "code")
         at, memory = self.at, self.memory
@@ -106,7 +106,7 @@ class Reader:
         self.bytes_length(lines)
         texts = self.text(name), self.text(memory.word(address + at["code_file"]))
         types = [memory.word(each + at["object_type"]) for each in (address, name, lines)]
-        return Code(types[0], *texts, first_line, *types[1:])
+        return PythonCode(types[0], *texts, first_line, *types[1:])
 
     def instruction(self, frame: int, code: int) -> int:
         """Bytes from the code's first instruction to the frame's, or less than 0 before the first."""
@@ -186,14 +186,14 @@ def read_code(pid: int, layout: np.void, address: int, sign: int) -> LongCode | 
     """None where it is gone, or another one by now."""
     try:
         with ProcessMemory(pid, reads=64) as memory:
-            reader = _Reader(memory, layout)
+            reader = _CodeReader(memory, layout)
             found = reader.read(address)
             return found if reader.sign(address) == sign else None
     except (NotThereError, TooMuchError, OSError):
         return None
 
 
-class _Reader:
+class _CodeReader:
     def __init__(self, memory: ProcessMemory, layout: np.void) -> None:
         self.memory = memory
         self.at = {name: int(layout[name]) for name in layout.dtype.names or ()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.discover.process_memory import NotThereError, ProcessMemory, pointers
-from ingero.discover.python_objects import MisfitError, Reader
+from ingero.discover.python_objects import MisfitError, ObjectReader
 
 TRIES = 5  # a list may change while it is read
 MAX_INTERPRETERS = 256
@@ -25,7 +25,7 @@ SEARCHED_INTERPRETER_BYTES = 16384
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PythonThreadState:
     """A thread state."""
 
     address: int
@@ -34,16 +34,16 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreters:
+class ListedInterpreters:
     """What the runtime lists; the main interpreter is the oldest, hence the last."""
 
-    reader: Reader  # with the offsets that fit
+    reader: ObjectReader  # with the offsets that fit
     main: int
-    states: tuple[State, ...]
+    states: tuple[PythonThreadState, ...]
     searched: bool = False
 
 
-def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | None:
+def find_interpreters(reader: ObjectReader, start: int, end: int) -> ListedInterpreters | None:
     """None: there is none yet."""
     head = 0
     for _ in range(TRIES):
@@ -58,17 +58,17 @@ def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | No
     return found
 
 
-def _listed(reader: Reader, head: int) -> Interpreters:
+def _listed(reader: ObjectReader, head: int) -> ListedInterpreters:
     chain, interpreter = [head], head
     while interpreter := reader.memory.word(interpreter + reader.at["interpreter_next"]):
         if interpreter in chain or len(chain) >= MAX_INTERPRETERS:
             raise MisfitError("a list of interpreters that does not end")
         chain.append(interpreter)
     states = [state for each in chain for state in _states(reader, each)]
-    return Interpreters(reader, chain[-1], tuple(states))
+    return ListedInterpreters(reader, chain[-1], tuple(states))
 
 
-def _states(reader: Reader, interpreter: int) -> Iterator[State]:
+def _states(reader: ObjectReader, interpreter: int) -> Iterator[PythonThreadState]:
     """The thread states of an interpreter: at least one."""
     memory, at = reader.memory, reader.at
     address = memory.word(interpreter + at["interpreter_threads"])
@@ -81,11 +81,11 @@ def _states(reader: Reader, interpreter: int) -> Iterator[State]:
             raise MisfitError(f"no thread state at {address:#x}")
         seen.add(address)
         native_id = memory.word(address + at["state_native_id"]) if "state_native_id" in at else 0
-        yield State(address, memory.word(address + at["state_thread_id"]), native_id)
+        yield PythonThreadState(address, memory.word(address + at["state_thread_id"]), native_id)
         address = memory.word(address + at["state_next"])
 
 
-def _searched(reader: Reader, start: int, end: int) -> Iterator[Interpreters]:
+def _searched(reader: ObjectReader, start: int, end: int) -> Iterator[ListedInterpreters]:
     """Every pointer of the runtime, taken for an interpreter; first with the known place of its threads."""
     words = reader.memory.words_up_to(start, min(end - start, SEARCHED_RUNTIME_BYTES) // 8)
     places = {int(words[index]): int(index) * 8 for index in reversed(pointers(words))}
@@ -100,7 +100,7 @@ def _searched(reader: Reader, start: int, end: int) -> Iterator[Interpreters]:
                 yield found
 
 
-def _thread_places(reader: Reader, interpreter: int) -> Iterator[int]:
+def _thread_places(reader: ObjectReader, interpreter: int) -> Iterator[int]:
     """Where in what may be an interpreter a pointer to something stands that points back."""
     try:
         words = reader.memory.words_up_to(interpreter, SEARCHED_INTERPRETER_BYTES // 8)
@@ -115,7 +115,7 @@ def _thread_places(reader: Reader, interpreter: int) -> Iterator[int]:
             yield int(index) * 8
 
 
-def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interpreters | None:
+def _tried(reader: ObjectReader, interpreter: int, place: int, threads: int) -> ListedInterpreters | None:
     shift = threads - reader.at["interpreter_threads"]
     nexts = dict.fromkeys((reader.at["interpreter_next"], max(reader.at["interpreter_next"] + shift, 0)))
     for next_at in nexts:
@@ -124,7 +124,7 @@ def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interp
             "interpreter_threads": threads,
             "interpreter_next": next_at,
         }
-        fitting = Reader(reader.memory, {**reader.at, **moved})
+        fitting = ObjectReader(reader.memory, {**reader.at, **moved})
         try:
             found = replace(_listed(fitting, interpreter), searched=fitting.at != reader.at)
             if any(_is_plausible(fitting, state) for state in found.states):
@@ -134,7 +134,7 @@ def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interp
     return None
 
 
-def _is_plausible(reader: Reader, state: State) -> bool:
+def _is_plausible(reader: ObjectReader, state: PythonThreadState) -> bool:
     """A thread id is the address of the thread's own data, which begins with its address."""
     try:
         return bool(state.thread_id) and reader.memory.word(state.thread_id) == state.thread_id
@@ -164,7 +164,7 @@ class Lock:
     held: int = 0  # of the int that is 1 while somebody does
 
 
-def find_lock(found: Interpreters, runtime: int) -> Lock:
+def find_lock(found: ListedInterpreters, runtime: int) -> Lock:
     """The main interpreter's lock: it names a thread state of that interpreter."""
     reader, at = found.reader, found.reader.at
     for _ in range(LOCK_TRIES):
@@ -176,7 +176,7 @@ def find_lock(found: Interpreters, runtime: int) -> Lock:
     return Lock()
 
 
-def _is_lock(found: Interpreters, start: int) -> bool:
+def _is_lock(found: ListedInterpreters, start: int) -> bool:
     memory, at = found.reader.memory, found.reader.at
     holder = memory.word(start + at["lock_holder"])
     interval_us = memory.word(start + at["lock_interval"])
@@ -185,7 +185,7 @@ def _is_lock(found: Interpreters, start: int) -> bool:
     return memory.word(holder + at["state_interpreter"]) == found.main
 
 
-def _lock(reader: Reader, start: int) -> Lock:
+def _lock(reader: ObjectReader, start: int) -> Lock:
     at = reader.at
     return Lock(start, start + at["lock_bytes"], start + at["lock_holder"], start + at["lock_held"])
 
@@ -197,7 +197,7 @@ def is_enabled(memory: ProcessMemory, lock: Lock) -> bool:
     return False
 
 
-def find_collecting(found: Interpreters) -> int:
+def find_collecting(found: ListedInterpreters) -> int:
     """The int that says whether the main interpreter collects; 0 when it is not found.
 
     Behind it come two lists, of garbage and of callbacks: where they are not, they are looked for.
@@ -215,7 +215,7 @@ def find_collecting(found: Interpreters) -> int:
     return fits[0] if len(fits) == 1 else 0
 
 
-def _is_collecting(reader: Reader, address: int, missing: int = 0) -> bool:
+def _is_collecting(reader: ObjectReader, address: int, missing: int = 0) -> bool:
     """Some of the lists may be missing: 3.9 makes one when the collector's module is imported."""
     memory = reader.memory
     try:
@@ -229,7 +229,7 @@ def _is_collecting(reader: Reader, address: int, missing: int = 0) -> bool:
     return len(lists) >= 2 - missing
 
 
-def _has_generations(reader: Reader, address: int) -> bool:
+def _has_generations(reader: ObjectReader, address: int) -> bool:
     """Whether pointers to their own surroundings come before it."""
     with suppress(NotThereError):
         start = address - GENERATIONS_BYTES

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ingero.discover.process_memory import NotThereError, ProcessMemory, Words, pointers
-from ingero.discover.python_states import State
+from ingero.discover.python_states import PythonThreadState
 
 # Where a thread keeps the pointer to its Python thread state, as seen from its thread pointer.
 #
@@ -50,7 +50,7 @@ class Slot:
 
 
 def find_slot(
-    memory: ProcessMemory, states: Iterable[State], alive: Collection[int], key: int | None
+    memory: ProcessMemory, states: Iterable[PythonThreadState], alive: Collection[int], key: int | None
 ) -> Slot | None:
     """The place that fits every thread; `alive` are their native ids, `key` which one it should be."""
     bound = [state for state in states if state.thread_id]
@@ -128,7 +128,7 @@ MAX_NUMBERS_COMPARED = 32
 KNOWN = (720, 48)  # glibc, musl; x86-64
 
 
-def find_tid(memory: ProcessMemory, states: Iterable[State], alive: Collection[int]) -> int:
+def find_tid(memory: ProcessMemory, states: Iterable[PythonThreadState], alive: Collection[int]) -> int:
     """Bytes from the start of a thread's data to its number; 0: not found."""
     numbers = _numbers(memory, states, alive)
     fits = [at for at in numbers[0] if _differ([each.get(at) for each in numbers])] if numbers else []
@@ -137,7 +137,9 @@ def find_tid(memory: ProcessMemory, states: Iterable[State], alive: Collection[i
     return (known or (fits if len(numbers) > 1 else []) or [0])[0]
 
 
-def _numbers(memory: ProcessMemory, states: Iterable[State], alive: Collection[int]) -> list[dict[int, int]]:
+def _numbers(
+    memory: ProcessMemory, states: Iterable[PythonThreadState], alive: Collection[int]
+) -> list[dict[int, int]]:
     """Of each thread: where in its data a number of a living thread stands."""
     found = []
     threads = dict.fromkeys(state.thread_id for state in states if state.thread_id)

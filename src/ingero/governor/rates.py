@@ -113,7 +113,7 @@ class Rates:
         return True
 
     def _hottest(self) -> int:
-        """The meter that other programs on functions (Session.invite) count at: they are off with it."""
+        """The meter that other programs on functions (Session.add_extra) count at: they are off with it."""
         total = np.sum([each.calls for each in self._threads.values()], axis=0) if self._threads else _none()
         return int(np.argmax(total))
 
@@ -220,9 +220,9 @@ class Counters:
         self._hits_memory = _mapped(op_hits, OPERATIONS * 8)
         self._hits: NDArray[np.uint64] = np.frombuffer(self._hits_memory, np.uint64, OPERATIONS)
 
-    def read(self) -> Reading:
+    def read(self) -> CounterReading:
         used = np.flatnonzero(self._rows["tid"])
-        return Reading(used, self._rows[used].copy())
+        return CounterReading(used, self._rows[used].copy())
 
     def hits(self) -> NDArray[np.int64]:
         """By operation."""
@@ -234,7 +234,7 @@ class Counters:
         self._hits_memory.close()
 
 
-class Reading:
+class CounterReading:
     """All threads' counters at one moment."""
 
     def __init__(self, slots: NDArray[np.int64], rows: Records) -> None:
@@ -247,7 +247,7 @@ class Reading:
             self.numbers[:, at] = rows[name]
         self._slots = slots
 
-    def since(self, before: Reading | None) -> NDArray[np.int64]:
+    def since(self, before: CounterReading | None) -> NDArray[np.int64]:
         """What was added, in the order of this reading; a slot may have got another thread."""
         if before is None or not len(before.tids):
             return self.numbers

@@ -32,7 +32,7 @@ def _none() -> NDArray[np.int64]:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenTime:
     """A thread's time while everything was watched."""
 
     ns: NDArray[np.int64] = field(default_factory=_none)
@@ -52,7 +52,7 @@ class Seen:
         """On a core, for itself."""
         return own_ns(self.cpu_ns, self.detail_ns)
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: SeenTime) -> None:
         self.ns += other.ns
         self.gap += other.gap
         self.counted += other.counted
@@ -66,7 +66,7 @@ def student(freedom: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CallingPace:
     """How steadily a process calls a function, from the last on-periods."""
 
     spread: float  # of its calls, from one to the next, of their mean
@@ -115,10 +115,10 @@ class Watched:
 
     share: float  # of the window
     operations: frozenset[int]  # those functions
-    paces: dict[tuple[int, int], Pace] = field(default_factory=dict)  # by process and function
+    paces: dict[tuple[int, int], CallingPace] = field(default_factory=dict)  # by process and function
     steps: StepsBy = field(default_factory=dict)  # those of the window
     bases: dict[int, Base] = field(default_factory=dict)  # by process
-    threads: dict[int, Seen] = field(default_factory=dict)  # by thread
+    threads: dict[int, SeenTime] = field(default_factory=dict)  # by thread
     blind: bool = False  # waits for the GPU are among those functions
 
 
@@ -142,7 +142,7 @@ Called = dict[tuple[int, int], int]  # by process and function
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CountedLook:
     """At a process that had just called that function."""
 
     count: int
@@ -159,8 +159,8 @@ class Aligned:
 
     count: int = 0
     seen: NDArray[np.int64] | None = None  # at the last look
-    first: Look | None = None
-    last: Look | None = None
+    first: CountedLook | None = None
+    last: CountedLook | None = None
 
     def note(self, count: int, calls: NDArray[np.int64]) -> None:
         """`calls`: by meter, since the on-period began."""
@@ -168,7 +168,7 @@ class Aligned:
         self.seen = calls
         if count == self.count:
             return
-        self.count, self.last = count, Look(count, calls, since)
+        self.count, self.last = count, CountedLook(count, calls, since)
         self.first = self.first or self.last
 
     def steps(self, meter: int) -> Steps:
@@ -232,16 +232,16 @@ class Periods:
         self._since_change = 0
         return True
 
-    def paces(self) -> dict[tuple[int, int], Pace]:
+    def paces(self) -> dict[tuple[int, int], CallingPace]:
         return {key: self._pace(*key) for key in {key for each in self._periods for key in each.calls}}
 
-    def _pace(self, pid: int, function: int) -> Pace:
+    def _pace(self, pid: int, function: int) -> CallingPace:
         timed = [each for each in self._periods if pid in each.cpu_ns]
         calls = np.array([each.calls.get((pid, function), 0) for each in timed], np.float64)
         cpu_ns = np.array([each.cpu_ns[pid] for each in timed], np.float64)
         took_ns = np.array([each.took_ns.get(pid, 0.0) for each in timed], np.float64)
         slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
-        by_time = Pace(_spread(calls, cpu_ns), len(calls), slowed)
+        by_time = CallingPace(_spread(calls, cpu_ns), len(calls), slowed)
         anchored = {anchor: self._anchored(pid, function, anchor) for anchor in range(METERS)}
         known = {anchor: each for anchor, each in anchored.items() if each}
         if len(known) > 1:  # what others without a meter do together changes with every phase of a job
@@ -249,7 +249,7 @@ class Periods:
         best = min(known.values(), key=lambda each: each.chance, default=by_time)
         return best if best.chance < by_time.chance + TAKEN * slowed else by_time
 
-    def _anchored(self, pid: int, function: int, anchor: int) -> Pace | None:
+    def _anchored(self, pid: int, function: int, anchor: int) -> CallingPace | None:
         """Against another function, where that is called often enough."""
         key = (pid, function, anchor)
         steps = [each.steps[key] for each in self._periods if key in each.steps]
@@ -258,7 +258,7 @@ class Periods:
             return None
         calls, always = np.array([(each.calls, each.always) for each in steps], np.float64).T
         missed = float(np.mean([each.missed for each in steps]))
-        return Pace(_spread(calls, always, missed), len(steps) + PRIOR, anchor=anchor)
+        return CallingPace(_spread(calls, always, missed), len(steps) + PRIOR, anchor=anchor)
 
 
 def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:

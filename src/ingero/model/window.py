@@ -182,7 +182,7 @@ FIRST_CALLS = "first calls"  # made before the probes of their library were on
 
 
 @dataclass(frozen=True, slots=True)
-class NotWatched:
+class Unwatchable:
     """Something of a process that cannot be seen, and why."""
 
     pid: int
@@ -291,7 +291,7 @@ class Window:
     bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
     pod_events: list[PodEvent] = field(default_factory=list)
-    not_watched: list[NotWatched] = field(default_factory=list)
+    not_watched: list[Unwatchable] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     system: SystemSample | None = None
     gpus: GpuNews = field(default_factory=GpuNews)

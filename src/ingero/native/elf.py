@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ingero.errors import FileFormatError
 from ingero.native.elf_symbols import MAX_NAME_BYTES as MAX_NAME_BYTES
 from ingero.native.elf_symbols import Integers as Integers
-from ingero.native.elf_symbols import Place, Texts, merged, refusal, string_at
 from ingero.native.elf_symbols import Symbol as Symbol
 from ingero.native.elf_symbols import Symbols as Symbols
+from ingero.native.elf_symbols import TextPart, Texts, merged, refusal, string_at
 from ingero.native.elf_symbols import find_in as find_in
 
 EM_X86_64 = 62
@@ -76,7 +76,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ElfSection:
     """A section header with its name."""
 
     name: str
@@ -187,14 +187,14 @@ class ElfFile:
         return [Segment(o, v, f, m, bool(flags & _PF_X)) for o, v, f, m, flags in fields]
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ElfSection]:
         headers = self._section_headers
         index = self._shstrndx
         if index == 0xFFFF and len(headers):
             index = int(headers["link"][0])
         names = self._section_bytes(index) if 0 < index < len(headers) else b""
         rows = headers[["name", "type", "addr", "offset", "size", "link", "entsize"]].tolist()
-        return [Section(string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
+        return [ElfSection(string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
 
     def _section_bytes(self, index: int) -> bytes:
         if index >= len(self._section_headers):
@@ -310,11 +310,11 @@ class ElfFile:
             if link >= len(headers):
                 raise self._wrong(f"no section {link}")
             size = 0 if headers[link]["type"] == _SHT_NOBITS else int(headers[link]["size"])
-            places.append(Place(start, size, int(headers[link]["offset"])))
+            places.append(TextPart(start, size, int(headers[link]["offset"])))
             start += size + 1
         return Texts(self.fd, places)
 
-    def _symbols_of(self, index: int, place: Place, kind: int, in_file: bool) -> Iterator[Symbols]:
+    def _symbols_of(self, index: int, place: TextPart, kind: int, in_file: bool) -> Iterator[Symbols]:
         """In parts: a large library has more symbols than should be looked at in one go."""
         header = self._section_headers[index]
         if header["entsize"] != _SYMBOL.itemsize:

@@ -22,7 +22,7 @@ HEAD_BYTES = 8
 Integers = NDArray[Any]
 
 
-class Place(NamedTuple):
+class TextPart(NamedTuple):
     """Part of a text that was put together from a file."""
 
     start: int
@@ -33,7 +33,7 @@ class Place(NamedTuple):
 class Texts:
     """Names one after the other, each with a zero byte at its end: parts of a file, in a row."""
 
-    def __init__(self, fd: int, places: Iterable[Place]) -> None:
+    def __init__(self, fd: int, places: Iterable[TextPart]) -> None:
         self._fd = fd
         self.places = tuple(places)
         self._size = max((place.start + place.bytes for place in self.places), default=0)

@@ -18,7 +18,7 @@ from ingero import __version__, rights
 from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
-from ingero.model.window import NotWatched, Window, aligned
+from ingero.model.window import Unwatchable, Window, aligned
 from ingero.store import annotation_rows, call_rows, findings, location, migrations, opening, processes
 from ingero.store.aggregate_rows import AggregateRows
 from ingero.store.call_rows import fill_in
@@ -334,7 +334,7 @@ class Recording:
             ],
         )
 
-    def _save_not_watched(self, news: Iterable[NotWatched], at_ns: int) -> None:
+    def _save_not_watched(self, news: Iterable[Unwatchable], at_ns: int) -> None:
         self.connection.executemany(
             "INSERT OR IGNORE INTO not_watched VALUES (?, ?, ?, ?, ?, ?)",
             [

@@ -12,7 +12,7 @@ from ingero.model.window import Window
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.serve.cli.closing import with_memory
-from ingero.serve.cli.diagnosis import Detail, footer
+from ingero.serve.cli.diagnosis import Verbosity, footer
 from ingero.store import retention
 from ingero.store import writer as writing
 from ingero.store.recording import Recording
@@ -80,7 +80,7 @@ def test_a_recording_that_could_not_even_say_so_is_known_to_have_no_end(
     report = get_report(path, Range())
     assert report.unfinished
     assert "was not closed" in report.not_watched[0].why
-    (lost, *_) = footer(report, Detail())
+    (lost, *_) = footer(report, Verbosity())
     assert "what came later is unknown" in str(lost)
 
 

@@ -107,7 +107,7 @@ def get_report(
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         nodes = reader.nodes()
         require_whose(reader, whose)
-        asked = Asked(pid, whose, labels)
+        asked = AskedFor(pid, whose, labels)
         if len(nodes) < 2:
             return _report(reader, when, asked)
         recorded = recorded_ns(reader, when)
@@ -123,7 +123,7 @@ def get_report(
     return combined(reports, recorded, across)
 
 
-class Asked(NamedTuple):
+class AskedFor(NamedTuple):
     """Of whom, and for which labels."""
 
     pid: int | None
@@ -143,7 +143,7 @@ def _by_node(
     nodes: list[str],
     when: TimeRange | None,
     now_ns: int,
-    asked: Asked,
+    asked: AskedFor,
     seen: dict[str, list[Timeline]],
     readers: ExitStack,
 ) -> list[Report]:
@@ -170,7 +170,9 @@ def _by_node(
     return found
 
 
-def _report(reader: Reader, when: TimeRange, asked: Asked, timelines: list[Timeline] | None = None) -> Report:
+def _report(
+    reader: Reader, when: TimeRange, asked: AskedFor, timelines: list[Timeline] | None = None
+) -> Report:
     labels, pids = asked.labels, asked.pids(reader)
     held: LabelTimes | None = None
     if labels.wanted:

@@ -166,7 +166,7 @@ def _prune(node: FlameNode, least: float) -> None:
 NO_STACK = "[no stack]"
 
 
-class What(NamedTuple):
+class FoldWeight(NamedTuple):
     """What can be weighed, and in which unit."""
 
     column: str
@@ -174,10 +174,10 @@ class What(NamedTuple):
 
 
 FOLDED_BY = {
-    "calls": What("count", "calls"),
-    "samples": What("count", "samples of 20.4 ms"),
-    "waits": What("ns", "nanoseconds"),
-    "bytes": What("bytes", "bytes"),
+    "calls": FoldWeight("count", "calls"),
+    "samples": FoldWeight("count", "samples of 20.4 ms"),
+    "waits": FoldWeight("ns", "nanoseconds"),
+    "bytes": FoldWeight("bytes", "bytes"),
 }
 
 

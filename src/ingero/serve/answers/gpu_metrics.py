@@ -124,7 +124,7 @@ def _reasons(mask: int) -> set[str]:
 # GPU time that processes hold while a trace runs, by the rule of cost_use.py, sample by sample.
 
 
-class Held:
+class GpuTimeHeld:
     """Remembers when each GPU was looked at last."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ingero import units
 from ingero.model import histogram
-from ingero.model.metrics import OTHER, Limits
+from ingero.model.metrics import OTHER, SeriesLimits
 from ingero.model.window import BUCKETS, Container, Process
 
 # What one process did, added up for monitoring, and who it is.
@@ -25,7 +25,7 @@ Name = tuple[str, str]  # layer, operation
 
 
 @dataclass
-class Calls:
+class OperationCalls:
     """One operation of one process."""
 
     name: Name
@@ -46,20 +46,20 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class Who:
+class SeriesLabels:
     """The labels of a process: first those every series has, then those of its info."""
 
     labels: tuple[str, ...]  # as model.metrics.PROCESS
     more: tuple[str, ...] = ("", "", "", "")
 
 
-NOBODY = Who(("", OTHER, "", "", ""))
+NOBODY = SeriesLabels(("", OTHER, "", "", ""))
 
 
-class Account:
+class ProcessSeries:
     """One process, or all that found no seat."""
 
-    def __init__(self, who: Who, start_ns: int, limits: Limits) -> None:
+    def __init__(self, who: SeriesLabels, start_ns: int, limits: SeriesLimits) -> None:
         self.who, self.start_ns = who, start_ns
         self.time_ns = np.zeros(BUCKETS, np.uint64)
         self.idle_ns = 0
@@ -68,17 +68,17 @@ class Account:
         self.allocated_bytes: int | None = None
         self.copied_bytes: dict[str, int] = {}
         self.collectives: dict[str, tuple[int, int]] = {}  # by name: calls, bytes; there are a dozen
-        self._calls: Seats[Name, Calls] = Seats(limits.operations, IDLE_NS, Calls)
-        self._others: dict[str, Calls] = {}  # by layer
+        self._calls: Seats[Name, OperationCalls] = Seats(limits.operations, IDLE_NS, OperationCalls)
+        self._others: dict[str, OperationCalls] = {}  # by layer
 
-    def calls_of(self, name: Name, now_ns: int) -> Calls:
+    def calls_of(self, name: Name, now_ns: int) -> OperationCalls:
         found = self._calls.take(name, now_ns)
         if found is None:
             layer = name[0]
-            found = self._others.setdefault(layer, Calls((layer, OTHER), now_ns))
+            found = self._others.setdefault(layer, OperationCalls((layer, OTHER), now_ns))
         return found
 
-    def calls(self) -> list[Calls]:
+    def calls(self) -> list[OperationCalls]:
         return [*self._calls, *self._others.values()]
 
 
@@ -87,7 +87,7 @@ class People:
 
     def __init__(self) -> None:
         self._containers: dict[int, Container] = {}
-        self._known: dict[int, Who] = {}
+        self._known: dict[int, SeriesLabels] = {}
         self._processes: dict[int, Process] = {}  # names of their containers may come later
 
     def meet(self, processes: list[Process], containers: list[Container]) -> list[int]:
@@ -107,8 +107,8 @@ class People:
                 changed.append(process.pid)
         return changed
 
-    def who(self, pid: int) -> Who:
-        return self._known.get(pid) or Who((str(pid), "", "", "", ""))
+    def who(self, pid: int) -> SeriesLabels:
+        return self._known.get(pid) or SeriesLabels((str(pid), "", "", "", ""))
 
     def forget_all_but(self, pids: set[int]) -> None:
         """Called now and then: people who left are not remembered for ever."""
@@ -119,11 +119,11 @@ class People:
         return len(self._known)
 
 
-def who(process: Process, container: Container | None) -> Who:
+def who(process: Process, container: Container | None) -> SeriesLabels:
     """The labels of a process; what comes from it is cleaned and capped."""
     found = container or Container(0, "")
     names = (process.comm, found.container_id, found.pod, found.namespace)
-    return Who(
+    return SeriesLabels(
         (str(process.pid), *(units.clean(name or "", NAME) for name in names)),
         (
             "" if process.rank is None else str(process.rank),

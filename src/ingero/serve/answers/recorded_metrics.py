@@ -16,7 +16,7 @@ from ingero import units
 from ingero.errors import TargetError
 from ingero.model.finding import Finding
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.metrics import Distribution, Point, Snapshot
+from ingero.model.metrics import Distribution, SeriesPoint, Snapshot
 from ingero.model.report import Report
 from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers.cost_use import held_by_process
@@ -107,13 +107,15 @@ def recorded_rounds(
         yield Snapshot(last_ns, from_ns, each, points, tuple(report.findings)), report
 
 
-def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> dict[str, list[Point]]:
-    found: dict[str, dict[tuple[str, ...], dict[int, Point]]] = {}
+def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> dict[str, list[SeriesPoint]]:
+    found: dict[str, dict[tuple[str, ...], dict[int, SeriesPoint]]] = {}
     for name, who, more, value in _rows(reader, when, pid, report):
         labels = (*who.labels, *more) if who else more
         start_ns = max(when.from_ns, (who.start_ns if who else None) or 0)
         end_ns = who.end_ns if who and who.end_ns is not None and who.end_ns < when.to_ns else None
-        found.setdefault(name, {}).setdefault(labels, {})[start_ns] = Point(labels, value, start_ns, end_ns)
+        found.setdefault(name, {}).setdefault(labels, {})[start_ns] = SeriesPoint(
+            labels, value, start_ns, end_ns
+        )
     return {
         name: [point for _, series in sorted(each.items()) for _, point in sorted(series.items())]
         for name, each in found.items()

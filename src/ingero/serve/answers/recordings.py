@@ -15,7 +15,7 @@ from ingero.errors import UsageError
 from ingero.serve.answers.places import written_ns
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.window import SILENCE_NS, ended, time_range
-from ingero.store.excerpt import Part, TooLargeError, write_excerpt
+from ingero.store.excerpt import ExcerptPart, TooLargeError, write_excerpt
 from ingero.store.location import last_path
 from ingero.store.migrations import table_names
 from ingero.store.reader import Reader
@@ -105,15 +105,15 @@ def recording_part(
     """A new database; without a range everything, or the last recording. Gone when this ends."""
     path = db or last_path()
     chosen = _tables(tables)
-    part = Part(tables=chosen)
+    part = ExcerptPart(tables=chosen)
     if last or wanted != Range():
         with Reader(path) as reader:
             when = time_range(reader, wanted.since, wanted.start, wanted.end)
-        part = Part(when.from_ns, when.to_ns, chosen)
+        part = ExcerptPart(when.from_ns, when.to_ns, chosen)
     with tempfile.TemporaryDirectory(prefix="ingero-part-") as folder:
         most = min(most_bytes, MOST_BYTES, shutil.disk_usage(folder).free // DISK_SHARE)
         made = Path(folder) / "part.db"
-        write_excerpt(path, made, Part(part.from_ns, part.to_ns, chosen, most))
+        write_excerpt(path, made, ExcerptPart(part.from_ns, part.to_ns, chosen, most))
         yield made
 
 

@@ -35,7 +35,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRows:
     """Which rows: all of them unless something is given."""
 
     db: Path | None
@@ -57,15 +57,15 @@ def column_kinds(name: str) -> dict[str, str]:
 
 
 @contextmanager
-def open_tables(wanted: Wanted) -> Iterator[Tables]:
+def open_tables(wanted: WantedRows) -> Iterator[ExportTables]:
     with Reader(wanted.db or last_path(), wanted.node) as reader:
-        yield Tables(reader, wanted)
+        yield ExportTables(reader, wanted)
 
 
-class Tables:
+class ExportTables:
     """The tables of one database."""
 
-    def __init__(self, reader: Reader, wanted: Wanted) -> None:
+    def __init__(self, reader: Reader, wanted: WantedRows) -> None:
         self._reader, self._wanted = reader, wanted
         when = wanted.when
         self._pids = None if wanted.pid is None else frozenset({wanted.pid})

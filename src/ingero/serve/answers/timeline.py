@@ -16,8 +16,8 @@ from ingero.serve.answers.diagnosis import diagnosed
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.shares import who_counts
 from ingero.serve.answers.timeline_events import (
-    Asked,
     Row,
+    TimelineQuestion,
     calls,
     card_counters,
     counters,
@@ -35,7 +35,7 @@ from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK
 from ingero.units import clean, format_share
 
 
-def states(asked: Asked) -> Iterator[Item]:
+def states(asked: TimelineQuestion) -> Iterator[Item]:
     """What each thread waited for, where that was stored wait by wait."""
     rows = asked.rows(
         "SELECT e.node_id, e.process_id, e.pid, e.tid, c.text, e.ts_ns, e.duration_ns, e.op_id, e.id,"
@@ -56,7 +56,7 @@ def states(asked: Asked) -> Iterator[Item]:
             yield from _state(asked, lane, start, reached, row)
 
 
-def wakes(asked: Asked) -> Iterator[Item]:
+def wakes(asked: TimelineQuestion) -> Iterator[Item]:
     """The other end of each arrow: who woke a waiting thread, and when."""
     at = "e.ts_ns + e.duration_ns - MIN(COALESCE(w.runqueue_ns, 0), e.duration_ns)"
     rows = asked.rows(
@@ -78,7 +78,7 @@ def wakes(asked: Asked) -> Iterator[Item]:
             )  # fmt: skip
 
 
-def accounted(asked: Asked) -> Iterator[Item]:
+def accounted(asked: TimelineQuestion) -> Iterator[Item]:
     """Second by second, where all of a thread's time went; named after what took most."""
     rows = asked.rows(
         f"SELECT t.node_id, t.process_id, t.pid, t.tid, c.text, t.start_ns, {', '.join(BUCKET_COLUMNS)}"
@@ -97,7 +97,7 @@ def accounted(asked: Asked) -> Iterator[Item]:
                 yield Slice(lane, start, reached, _BUCKETS[ns.index(max(ns))], "accounted", _known(ns))
 
 
-def findings(asked: Asked) -> Iterator[Item]:
+def findings(asked: TimelineQuestion) -> Iterator[Item]:
     """On lanes of the machine, as `explain` has them."""
     pid, tracks = asked.pid, asked.tracks
     diagnosis = diagnosed(asked.reader, asked.when)
@@ -121,7 +121,7 @@ def findings(asked: Asked) -> Iterator[Item]:
         yield Slice(track.id, start, max(start, end), name, finding.severity.value, _about(finding), flows)
 
 
-def collectives(asked: Asked) -> Iterator[Item]:
+def collectives(asked: TimelineQuestion) -> Iterator[Item]:
     """From a rank's arrival to the last rank's, where all were seen."""
     rows = asked.rows(
         "SELECT c.comm_hash, c.rank, n.name, e.ts_ns, e.duration_ns, e.op_id, c.seq, e.bytes, e.id,"
@@ -150,7 +150,7 @@ WOKEN_BY_TASK = int(WakerKind.WAKER_TASK)
 _BUCKETS = tuple(column.removesuffix("_ns") for column in BUCKET_COLUMNS)
 
 
-def _state(asked: Asked, lane: int, start: int, end: int, row: Row) -> Iterator[Item]:
+def _state(asked: TimelineQuestion, lane: int, start: int, end: int, row: Row) -> Iterator[Item]:
     op, number, runqueue, kind, waker_pid, waker_tid, waker, call_op, *more = row[7:]
     throttled, gil, holder, stack = more
     found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
@@ -195,7 +195,7 @@ def _at_fault(finding: Finding) -> list[Who]:
     return sorted(others, key=lambda each: -each.ns)[:SHOWN_CULPRITS]
 
 
-def _culprits(asked: Asked, found: list[Finding], node_ids: dict[str, int]) -> Iterator[Item]:
+def _culprits(asked: TimelineQuestion, found: list[Finding], node_ids: dict[str, int]) -> Iterator[Item]:
     """The begin of each arrow, on the process at fault."""
     marks = [
         (finding.episodes[0][0] if finding.episodes else finding.first_ns, flow, finding, who)
@@ -245,13 +245,13 @@ def _arrival(track: int, at_ns: int, end: int, name: str, last: int | None, size
 # memory stays small however long the recording is.
 
 
-PARTS: tuple[Callable[[Asked], Iterator[Item]], ...] = (
+PARTS: tuple[Callable[[TimelineQuestion], Iterator[Item]], ...] = (
     findings, labels, counters, card_counters, calls, states, wakes, accounted, collectives, moments,
     requests,
 )  # fmt: skip
 
 
-def timeline(asked: Asked) -> Iterator[Item]:
+def timeline(asked: TimelineQuestion) -> Iterator[Item]:
     """Every item, each track before what is drawn on it."""
     try:
         for part in PARTS:
@@ -275,4 +275,4 @@ def open_timeline(
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         reader.connection.execute("PRAGMA temp_store = FILE")  # sorts of any size
-        yield when, timeline(Asked(reader, when, pid))
+        yield when, timeline(TimelineQuestion(reader, when, pid))

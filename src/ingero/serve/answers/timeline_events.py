@@ -29,7 +29,7 @@ tidy = lru_cache(maxsize=10_000)(clean)  # the same few names come again and aga
 
 
 @dataclass(slots=True)
-class Asked:
+class TimelineQuestion:
     """What a timeline is of, and the tracks it has so far."""
 
     reader: Reader
@@ -120,7 +120,7 @@ DIRECTIONS = ("HtoH", "HtoD", "DtoH", "DtoD")
 CALL_LAYERS = ("runtime", "driver", "graph", "nccl", "python", "socket")
 
 
-def calls(asked: Asked) -> Iterator[Item]:
+def calls(asked: TimelineQuestion) -> Iterator[Item]:
     """Calls of each thread, one thread after the other."""
     rows = asked.rows(
         "SELECT e.node_id, e.process_id, e.pid, e.tid, c.text, e.ts_ns, e.duration_ns, e.op_id, e.id,"
@@ -135,7 +135,7 @@ def calls(asked: Asked) -> Iterator[Item]:
         yield from nested(_call(asked, track, row) for row in chain([first], group))
 
 
-def _call(asked: Asked, track: int, row: Row) -> Slice:
+def _call(asked: TimelineQuestion, track: int, row: Row) -> Slice:
     start, took, op, number, size, direction, stream, ret, gpu, weight, kernel, stack = row[5:]
     found: list[tuple[str, Any]] = [(EVENT, number & SEQ_MASK)]
     if size is not None:
@@ -164,7 +164,7 @@ def _call(asked: Asked, track: int, row: Row) -> Slice:
 END = "COALESCE(a.end_ns, MAX(a.start_ns, MIN(COALESCE(p.end_ns, r.last_ns), r.last_ns)))"
 
 
-def labels(asked: Asked) -> Iterator[Item]:
+def labels(asked: TimelineQuestion) -> Iterator[Item]:
     """Each value as long as it held."""
     rows = asked.rows(
         f"SELECT a.node_id, a.process_id, a.pid, k.text, a.start_ns, {END} AS until_ns, a.value"
@@ -213,7 +213,7 @@ CARD_COUNTERS = (
 )
 
 
-def counters(asked: Asked) -> Iterator[Item]:
+def counters(asked: TimelineQuestion) -> Iterator[Item]:
     columns = ", ".join(column for column, _, _ in COUNTERS)
     rows = asked.rows(
         f"SELECT node_id, at_ns, {columns} FROM system_sample WHERE at_ns >= ? AND at_ns < ? ORDER BY at_ns",
@@ -226,7 +226,7 @@ def counters(asked: Asked) -> Iterator[Item]:
                 yield Sample(asked.tracks.counter(parent, name, unit).id, at_ns, value)
 
 
-def card_counters(asked: Asked) -> Iterator[Item]:
+def card_counters(asked: TimelineQuestion) -> Iterator[Item]:
     """Each card's own, under its machine."""
     columns = ", ".join(column for column, _, _ in CARD_COUNTERS)
     rows = asked.rows(
@@ -241,7 +241,7 @@ def card_counters(asked: Asked) -> Iterator[Item]:
                 yield Sample(asked.tracks.counter(parent, f"GPU {gpu_id}: {name}", unit).id, at_ns, value)
 
 
-def moments(asked: Asked) -> Iterator[Item]:
+def moments(asked: TimelineQuestion) -> Iterator[Item]:
     """What has no length: processes that come and go, faults, retransmits."""
     rows = asked.rows(
         "SELECT e.node_id, e.process_id, e.pid, c.text, e.ts_ns, e.op_id, e.id, e.arg0, x.message"
@@ -267,7 +267,7 @@ def moments(asked: Asked) -> Iterator[Item]:
             yield Moment(lane, at_ns, asked.ops[op][1], "host", tuple(found))
 
 
-def requests(asked: Asked) -> Iterator[Item]:
+def requests(asked: TimelineQuestion) -> Iterator[Item]:
     """Block requests, which overlap: on as many lanes as were in flight at once."""
     rows = asked.rows(
         "SELECT e.node_id, d.dev, e.ts_ns, e.duration_ns, e.op_id, e.id, e.arg1, e.pid, c.text"

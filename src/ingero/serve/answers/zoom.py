@@ -21,10 +21,10 @@ from ingero.model.words import BUCKET_WORDS
 from ingero.serve.answers.gpu_series import SERIES, columns_of
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
-from ingero.serve.answers.timeline_events import COUNTERS, Asked
+from ingero.serve.answers.timeline_events import COUNTERS, TimelineQuestion
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.serve.answers.zoom_events import (
-    Names,
+    TextNumbers,
     View,
     ZoomTrack,
     calls_and_waits,
@@ -64,12 +64,14 @@ def get_zoom(
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
-            return checked(_zoom(Asked(reader, when, pid), when, min(max(width, NARROWEST), WIDEST)))
+            return checked(
+                _zoom(TimelineQuestion(reader, when, pid), when, min(max(width, NARROWEST), WIDEST))
+            )
 
 
-def _zoom(asked: Asked, when: TimeRange, width: int) -> ZoomAnswer:
+def _zoom(asked: TimelineQuestion, when: TimeRange, width: int) -> ZoomAnswer:
     view = View(when.from_ns, when.to_ns, max(1, -(-when.length_ns // width)))
-    names, rows = Names(), rows_in_view(asked)
+    names, rows = TextNumbers(), rows_in_view(asked)
     close = rows <= MOST_ROWS or when.length_ns <= ALWAYS_NS
     threads, more = accounted(asked, view)
     tracks = [*counters(asked, view), *threads, *labels(asked, view, names)]
@@ -97,7 +99,7 @@ def step_of(view: View) -> int:
     return -(-2 * view.bin_ns // SECOND) * SECOND
 
 
-def accounted(asked: Asked, view: View) -> tuple[list[ZoomTrack], int]:
+def accounted(asked: TimelineQuestion, view: View) -> tuple[list[ZoomTrack], int]:
     """Threads by process, those that feed a GPU first; and how many more there are."""
     step, begin = step_of(view), view.from_ns - SECOND  # a second may begin before the view does
     sums = ", ".join(f"SUM(t.{column})" for column in BUCKET_COLUMNS)
@@ -129,7 +131,9 @@ def _weight(rows: list[Row]) -> int:
     return sum(sum(row[8:]) - row[asleep] for row in rows)
 
 
-def _thread(asked: Asked, view: View, who: Row, rows: list[Row], comms: dict[int, str]) -> ZoomTrack:
+def _thread(
+    asked: TimelineQuestion, view: View, who: Row, rows: list[Row], comms: dict[int, str]
+) -> ZoomTrack:
     node_id, process_id, pid, tid = who
     ns = np.array([row[8:] for row in rows], np.float64).T
     used = np.flatnonzero(ns.any(axis=1))
@@ -149,7 +153,7 @@ def _thread(asked: Asked, view: View, who: Row, rows: list[Row], comms: dict[int
     )
 
 
-def called(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+def called(asked: TimelineQuestion, view: View, names: TextNumbers) -> Iterator[ZoomTrack]:
     """Of each process and column the operation with most time, and how many calls there were in all."""
     step = step_of(view)
     rows = asked.rows(
@@ -186,7 +190,7 @@ NAMED = 3  # of each column
 LEAST_SHARE = 0.01  # of a column: less is nobody's fault
 
 
-def takers(asked: Asked, view: View, step: int, tracks: list[ZoomTrack]) -> None:
+def takers(asked: TimelineQuestion, view: View, step: int, tracks: list[ZoomTrack]) -> None:
     """Put them on the tracks of threads; a column that nobody disturbed has none."""
     begin = view.from_ns - SECOND
     rows = asked.rows(
@@ -232,13 +236,13 @@ def _around(view: View) -> tuple[int, int, int, int]:
     return begin, view.to_ns + BESIDE_NS, begin, view.bin_ns
 
 
-def counters(asked: Asked, view: View) -> Iterator[ZoomTrack]:
+def counters(asked: TimelineQuestion, view: View) -> Iterator[ZoomTrack]:
     """Of the GPUs and of the machine; those there are values for."""
     yield from _gpus(asked, view)
     yield from _machine(asked, view)
 
 
-def _gpus(asked: Asked, view: View) -> Iterator[ZoomTrack]:
+def _gpus(asked: TimelineQuestion, view: View) -> Iterator[ZoomTrack]:
     chosen = [each for each in SERIES if each[0] in columns_of(asked.reader, "gpu_samples")]
     if not chosen:
         return
@@ -266,7 +270,7 @@ def _gpus(asked: Asked, view: View) -> Iterator[ZoomTrack]:
                 )
 
 
-def _machine(asked: Asked, view: View) -> Iterator[ZoomTrack]:
+def _machine(asked: TimelineQuestion, view: View) -> Iterator[ZoomTrack]:
     chosen = [counter for counter in COUNTERS if counter[0] in SHOWN]
     means = ", ".join(f"AVG({column})" for column, _, _ in chosen)
     rows = list(

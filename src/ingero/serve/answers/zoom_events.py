@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ingero.serve.answers.timeline_events import CALL_LAYERS, END, Asked, tidy
+from ingero.serve.answers.timeline_events import CALL_LAYERS, END, TimelineQuestion, tidy
 from ingero.store.schema import SEQ_MASK
 from ingero.units import SECOND, clean
 
@@ -56,7 +56,7 @@ class ZoomTrack(msgspec.Struct, kw_only=True):
 
 
 @dataclass(slots=True)
-class Names:
+class TextNumbers:
     """Texts that come again and again, kept once."""
 
     texts: list[str] = field(default_factory=list)
@@ -77,12 +77,12 @@ MOST_MOMENTS = 2_000
 Row = tuple[Any, ...]
 
 
-def rows_in_view(asked: Asked) -> int:
+def rows_in_view(asked: TimelineQuestion) -> int:
     """How many events are stored for the time in view; from the list of windows, so at once."""
     return sum(last - first + 1 for first, last in asked.reader.id_ranges(*asked.between))
 
 
-def calls_and_waits(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+def calls_and_waits(asked: TimelineQuestion, view: View, names: TextNumbers) -> Iterator[ZoomTrack]:
     """A row of SQL for each slice to draw: narrow ones of one thread and depth are one for each point."""
     waits = ", ".join(str(number) for number, (layer, _) in asked.ops.items() if layer == "host") or "NULL"
     # A column beside the only MAX() is that of the row with the largest: so the longest names them all.
@@ -103,11 +103,11 @@ def calls_and_waits(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrac
         yield _thread(asked, view, names, who, list(group))
 
 
-def _ids(asked: Asked) -> list[tuple[int, int]]:
+def _ids(asked: TimelineQuestion) -> list[tuple[int, int]]:
     return asked.reader.id_ranges(asked.when.from_ns, asked.when.to_ns + LATER_NS)
 
 
-def _overlapping(asked: Asked, ids: tuple[int, int]) -> str:
+def _overlapping(asked: TimelineQuestion, ids: tuple[int, int]) -> str:
     layers = (*CALL_LAYERS, "host")
     numbers = ", ".join(str(number) for number, (layer, _) in asked.ops.items() if layer in layers)
     return (
@@ -117,7 +117,7 @@ def _overlapping(asked: Asked, ids: tuple[int, int]) -> str:
     )
 
 
-def _thread(asked: Asked, view: View, names: Names, who: Row, rows: list[Row]) -> ZoomTrack:
+def _thread(asked: TimelineQuestion, view: View, names: TextNumbers, who: Row, rows: list[Row]) -> ZoomTrack:
     node_id, process_id, pid, tid, waiting = who
     comm = asked.reader.rows("SELECT text FROM string WHERE id = ?", (rows[0][11] or 0,))
     track = ZoomTrack(
@@ -140,7 +140,7 @@ def _thread(asked: Asked, view: View, names: Names, who: Row, rows: list[Row]) -
     return track
 
 
-def in_flight(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+def in_flight(asked: TimelineQuestion, view: View, names: TextNumbers) -> Iterator[ZoomTrack]:
     """Calls that had not returned when last seen: the only trace a job that hangs leaves."""
     rows = asked.rows(
         "SELECT f.node_id, f.process_id, f.pid, f.tid, f.since_ns, f.last_seen_ns, f.op_id, c.text"
@@ -167,7 +167,7 @@ def in_flight(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
         )
 
 
-def moments(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+def moments(asked: TimelineQuestion, view: View, names: TextNumbers) -> Iterator[ZoomTrack]:
     """What has no length: processes that come and go, faults, retransmits. Rare, so all of them are shown."""
     if rows_in_view(asked) > 20 * MOST_MOMENTS:
         return
@@ -199,7 +199,7 @@ def moments(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
 # What jobs said they were doing, on a zoomed timeline: a row of each process and key.
 
 
-def labels(asked: Asked, view: View, names: Names) -> Iterator[ZoomTrack]:
+def labels(asked: TimelineQuestion, view: View, names: TextNumbers) -> Iterator[ZoomTrack]:
     """Values that held for less than a point are one, named after the one that held longest."""
     rows = asked.rows(
         f"SELECT a.node_id, a.process_id, a.pid, k.text, a.start_ns, a.value, COUNT(*),"

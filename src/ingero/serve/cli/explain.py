@@ -146,10 +146,10 @@ def _explain_nodes(fleet: Fleet, form: str, flags: dict[str, Any]) -> int:
 
 
 def _document(report: Any, flags: dict[str, Any]) -> Document:
-    from ingero.serve.cli.diagnosis import Detail, diagnosis
+    from ingero.serve.cli.diagnosis import Verbosity, diagnosis
     from ingero.serve.cli.per_process import breakdown
 
-    detail = Detail(flags["verbose"], flags["show_sql"])
+    detail = Verbosity(flags["verbose"], flags["show_sql"])
     return breakdown(report, detail) if flags["per_process"] else diagnosis(report, detail)
 
 
@@ -223,11 +223,11 @@ def print_diagnosis(
     from ingero.serve.answers.explain import get_report
     from ingero.serve.answers.query import Range
     from ingero.serve.cli.closing import with_memory
-    from ingero.serve.cli.diagnosis import Detail, diagnosis
+    from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 
     try:
         report = with_memory(get_report(db, Range()), view)
-        document = diagnosis(report, Detail())
+        document = diagnosis(report, Verbosity())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
         return False

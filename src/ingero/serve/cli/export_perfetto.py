@@ -24,7 +24,7 @@ def export_perfetto(request: Export) -> None:
         open_timeline(request.db, request.when, request.pid, request.node) as (when, items),
         writing(request.output) as file,
     ):
-        made = Lines().lines if request.output.suffix == ".json" else Packets().packets
+        made = ChromeTrace().lines if request.output.suffix == ".json" else Packets().packets
         for chunk in _chunks(made(items, when.from_ns)):
             file.write(chunk)
     click.echo(f"Wrote {request.output}; open it at ui.perfetto.dev", err=True)
@@ -55,7 +55,7 @@ COLOURS = {"CRITICAL": "terrible", "HIGH": "bad", "MEDIUM": "yellow", "LOW": "gr
 _encode = msgspec.json.encode
 
 
-class Lines:
+class ChromeTrace:
     """Writes one trace."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ from ingero.serve.dashboard.openapi import PREFIX
 from ingero.serve.dashboard.pages import PAGES, files, page
 from ingero.serve.dashboard.routes import RECORDING as KIND
 from ingero.serve.dashboard.routes import ROUTES, OfRecording
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.source import DashboardSource
 
 API, LIVE = "/api/", f"{PREFIX}/live"
 # SQLite lets go of the interpreter at each row: beside another answer, which computes, a quick one would have
@@ -54,7 +54,7 @@ def make_app(
     db: Path | None, cost: Cost | None = None, fleet: Callable[[], Fleet | None] = lambda: None
 ) -> tuple[Starlette, Callable[[], None]]:
     """ASGI, which asks `db`, or the usual database, and other nodes; and what ends its streams."""
-    source = Source(db, cost, fleet)
+    source = DashboardSource(db, cost, fleet)
     sys.setswitchinterval(SWITCH_S)
     # Somebody's SQL may take long: it has threads of its own, so that the pages need not wait for it.
     threads = {"GET": ThreadPoolExecutor(THREADS, "answers"), "POST": ThreadPoolExecutor(SQL_THREADS, "sql")}
@@ -116,7 +116,7 @@ QUIET_S = 15.0  # after so long a comment is sent, so that nobody takes the conn
 class Changes:
     """Looks at the file while anybody listens."""
 
-    def __init__(self, source: Source, look_s: float = LOOK_S) -> None:
+    def __init__(self, source: DashboardSource, look_s: float = LOOK_S) -> None:
         self._source, self._look_s = source, look_s
         self._number = 0
         self._changed = asyncio.Condition()
@@ -166,7 +166,7 @@ class Changes:
 CHUNK = 1 << 18
 
 
-def make_recording(source: Source) -> tuple[Any, ThreadPoolExecutor]:
+def make_recording(source: DashboardSource) -> tuple[Any, ThreadPoolExecutor]:
     """The endpoint, and the thread it works in."""
     thread = ThreadPoolExecutor(1, "recording")
 
@@ -183,7 +183,7 @@ def make_recording(source: Source) -> tuple[Any, ThreadPoolExecutor]:
     return recording, thread
 
 
-def _made(source: Source, asked: OfRecording) -> tuple[BinaryIO, int]:
+def _made(source: DashboardSource, asked: OfRecording) -> tuple[BinaryIO, int]:
     with recording_part(source.db, asked.range, asked.tables, asked.most_bytes, asked.last) as path:
         file = path.open("rb")  # it lives on without a name until it is closed
     return file, os.fstat(file.fileno()).st_size

@@ -39,7 +39,7 @@ from ingero.serve.answers.query import (
 from ingero.serve.answers.recordings import MOST_BYTES, RecordingsAnswer, get_recordings
 from ingero.serve.answers.stacks import StacksAnswer, get_stacks
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.source import DashboardSource
 
 # What can be asked, as types: the parameters of each route, checked and documented from here.
 
@@ -171,18 +171,18 @@ class Route(NamedTuple):
     summary: str
     asked: type[msgspec.Struct]
     answer: type
-    ask: Callable[[Source, Any], Any]
+    ask: Callable[[DashboardSource, Any], Any]
     method: str = "GET"
     kept: bool = True  # the same until the database changes
     elsewhere: bool = True  # may be asked of another node of the fleet
 
 
-def _health(source: Source) -> Health:
+def _health(source: DashboardSource) -> Health:
     nodes = source.nodes  # first: the clock is read as late as possible
     return Health(__version__, time.time_ns(), source.instance, nodes)
 
 
-def _rows(source: Source, asked: Sql) -> SqlAnswer:
+def _rows(source: DashboardSource, asked: Sql) -> SqlAnswer:
     answer = ask_sql(source.db, asked.sql, Limits(rows=asked.limit, seconds=SQL_SECONDS), asked.node)
     if not asked.exact:
         return answer

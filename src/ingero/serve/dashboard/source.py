@@ -30,7 +30,7 @@ REPORTS = 8
 ANSWERS = 64  # as bytes; a large one has a megabyte
 
 
-class Source:
+class DashboardSource:
     """One database."""
 
     def __init__(

@@ -26,7 +26,7 @@ from ingero.serve.answers.catalogue import entries
 from ingero.serve.answers.schema import NOTES, VIEWS
 from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.mcp.bounds import NOTE, Answer, data, fitted
-from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.source import AssistantSource
 from ingero.serve.mcp.tools import Tools
 
 TOOLS = {
@@ -51,7 +51,7 @@ HEAVY = frozenset({"run_sql", "run_demo", "get_check", "query_fleet"})
 HEAVY_THREADS = 2
 
 
-def make_server(source: Source) -> MCPServer[Any]:
+def make_server(source: AssistantSource) -> MCPServer[Any]:
     """Everything registered; no transport yet."""
     server: MCPServer[Any] = MCPServer(
         "ingero",

@@ -29,14 +29,14 @@ KEPT = 8
 CHECK_S = 30.0  # looking at the machine takes a while and changes little
 
 
-class Collector(Protocol):
+class FleetSource(Protocol):
     """Who is told by many nodes how they do."""
 
     def status(self, filters: Mapping[str, Any]) -> FleetStatus: ...
     def history(self, cluster: str, node: str, hours: float) -> NodeHistory: ...
 
 
-class Source:
+class AssistantSource:
     """One database, and the machine it is on."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Source:
         db: Path | None,
         config: Config,
         fleet: Callable[[], Fleet | None] = lambda: None,
-        collector: Callable[[], Collector | None] = lambda: None,
+        collector: Callable[[], FleetSource | None] = lambda: None,
     ) -> None:
         """`fleet`: whom to ask about many nodes, `collector`: who knows them; found when somebody asks."""
         self.config = config

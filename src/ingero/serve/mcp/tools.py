@@ -24,7 +24,7 @@ from ingero.serve.mcp import parts, rendering
 from ingero.serve.mcp import source as mcp_source
 from ingero.serve.mcp.bounds import Answer, Detail, data, name, word
 from ingero.serve.mcp.fleet import ask_nodes
-from ingero.serve.mcp.source import Collector, Source
+from ingero.serve.mcp.source import AssistantSource, FleetSource
 
 KERNELS = 10  # most of them in statistics
 SQL_SECONDS = 10.0
@@ -54,7 +54,7 @@ def most(entries: int) -> object:
 class Tools:
     """The tools, asked about one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: AssistantSource) -> None:
         self._source = source
 
     def get_check(self, detail: HowMuch = "brief") -> Answer:
@@ -353,7 +353,7 @@ class Tools:
         findings with when they began and ended."""
         return mcp_fleet.history_part(self._collector().history(cluster, node, hours), detail == "full")
 
-    def _collector(self) -> Collector:
+    def _collector(self) -> FleetSource:
         found = self._source.collector()
         if found is None:
             raise UsageError(

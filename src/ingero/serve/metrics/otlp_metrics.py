@@ -30,7 +30,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ingero import __version__
 from ingero.model.histogram import MIN_BITS, Counts, lower_bounds
-from ingero.model.metrics import BY_NAME, LABELS, PROCESS, Distribution, Kind, Point, Snapshot
+from ingero.model.metrics import BY_NAME, LABELS, PROCESS, Distribution, Kind, SeriesPoint, Snapshot
 from ingero.model.metrics import Metric as Row
 
 SCALE = 3
@@ -54,7 +54,7 @@ def encode(snapshot: Snapshot, host: Mapping[str, Value]) -> bytes:
     request = ExportMetricsServiceRequest()
     parts: dict[tuple[str, ...], ScopeMetrics] = {}
     for name, row in BY_NAME.items():
-        grouped: dict[tuple[str, ...], list[Point]] = {}
+        grouped: dict[tuple[str, ...], list[SeriesPoint]] = {}
         for point in snapshot.points.get(name, ()):
             who = point.labels[: len(PROCESS)] if row.of_process else ()
             grouped.setdefault(who, []).append(point)
@@ -76,7 +76,7 @@ def _part(
     return part
 
 
-def _metric(row: Row, points: list[Point], at_ns: int) -> Metric:
+def _metric(row: Row, points: list[SeriesPoint], at_ns: int) -> Metric:
     metric = Metric(name=row.name, unit=row.unit, description=row.help)
     if row.kind is Kind.HISTOGRAM:
         found = [_distribution(row, point, at_ns) for point in points]
@@ -92,13 +92,13 @@ def _metric(row: Row, points: list[Point], at_ns: int) -> Metric:
     return metric
 
 
-def _labels(row: Row, point: Point) -> list[tuple[str, Value]]:
+def _labels(row: Row, point: SeriesPoint) -> list[tuple[str, Value]]:
     pairs = zip(row.labels, point.labels, strict=True)
     skip = len(PROCESS) if row.of_process else 0  # those stand in the resource
     return [(LABELS[label][0], value) for label, value in list(pairs)[skip:]]
 
 
-def _number(row: Row, point: Point, at_ns: int) -> NumberDataPoint:
+def _number(row: Row, point: SeriesPoint, at_ns: int) -> NumberDataPoint:
     assert not isinstance(point.value, Distribution)
     number = NumberDataPoint(
         attributes=attributes(_labels(row, point)),
@@ -112,7 +112,7 @@ def _number(row: Row, point: Point, at_ns: int) -> NumberDataPoint:
     return number
 
 
-def _distribution(row: Row, point: Point, at_ns: int) -> ExponentialHistogramDataPoint:
+def _distribution(row: Row, point: SeriesPoint, at_ns: int) -> ExponentialHistogramDataPoint:
     value = point.value
     assert isinstance(value, Distribution)
     offset, counts = exponential(value.slots)

@@ -43,7 +43,7 @@ PART_BYTES = 64 << 10
 Serve = Callable[[Callable[[], Snapshot], Callable[[], None]], None]  # reads, says that it is ready
 
 
-class Apart:
+class ServerProcess:
     """The trace's side."""
 
     def __init__(self, serve: Serve) -> None:
@@ -143,7 +143,7 @@ def _become_server(serve: Serve, life: socket.socket, questions: socket.socket) 
         privileges.become_nobody()  # sockets and keys are open by now
         os.nice(NICE)
         threading.Thread(target=_end_with, args=(life,), daemon=True).start()
-        serve(Asking(questions), lambda: _say_ready(life))
+        serve(SnapshotAsking(questions), lambda: _say_ready(life))
     finally:
         os._exit(1)
 
@@ -165,7 +165,7 @@ class NoAnswerError(Exception):
     """Whoever asked is told that something went wrong."""
 
 
-class Asking:
+class SnapshotAsking:
     """The newest snapshot, from the trace; one thread at a time asks."""
 
     def __init__(self, questions: socket.socket) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from ingero.errors import StoreError
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.store.foreign import events, processes, recordings, source, threads, totals
-from ingero.store.foreign.source import GoDatabase, Work
+from ingero.store.foreign.source import Conversion, GoDatabase
 from ingero.store.names import Names
 from ingero.store.stack_rows import StackRows
 from ingero.units import clean
@@ -31,7 +31,7 @@ def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None =
     """
     with _transaction(out), _snapshot(go):
         source.prepare(out)
-        shared = Work(go, out, Names(out), _default_node(go, node))
+        shared = Conversion(go, out, Names(out), _default_node(go, node))
         recordings.nodes(shared)
         recordings.recordings(shared)
         there = recordings.already_there(shared)
@@ -44,7 +44,7 @@ def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None =
     return not there
 
 
-def _everything(shared: Work) -> None:
+def _everything(shared: Conversion) -> None:
     processes.comms(shared)
     processes.processes(shared)
     processes.containers(shared)
@@ -104,14 +104,14 @@ def _forget(out: sqlite3.Connection, recording_id: int) -> None:
     )
 
 
-def _agent(shared: Work) -> None:
+def _agent(shared: Conversion) -> None:
     for recording in shared.recordings:
         own = [pid for node_id, pid in shared.agents if node_id == recording.node_id]
         if len(own) == 1:
             shared.out.execute("UPDATE recording SET agent_pid = ? WHERE id = ?", (own[0], recording.id))
 
 
-def _losses(shared: Work) -> None:
+def _losses(shared: Conversion) -> None:
     """What could not be taken over, for the whole time the file covers."""
     if not shared.recordings:
         return
@@ -140,7 +140,7 @@ TEXT = 500
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 
 
-def stacks(work: Work) -> None:
+def stacks(work: Conversion) -> None:
     go = work.go
     if not go.has("stack_traces", "hash", "frames"):
         return

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingero.model.operations import Source
-from ingero.store.foreign.source import Work
+from ingero.store.foreign.source import Conversion
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 from ingero.units import SECOND
 
@@ -27,7 +27,7 @@ _PUT = f"""
     WHERE n.raw = ?1"""
 
 
-def operations(work: Work) -> None:
+def operations(work: Conversion) -> None:
     """Our numbers of the operations the file may name."""
     rows = [
         (int(o.source), o.op, work.names.op(o.source, o.layer, o.name, o.kind, o.bytes_known)) for o in ALL
@@ -35,7 +35,7 @@ def operations(work: Work) -> None:
     work.out.executemany("INSERT INTO foreign_op VALUES (?, ?, ?)", rows)
 
 
-def events(work: Work) -> None:
+def events(work: Conversion) -> None:
     """Every row that has an instant and a known operation; the others are counted."""
     number = _number_sql()
     usable = f"{work.ns_sql('timestamp')} IS NOT NULL"
@@ -54,7 +54,7 @@ def events(work: Work) -> None:
         )
 
 
-def _put(work: Work, seq: str, wanted: str) -> int:
+def _put(work: Conversion, seq: str, wanted: str) -> int:
     sql = f"SELECT {_columns(work, seq)} FROM events WHERE {wanted}"
     return work.out.executemany(_PUT, work.go.rows(sql, (work.default_node,))).rowcount
 
@@ -67,14 +67,14 @@ def _number_sql() -> str:
     )
 
 
-def _highest(work: Work) -> int:
+def _highest(work: Conversion) -> int:
     number = _number_sql()
     found = work.go.number(f"SELECT MAX({number}) FROM events WHERE {number} BETWEEN 1 AND {SEQ_MASK >> 1}")
     kept = work.out.execute("SELECT COALESCE(MAX(next_seq), 1) FROM node").fetchone()[0]
     return max(found, int(kept))
 
 
-def _columns(work: Work, seq: str) -> str:
+def _columns(work: Conversion, seq: str) -> str:
     """The 19 values _PUT takes."""
     go = work.go
     at, took = work.ns_sql("timestamp"), work.ns_sql("duration")
@@ -115,7 +115,7 @@ def _sized() -> str:
     return "(" + " OR ".join(f"source = {source} AND op = {op}" for source, op in WITH_BYTES) + ")"
 
 
-def _count_problems(work: Work, put: int, usable: str) -> None:
+def _count_problems(work: Conversion, put: int, usable: str) -> None:
     go = work.go
     all_rows = go.number("SELECT COUNT(*) FROM events")
     dated = go.number(f"SELECT COUNT(*) FROM events WHERE {usable}")
@@ -131,7 +131,7 @@ def _count_problems(work: Work, put: int, usable: str) -> None:
     )
 
 
-def missing_rows(work: Work) -> None:
+def missing_rows(work: Conversion) -> None:
     """Rows the tool once numbered and the file no longer has."""
     number = _number_sql()
     sql = (
@@ -142,7 +142,7 @@ def missing_rows(work: Work) -> None:
         work.problems["row_not_in_file"] += max(0, highest - count)
 
 
-def windows(work: Work) -> None:
+def windows(work: Conversion) -> None:
     """Which ids lie in which second, for quick look-ups by time; seconds without events have none."""
     for recording in work.recordings:
         first = recording.node_id << NODE_SHIFT
@@ -162,7 +162,7 @@ def windows(work: Work) -> None:
         )  # fmt: skip
 
 
-def block_seconds(work: Work) -> None:
+def block_seconds(work: Conversion) -> None:
     """Requests by second and issuer; the tool's own writes are not the machine's trouble."""
     for node_id in work.nodes:
         own = ", ".join(str(pid) for node, pid in sorted(work.agents) if node == node_id) or "NULL"

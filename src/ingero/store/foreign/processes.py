@@ -10,13 +10,13 @@ from collections import Counter
 from typing import Any
 
 from ingero.store.foreign.events import CALLS, CLONE, EXIT
-from ingero.store.foreign.source import Work
+from ingero.store.foreign.source import Conversion
 from ingero.units import clean
 
 AGENT_NAME = "ingero"
 
 
-def comms(work: Work) -> None:
+def comms(work: Conversion) -> None:
     """Command names that events carry (0.10)."""
     comm = work.go.text("events", "comm", 64)
     if comm == "NULL":
@@ -26,7 +26,7 @@ def comms(work: Work) -> None:
     work.out.executemany("INSERT OR IGNORE INTO foreign_comm VALUES (?, ?)", rows)
 
 
-def processes(work: Work) -> None:
+def processes(work: Conversion) -> None:
     """One row per PID seen: PIDs reused within one file cannot be told apart."""
     found = _from_events(work)
     names = _process_names(work)
@@ -47,7 +47,7 @@ def _own_name(pid: int) -> str | None:
     return "swapper" if pid == 0 else None
 
 
-def _process(work: Work, number: int, node_id: int, pid: int, row: dict[str, Any]) -> None:
+def _process(work: Conversion, number: int, node_id: int, pid: int, row: dict[str, Any]) -> None:
     comm = clean(row["comm"], 64) if row["comm"] else None
     work.out.execute(
         "INSERT INTO process (id, node_id, pid, start_ns, first_seen_ns, end_ns, parent_pid, comm, cgroup_id,"
@@ -64,7 +64,7 @@ def _process(work: Work, number: int, node_id: int, pid: int, row: dict[str, Any
         work.agents.add((node_id, pid))
 
 
-def _from_events(work: Work) -> dict[tuple[int, int], dict[str, Any]]:
+def _from_events(work: Conversion) -> dict[tuple[int, int], dict[str, Any]]:
     go = work.go
     at, pid, tid = work.ns_sql("timestamp"), work.pid_sql("pid"), work.pid_sql("tid")
     cgroup = work.cgroup_sql()
@@ -84,7 +84,7 @@ def _from_events(work: Work) -> dict[tuple[int, int], dict[str, Any]]:
     }
 
 
-def _process_names(work: Work) -> dict[int, str]:
+def _process_names(work: Conversion) -> dict[int, str]:
     go = work.go
     if not go.has("process_names", "pid", "name"):
         return {}
@@ -95,7 +95,7 @@ def _process_names(work: Work) -> dict[int, str]:
     }
 
 
-def _from_totals(work: Work) -> list[int]:
+def _from_totals(work: Conversion) -> list[int]:
     if not work.go.has("event_aggregates", "pid"):
         return []
     pid = work.go.whole("event_aggregates", "pid")
@@ -103,7 +103,7 @@ def _from_totals(work: Work) -> list[int]:
     return [int(row[0]) for row in work.go.rows(sql)]
 
 
-def _add_parents(work: Work, found: dict[tuple[int, int], dict[str, Any]]) -> None:
+def _add_parents(work: Conversion, found: dict[tuple[int, int], dict[str, Any]]) -> None:
     child, at = work.pid_sql("arg1"), work.ns_sql("timestamp")
     sql = (
         f"SELECT {work.node_sql()}, {child}, {work.pid_sql('pid')}, MIN({at}) FROM events"
@@ -119,7 +119,7 @@ def _add_parents(work: Work, found: dict[tuple[int, int], dict[str, Any]]) -> No
             }
 
 
-def containers(work: Work) -> None:
+def containers(work: Conversion) -> None:
     go = work.go
     if not go.has("cgroup_metadata", "cgroup_id"):
         return
@@ -138,7 +138,7 @@ def containers(work: Work) -> None:
                 )
 
 
-def _cgroup_nodes(work: Work) -> dict[int, list[int]]:
+def _cgroup_nodes(work: Conversion) -> dict[int, list[int]]:
     """Which nodes have events of a cgroup; only asked where there are several nodes."""
     cgroup = work.cgroup_sql()
     found: dict[int, list[int]] = {}

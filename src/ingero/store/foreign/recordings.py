@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from ingero.errors import StoreError
-from ingero.store.foreign.source import LATEST_NS, Recorded, Work
+from ingero.store.foreign.source import LATEST_NS, Conversion, GoSession
 from ingero.units import clean
 
 MAX_NODES = 10_000
@@ -20,7 +20,7 @@ _FACTS = (
 )  # fmt: skip
 
 
-def nodes(work: Work) -> None:
+def nodes(work: Conversion) -> None:
     """Every node the file names."""
     go = work.go
     sql = f"SELECT DISTINCT {work.node_sql()} FROM events LIMIT {MAX_NODES + 1}"
@@ -40,7 +40,7 @@ def nodes(work: Work) -> None:
     work.out.executemany("INSERT INTO foreign_node VALUES (?, ?)", work.node_ids.items())
 
 
-def recordings(work: Work) -> None:
+def recordings(work: Conversion) -> None:
     """One per session; without any, one per node that covers its events."""
     spans = _spans(work)
     sessions = _sessions(work)
@@ -54,7 +54,7 @@ def recordings(work: Work) -> None:
             _recording(work, row, spans)
 
 
-def _spans(work: Work) -> dict[int, tuple[int, int]]:
+def _spans(work: Conversion) -> dict[int, tuple[int, int]]:
     """When the first and the last event of each node happened."""
     at = work.ns_sql("timestamp")
     sql = f"SELECT {work.node_sql()}, MIN({at}), MAX({at}) FROM events GROUP BY 1"
@@ -67,7 +67,7 @@ def _spans(work: Work) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _sessions(work: Work) -> list[dict[str, Any]]:
+def _sessions(work: Conversion) -> list[dict[str, Any]]:
     go = work.go
     if not go.has("sessions", "started_at"):
         return []
@@ -90,7 +90,7 @@ def _sessions(work: Work) -> list[dict[str, Any]]:
     return found
 
 
-def _recording(work: Work, session: dict[str, Any], spans: dict[int, tuple[int, int]]) -> None:
+def _recording(work: Conversion, session: dict[str, Any], spans: dict[int, tuple[int, int]]) -> None:
     node_id, started = session["node_id"], session["started_at"]
     stopped = session.get("stopped_at") or 0
     ended = stopped if started <= stopped < LATEST_NS else None
@@ -106,12 +106,12 @@ def _recording(work: Work, session: dict[str, Any], spans: dict[int, tuple[int, 
         (node_id, f"go {work.go.version}", command, cores, started, last_ns, ended),
     ).fetchone()
     named = frozenset(int(part) for part in pids.replace(" ", ",").split(",") if part.isdecimal())
-    work.recordings.append(Recorded(int(row[0]), node_id, started, last_ns, cores, named))
+    work.recordings.append(GoSession(int(row[0]), node_id, started, last_ns, cores, named))
     facts = {name: clean(session[name], 300) for name in _FACTS if session.get(name)}
     _tell(work, int(row[0]), facts, flags)
 
 
-def _tell(work: Work, recording_id: int, facts: dict[str, str], flags: str) -> None:
+def _tell(work: Conversion, recording_id: int, facts: dict[str, str], flags: str) -> None:
     totals = work.go.has("event_aggregates", "count")
     totals = totals and bool(work.go.number("SELECT COUNT(*) FROM (SELECT 1 FROM event_aggregates LIMIT 1)"))
     work.out.executemany(
@@ -123,7 +123,7 @@ def _tell(work: Work, recording_id: int, facts: dict[str, str], flags: str) -> N
     )
 
 
-def already_there(work: Work) -> bool:
+def already_there(work: Conversion) -> bool:
     """Whether the database has these recordings from an earlier conversion."""
     sql = "SELECT COUNT(*) FROM recording WHERE node_id = ? AND started_ns = ? AND version = ? AND id <> ?"
     return bool(work.recordings) and all(
@@ -132,7 +132,7 @@ def already_there(work: Work) -> bool:
     )
 
 
-def samples(work: Work) -> None:
+def samples(work: Conversion) -> None:
     """The machine once a second. The first of a session has no CPU share: it is a difference."""
     go = work.go
     if not go.has("system_snapshots", "timestamp"):
@@ -155,7 +155,7 @@ def samples(work: Work) -> None:
         _sample(work, recording, row, first)
 
 
-def _recording_at(work: Work, at_ns: int) -> Recorded | None:
+def _recording_at(work: Conversion, at_ns: int) -> GoSession | None:
     """Whose sample it is: of the only node, or of the only recording that ran then."""
     there = [r for r in work.recordings if r.started_ns <= at_ns <= r.last_ns]
     if work.sole_node() is not None:
@@ -163,7 +163,7 @@ def _recording_at(work: Work, at_ns: int) -> Recorded | None:
     return there[0] if len(there) == 1 else None
 
 
-def _sample(work: Work, recording: Recorded, row: tuple[Any, ...], first: bool) -> None:
+def _sample(work: Conversion, recording: GoSession, row: tuple[Any, ...], first: bool) -> None:
     at, cpu, memory, load, available, swap = row
     if first and cpu == 0:
         cpu = None

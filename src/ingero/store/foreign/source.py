@@ -154,7 +154,7 @@ TEMPORARY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class GoSession:
     """One session of the file, as a recording of ours."""
 
     id: int
@@ -166,13 +166,13 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Work:
+class Conversion:
     go: GoDatabase
     out: sqlite3.Connection
     names: Names
     default_node: str
     node_ids: dict[str, int] = field(default_factory=dict)  # by the name in the file
-    recordings: list[Recorded] = field(default_factory=list)
+    recordings: list[GoSession] = field(default_factory=list)
     process_ids: dict[tuple[int, int], int] = field(default_factory=dict)  # (node, pid)
     agents: set[tuple[int, int]] = field(default_factory=set)  # (node, pid) of the recording tool
     problems: Counter[str] = field(default_factory=Counter)  # reason of a loss: how many rows

@@ -17,7 +17,7 @@ from ingero.errors import StoreError
 from ingero.model.stack import Frame, resolved
 from ingero.store.merge import rules
 from ingero.store.merge.rules import MAPPED, PLAIN_TABLES, Move, insert_statement, mapped
-from ingero.store.merge.source import Part, Source, attached, plain_tables
+from ingero.store.merge.source import MergeInput, Part, attached, plain_tables
 from ingero.store.rollup import merged, roll_up
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 
@@ -29,12 +29,12 @@ class Copying:
     """One source being copied into the result."""
 
     out: sqlite3.Connection
-    source: Source
+    source: MergeInput
     columns: Columns = field(default_factory=dict)  # those that both have, by table
     copied: Counter[str] = field(default_factory=Counter)  # rows by table
 
 
-def copy_source(out: sqlite3.Connection, source: Source, parts: list[Part]) -> Counter[str]:
+def copy_source(out: sqlite3.Connection, source: MergeInput, parts: list[Part]) -> Counter[str]:
     """Everything of these parts; returns how many rows of each table."""
     with attached(out, source):
         theirs, ours = plain_tables(out, "src"), plain_tables(out, "main")

@@ -25,7 +25,7 @@ from ingero.store.clock_rows import save_offsets
 from ingero.store.merge import source as planning
 from ingero.store.merge.clocks import ClockNote, clock_notes
 from ingero.store.merge.copying import copy_source
-from ingero.store.merge.source import Part, Plan, Source, note_merge, open_source, private_database
+from ingero.store.merge.source import MergeInput, MergePlan, Part, note_merge, open_source, private_database
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 
 _SIDE_FILES = ("-wal", "-journal")
@@ -131,7 +131,9 @@ def _taken(target: Path) -> UsageError:
     )
 
 
-def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progress: Progress) -> list[Source]:
+def _opened(
+    paths: Sequence[Path], folder: Path, force_node: str | None, progress: Progress
+) -> list[MergeInput]:
     sources = []
     for path in paths:
         progress(f"looking at {path}")
@@ -145,7 +147,7 @@ def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progres
 
 
 def _build(
-    made: Path, target: Path, plan: Plan, progress: Progress, offsets: Sequence[ClockOffset]
+    made: Path, target: Path, plan: MergePlan, progress: Progress, offsets: Sequence[ClockOffset]
 ) -> Merged:
     """The result in a private file."""
     location.prepare(made)
@@ -159,7 +161,7 @@ def _build(
         return _told(plan, out, changed=True)
 
 
-def _copy(out: sqlite3.Connection, source: Source, plan: Plan, target: Path) -> None:
+def _copy(out: sqlite3.Connection, source: MergeInput, plan: MergePlan, target: Path) -> None:
     try:
         copy_source(out, source, plan.of(source))
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
@@ -170,12 +172,12 @@ def _copy(out: sqlite3.Connection, source: Source, plan: Plan, target: Path) -> 
         ) from error
 
 
-def _summary(plan: Plan, uri: str, changed: bool) -> Merged:
+def _summary(plan: MergePlan, uri: str, changed: bool) -> Merged:
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         return _told(plan, connection, changed)
 
 
-def _told(plan: Plan, connection: sqlite3.Connection, changed: bool) -> Merged:
+def _told(plan: MergePlan, connection: sqlite3.Connection, changed: bool) -> Merged:
     nodes = connection.execute(
         "SELECT n.name, (SELECT COUNT(*) FROM recording r WHERE r.node_id = n.id),"
         f" (SELECT COUNT(*) FROM event e WHERE e.id BETWEEN n.id << {NODE_SHIFT}"

@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Source:
+class MergeInput:
     """One input, ready to be attached."""
 
     path: Path  # as given
@@ -59,7 +59,7 @@ class Source:
     corrected: bool = False  # its times were moved: the same recording elsewhere would not be known again
 
 
-def open_source(path: Path, folder: Path, force_node: str | None) -> Source:
+def open_source(path: Path, folder: Path, force_node: str | None) -> MergeInput:
     """Look at an input; private copies go into `folder`."""
     try:
         with contextlib.closing(open_read_only(path)) as connection:
@@ -121,7 +121,7 @@ def private_database(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def attached(out: sqlite3.Connection, source: Source) -> Iterator[None]:
+def attached(out: sqlite3.Connection, source: MergeInput) -> Iterator[None]:
     """The source as `src` beside the result, one state of it, also while somebody records into it."""
     out.execute("ATTACH ? AS src", (source.uri,))
     try:
@@ -145,10 +145,10 @@ def plain_tables(connection: sqlite3.Connection, schema: str) -> dict[str, froze
     }
 
 
-def _looked_at(path: Path, uri: str) -> Source:
+def _looked_at(path: Path, uri: str) -> MergeInput:
     with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
-        source = Source(path, uri)
+        source = MergeInput(path, uri)
         tables = plain_tables(connection, "main")
         missing = {"meta", "node", "recording", "event", "operation_second"} - set(tables)
         if missing:
@@ -208,39 +208,39 @@ def note_merge(connection: sqlite3.Connection) -> None:
 
 
 @dataclass(slots=True)
-class Plan:
+class MergePlan:
     """Parts taken, in order; the ids of earlier ones on a node stay as they are."""
 
-    taken: list[tuple[Source, Part]] = field(default_factory=list)
+    taken: list[tuple[MergeInput, Part]] = field(default_factory=list)
     known: list[Part] = field(default_factory=list)  # left out: another part has all of it
 
-    def of(self, source: Source) -> list[Part]:
+    def of(self, source: MergeInput) -> list[Part]:
         return [part for owner, part in self.taken if owner is source]
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[MergeInput]:
         """Those something is taken from, in order."""
         return list({id(source): source for source, _ in self.taken}.values())
 
-    def whole(self, source: Source) -> bool:
+    def whole(self, source: MergeInput) -> bool:
         """Whether everything of a source is taken."""
         return len(self.of(source)) == len(source.parts)
 
 
-def choose(sources: Sequence[Source], earlier: Source | None = None) -> Plan:
+def choose(sources: Sequence[MergeInput], earlier: MergeInput | None = None) -> MergePlan:
     """The earlier result comes first and then who began first: those keep their ids."""
-    plan = Plan()
+    plan = MergePlan()
     for source in sorted(sources, key=lambda each: (each is not earlier, _begun_ns(each))):
         for part in source.parts:
             _consider(plan, source, part)
     return plan
 
 
-def _begun_ns(source: Source) -> int:
+def _begun_ns(source: MergeInput) -> int:
     return min((each[2] for part in source.parts for each in part.recordings), default=0)
 
 
-def _consider(plan: Plan, source: Source, part: Part) -> None:
+def _consider(plan: MergePlan, source: MergeInput, part: Part) -> None:
     if any(taken.covers(part) for _, taken in plan.taken if taken.node == part.node):
         plan.known.append(part)
         return
