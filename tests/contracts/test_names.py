@@ -27,7 +27,7 @@ REPEATED_STEMS = """
 
 # Most are values that others rely on by this name: `ingero schema`, the API, ingero.yaml.
 REPEATED_CLASSES = """
-    Address Failure Filters Health Kept Limits Loss Pace Recorded Rows Series Watch
+    Address Failure Filters Fleet Health Kept Limits Loss Pace Recorded Rows Series Watch
 """
 
 # They say nothing of what is inside, or mean another thing in each stage.
