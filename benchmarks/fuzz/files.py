@@ -62,7 +62,7 @@ def read_elf() -> Iterator[Try]:
             _quietly(lambda kind=kind: session._plan(path, path, kind))  # type: ignore[misc]
         _quietly(lambda: communicator_layout.read_layout(fd))
         with elf.ElfFile(fd) as file:
-            for name in ("segments", "sections", "build_id", "soname", "run_paths", "needed"):
+            for name in ("segments", "sections", "soname", "run_paths", "needed"):
                 _quietly(lambda name=name: getattr(file, name))  # type: ignore[misc]
             table = functions_of(file)
             rows = range(min(len(table), 50))
