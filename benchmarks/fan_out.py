@@ -25,8 +25,8 @@ from ingero.model.live import QuietSurface
 from ingero.scenarios import demo
 from ingero.scenarios.catalogue import BY_NAME
 from ingero.serve.answers.explain import get_report
+from ingero.serve.answers.query import Limits as SqlLimits
 from ingero.serve.answers.query import Range, ask_sql
-from ingero.serve.answers.sql import Limits as SqlLimits
 
 TITLE = "Asking 10 to 1,000 nodes"
 PAGE = "fleet.md"

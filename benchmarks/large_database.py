@@ -19,7 +19,7 @@ from benchmarks.jobs import BUILT
 from ingero.clock import Clock
 from ingero.model.window import Records, Window
 from ingero.scenarios import synthetic
-from ingero.scenarios.incident import SCENARIO
+from ingero.scenarios.catalogue import INCIDENT
 from ingero.store.schema import TABLES
 from ingero.store.writer import Writer
 
@@ -37,7 +37,7 @@ def moved(records: Records, by_ns: int) -> Records:
 
 def template(start_ns: int) -> list[Window]:
     """A healthy stretch, one of contention, and a healthy one again, as a default trace records them."""
-    return list(synthetic.windows(SCENARIO.story, seed=7, start_ns=start_ns))
+    return list(synthetic.windows(INCIDENT.story, seed=7, start_ns=start_ns))
 
 
 def dense(window: Window) -> Window:

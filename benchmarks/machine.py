@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingero.agent.needs import require_privileges
+from ingero.agent.starting import require_privileges
 from ingero.errors import IngeroError
 from ingero.units import clean
 

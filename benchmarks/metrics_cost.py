@@ -14,12 +14,11 @@ from benchmarks.figures import Figure, Section, at_most
 from ingero.attach.probes import operations
 from ingero.clock import Clock
 from ingero.model.live import DatabaseStatus, LiveView
-from ingero.model.metrics import Distribution, Limits, Snapshot
+from ingero.model.metrics import Distribution, SeriesLimits, Snapshot
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.metrics.exposition import BOUNDS_S, text
-from ingero.serve.metrics.otlp_metrics import encode
-from ingero.serve.metrics.otlp_resource import host_resource
+from ingero.serve.metrics.otlp_metrics import encode, host_resource
 
 TITLE = "Metrics"
 SECOND = 1_000_000_000
@@ -62,7 +61,7 @@ def _series(snapshot: Snapshot) -> int:
 
 
 def _figures(name: str, processes: int, operations_each: int, times: int) -> list[Figure]:
-    meter = Meter(operations(), Clock.now(), "bench", Limits())
+    meter = Meter(operations(), Clock.now(), "bench", SeriesLimits())
     people = [Process(pid, 1, "python", "python train.py", 0, 0) for pid in range(1000, 1000 + processes)]
     first = _window(processes, operations_each, 0)
     first.processes = people

@@ -20,9 +20,8 @@ from benchmarks.intervals import Interval, mirrored, ratio_of_medians
 from benchmarks.machine import pinned
 from ingero.attach import probes, shapes
 from ingero.attach.kernel import KernelSide, Settings
-from ingero.attach.links import Links, keep
-from ingero.attach.shapes import MULTI_RETURN, TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION, Point
-from ingero.capture.losses import LossBook
+from ingero.attach.shapes import MULTI_RETURN, TRACE_UPROBE_MULTI, TRACE_UPROBE_SESSION, Links, Point, keep
+from ingero.capture.counters import LossBook
 from ingero.capture.ring import RingReader
 from ingero.model import layout
 from ingero.model.layout import OpFlag, ProcFlag, RecordType

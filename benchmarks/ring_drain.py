@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, Section, at_most
 from benchmarks.machine import pinned
 from ingero.agent.run import POLL_MS
 from ingero.attach.kernel import DEFAULT_RING_BYTES, KernelSide, Settings
-from ingero.capture.losses import LossBook
+from ingero.capture.counters import LossBook
 from ingero.capture.ring import RingReader
 from ingero.model import layout
 from ingero.model.layout import RecordType

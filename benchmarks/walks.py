@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ingero.capture.maps import MapReader
+from ingero.capture.counters import MapReader
 from ingero.model import layout
 from tests.ebpf.tracing import Tracer, tracing
 

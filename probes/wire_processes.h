@@ -55,7 +55,7 @@ enum comm_state {
 	COMMS_UNREADABLE,	/* it has, and cannot say where things lie */
 };
 
-/* Where NCCL keeps what in a communicator; discover/communicators.py finds it. */
+/* Where NCCL keeps what in a communicator; discover/communicator_layout.py finds it. */
 struct comm_layout {
 	__u32 state;
 	__u32 pad;

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ingero.correlate.account import Accounts
-from ingero.correlate.lines import source_of
+from ingero.correlate.activity import source_of
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import BY_NAME
 from ingero.model.finding import Finding, SourceLine

@@ -24,7 +24,7 @@ from rich.terminal_theme import MONOKAI
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.serve.cli.as_text import write_text
-from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 from tests.browser.serving import TOKEN, running
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +54,7 @@ def terminal(db: Path, picture: Path) -> None:
     console = Console(
         record=True, width=COLUMNS, file=StringIO(), force_terminal=True, highlight=False, markup=False
     )
-    write_text(diagnosis(get_report(db, Range()), Detail()), console)
+    write_text(diagnosis(get_report(db, Range()), Verbosity()), console)
     drawn = console.export_svg(title="ingero explain", theme=MONOKAI, code_format=SVG)
     picture.write_text("\n".join(line.rstrip() for line in drawn.splitlines()) + "\n", encoding="utf-8")
 

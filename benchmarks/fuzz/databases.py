@@ -26,14 +26,13 @@ from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.heatmap import get_heatmap
 from ingero.serve.answers.merging import merge_databases
 from ingero.serve.answers.operations import Filters
-from ingero.serve.answers.query import Range, ask_kernels, ask_sql, ask_statistics
+from ingero.serve.answers.query import Limits, Range, ask_kernels, ask_sql, ask_statistics
 from ingero.serve.answers.recorded_metrics import recorded_metrics
 from ingero.serve.answers.recordings import get_recordings
-from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
 from ingero.serve.answers.zoom import get_zoom
 from ingero.serve.cli.as_text import write_text
-from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 from ingero.serve.cli.tables import console
 from ingero.store.writer import Writer
 from tests import builders
@@ -47,7 +46,7 @@ AT_ONCE = 3  # answers for each input: all of them take too long
 def _explained(db: Path) -> None:
     report = get_report(db, Range())
     with Path(os.devnull).open("w") as out:
-        write_text(diagnosis(report, Detail(True, True)), console(out))
+        write_text(diagnosis(report, Verbosity(True, True)), console(out))
 
 
 def _merged(db: Path) -> None:

@@ -8,13 +8,20 @@ from contextlib import contextmanager, suppress
 
 from benchmarks.fuzz.target import Try
 from ingero.attach.session import Session
-from ingero.capture.line_table import line_at
-from ingero.discover import communicators, containers, libraries, loader, processes, python_runtime
-from ingero.discover.communicators import UnknownLayoutError
+from ingero.capture.code_objects import line_at
+from ingero.discover import (
+    command_files,
+    communicator_layout,
+    containers,
+    libraries,
+    processes,
+    python_runtime,
+)
+from ingero.discover.code_files import functions_of
+from ingero.discover.communicator_layout import UnknownLayoutError
 from ingero.errors import IngeroError
-from ingero.native import accessors, elf
+from ingero.native import elf
 from ingero.native.demangle import demangle
-from ingero.native.function_table import functions_of
 from ingero.native.instructions import probe_site
 from ingero.scenarios import cuda
 
@@ -50,12 +57,12 @@ def read_elf() -> Iterator[Try]:
         os.pwrite(fd, data, 0)
         python_runtime.read_file(path)
         finder.carries(path, os.stat(path))  # noqa: PTH116 - followed on purpose
-        list(loader.loaded_with([path], {}, [], elf.EM_X86_64))
+        list(command_files.loaded_with([path], {}, [], elf.EM_X86_64))
         for kind in KINDS:
             _quietly(lambda kind=kind: session._plan(path, path, kind))  # type: ignore[misc]
-        _quietly(lambda: communicators.read_layout(fd))
+        _quietly(lambda: communicator_layout.read_layout(fd))
         with elf.ElfFile(fd) as file:
-            for name in ("segments", "sections", "build_id", "soname", "run_paths", "needed"):
+            for name in ("segments", "sections", "soname", "run_paths", "needed"):
                 _quietly(lambda name=name: getattr(file, name))  # type: ignore[misc]
             table = functions_of(file)
             rows = range(min(len(table), 50))
@@ -81,8 +88,8 @@ def read_code() -> Iterator[Try]:
     def attempt(data: bytes) -> None:
         for machine in MACHINES:
             probe_site(data[:32], machine)
-            accessors.field_offset(data, machine)
-            accessors.stored_constant(data, machine, 1000, 99999)
+            communicator_layout.field_offset(data, machine)
+            communicator_layout.stored_constant(data, machine, 1000, 99999)
 
     yield attempt
 

@@ -17,10 +17,10 @@ from functools import cache
 from typing import Any, ClassVar
 
 from benchmarks.fuzz.target import Try
-from ingero.discover import gil, kernel_handles, python_code, python_layout
-from ingero.discover.python_memory import PAGE_BYTES, USER_END, NotThereError, ProcessMemory, TooMuchError
+from ingero.discover import kernel_handles, python_layout, python_objects, python_runtime
+from ingero.discover.process_memory import PAGE_BYTES, USER_END, NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.thread_numbers import own_numbers
+from ingero.discover.python_threads import own_numbers
 
 _HEAD = struct.Struct("<QI")
 
@@ -61,7 +61,7 @@ class Replayed(ProcessMemory):
 
 
 PROGRAM = "import sys; print(1, flush=True); sys.stdin.read()"
-MODULES = (python_layout, python_code, kernel_handles)
+MODULES = (python_layout, python_objects, kernel_handles)
 
 
 @contextmanager
@@ -158,8 +158,8 @@ def read_memory() -> Iterator[Try]:
         Replayed.starts = [address for address, _ in Replayed.ranges]
         python_layout.frames_of(os.getpid(), runtime)
         for address in Replayed.starts[:20]:
-            python_code.read_code(os.getpid(), layout, address, 0)
-        gil.lock_of(runtime)
+            python_objects.read_code(os.getpid(), layout, address, 0)
+        python_runtime.lock_of(runtime)
         kernel_handles.HandleNames().names(os.getpid(), Replayed.starts[:8])
 
     with instead(Replayed):

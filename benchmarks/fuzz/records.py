@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.fuzz.target import Try
-from ingero.agent.started import StartedPrograms
-from ingero.capture.gil import mark_gil
-from ingero.capture.gpu_ids import number_cards
+from ingero.agent.candidates import StartedPrograms
+from ingero.agent.gpus import number_cards
+from ingero.capture.code_objects import line_at
 from ingero.capture.kernel_names import KernelBook
-from ingero.capture.line_table import line_at
+from ingero.capture.operations import with_uncounted
 from ingero.capture.ring import FRAMES_ROOM, ROOM
 from ingero.capture.stacks import StackBook
-from ingero.capture.threads import ThreadBook
-from ingero.capture.uncounted import with_uncounted
+from ingero.capture.threads import ThreadBook, mark_gil
 from ingero.model import layout
 from ingero.model.layout import RecordType
 from ingero.model.stack import NativeFrame

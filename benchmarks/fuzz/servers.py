@@ -18,15 +18,15 @@ from typing import Any
 from benchmarks.fuzz.databases import sound
 from benchmarks.fuzz.target import Try
 from ingero.config import Config
-from ingero.model.metrics import Point, Snapshot
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.serve.dashboard import routes
 from ingero.serve.dashboard.app import make_app
 from ingero.serve.mcp.http import http_app
 from ingero.serve.mcp.server import make_server
-from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.source import AssistantSource
 from ingero.serve.metrics.scraping import scraped_app
 from ingero.serve.web.guard import Guard, Rules
-from ingero.serve.web.tokens import Tokens
+from ingero.serve.web.sessions import Tokens
 
 TOKEN = "an-example-token-for-fuzzing-0123456789"
 ANSWER_S = 30.0
@@ -131,9 +131,9 @@ def dashboard(db: Path) -> Any:
 
 
 def mcp(db: Path) -> Any:
-    return http_app(make_server(Source(db, Config())))
+    return http_app(make_server(AssistantSource(db, Config())))
 
 
 def metrics(_db: Path) -> Any:
-    points = {"probe_hits_total": [Point((), 5.0, 1)]}
+    points = {"probe_hits_total": [SeriesPoint((), 5.0, 1)]}
     return scraped_app(lambda: Snapshot(2, 1, "n1", points))

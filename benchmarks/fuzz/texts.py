@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from benchmarks.fuzz.target import Try
 from ingero import config, units
 from ingero.agent.annotations import Annotations
-from ingero.capture import annotations as messages
+from ingero.agent.annotations import parse as parse_message
 from ingero.discover import kubelet
 from ingero.errors import IngeroError
 from ingero.serve.answers.window import parse_instant
@@ -50,7 +50,7 @@ def read_labels() -> Iterator[Try]:
     me = os.getpid()
 
     def attempt(data: bytes) -> None:
-        messages.parse(data, 10**12)
+        parse_message(data, 10**12)
         heard.hear(data, (me, len(data) % 50))
         taken, _ = heard.take({me: None, 2: None}, ())
         for label in taken:

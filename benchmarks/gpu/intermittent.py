@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ingero.agent.run import Agent
+from ingero.agent.run import RunningTrace
 from ingero.model.live import QuietSurface
 from ingero.model.options import TraceOptions
 
@@ -41,7 +41,7 @@ class Remembering:
         return link
 
 
-class Intermittent(Agent):
+class Intermittent(RunningTrace):
     """Traces, and does not, in turns."""
 
     def __init__(self, options: TraceOptions, seconds: float) -> None:

@@ -6,7 +6,7 @@ import { baseName, bytes, clock, count, duration, moment, share } from "./format
 import { copyButton, stack, timeBar, timeKey } from "./parts.js";
 import { KINDS } from "./words.js";
 
-const LEAST_SHARE = 0.01; // of what the one with most took; serve/answers/who_counts.py has the same
+const LEAST_SHARE = 0.01; // of what the one with most took; serve/answers/shares.py has the same
 const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proof, not as the one at fault
 
 export function verdict(report) {

@@ -50,12 +50,12 @@ def test_the_files_that_compose_mounts_are_there_and_all_its_volumes_declared():
 
 
 def test_prometheus_finds_token_and_certificate_where_the_agent_makes_them():
-    from ingero.serve.web import certificates, tokens
+    from ingero.serve.web import certificates, sessions
 
     (job,) = yaml.safe_load((DEPLOY / "compose/prometheus.yml").read_text())["scrape_configs"]
     made = "/ingero/.ingero/server"  # the agent's HOME is the volume
     assert "state:/ingero:ro" in composed()["prometheus"]["volumes"]
-    assert job["authorization"]["credentials_file"] == f"{made}/{tokens.OWN_FILE}"
+    assert job["authorization"]["credentials_file"] == f"{made}/{sessions.OWN_FILE}"
     assert job["tls_config"]["ca_file"] == f"{made}/{certificates.FOR_CLIENTS}"
     assert job["static_configs"][0]["targets"] == [f"{composed()['ingero']['hostname']}:9090"]
 

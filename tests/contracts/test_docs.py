@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingero.agent import annotations as socket_words
-from ingero.agent import library_room
+from ingero.agent import library_files
 from ingero.model.layout import Bucket, Loss
 from ingero.model.live import UNREAD
 from ingero.model.operations import Source
@@ -46,13 +46,13 @@ def test_every_reason_for_a_loss_is_explained() -> None:
 
 
 def test_every_loss_that_the_agent_counts_is_explained() -> None:
-    reasons = {UNREAD, library_room.LOSS, names.LOSS, processes.LOSS, BACKLOG_LOSS}
+    reasons = {UNREAD, library_files.LOSS, names.LOSS, processes.LOSS, BACKLOG_LOSS}
     assert reasons - table_keys("accounting.md") == set()
 
 
 def test_the_threat_model_names_the_limits_that_hold() -> None:
     text = " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())
-    assert f"can have {library_room.PER_OWNER} library files probed" in text
+    assert f"can have {library_files.PER_OWNER} library files probed" in text
     assert f"can bring {names.PER_PROCESS} new names" in text
     labels = " ".join(read("annotate.md").split())
     assert f"{socket_words.KEYS_PER_PROCESS} different keys, a user {socket_words.KEYS_PER_USER}" in labels

@@ -208,7 +208,7 @@ def test_the_table_has_no_cycle_among_the_stages() -> None:
         ("ingero.capture.ring", "if TYPE_CHECKING:\n    from ingero.discover.host import Host"),
         ("ingero.serve.tui.app", "from ingero import store"),
         ("ingero.serve.cli.query", "importlib.import_module('ingero.store.reader')"),
-        ("ingero.serve.answers.checks", "from ingero.discover import checks"),
+        ("ingero.serve.answers.checks", "from ingero.discover import host_checks as checks"),
         ("ingero.model.window", "from ingero.store.reader import Reader"),
     ],
 )

@@ -18,15 +18,15 @@ from ingero import isolated
 from ingero.scenarios.live import Stage
 from ingero.scenarios.scenario import Live, Work
 from ingero.serve.answers.query import Range
-from ingero.serve.dashboard.diagnosing import Diagnosing
-from ingero.store import apart
+from ingero.serve.dashboard.source import Diagnosing
+from ingero.store import sql_process
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, window
 from tests.contracts.tree import name, under
 
 HOME = "src/ingero/isolated.py"
-MENTIONS = {"src/ingero/discover/checks.py"}  # names the interpreter in a command for the user
+MENTIONS = {"src/ingero/discover/host_checks.py"}  # names the interpreter in a command for the user
 NAMES = {"sys.executable", "multiprocessing.Process", "multiprocessing.Pool", "multiprocessing.Manager"}
 ENDINGS = ("ProcessPoolExecutor", "set_start_method")
 
@@ -123,7 +123,7 @@ def test_sql_and_the_diagnosis_run_nothing_of_the_current_folder(
     with Writer(tmp_path / "x.db", "n", fixed_clock(), OPERATIONS) as writer:
         assert writer.write(window(0, calls=call())) == ""
     with Reader(tmp_path / "x.db") as reader:
-        assert apart.run(reader, "SELECT COUNT(*) FROM events").rows == [(1,)]
+        assert sql_process.run(reader, "SELECT COUNT(*) FROM events").rows == [(1,)]
         diagnosing = Diagnosing()
         assert diagnosing.report(reader.path, Range(), None, None).node
     assert hostile_folder() == []

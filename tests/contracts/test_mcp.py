@@ -10,8 +10,7 @@ from typing import get_args
 import pytest
 
 import ingero
-from ingero.serve.mcp.investigate import investigate
-from ingero.serve.mcp.server import TOOLS, description_of
+from ingero.serve.mcp.server import TOOLS, description_of, investigate
 from ingero.serve.mcp.tools import Scenario, Tools
 from tests.contracts.tree import ROOT
 

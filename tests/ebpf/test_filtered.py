@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingero.attach import cost
-from ingero.attach.filtered import FORCED
+from ingero.attach import probe_cost
+from ingero.attach.probe_cost import FORCED
 from ingero.attach.probes import BY_NAME
 from ingero.model.window import CALL_TIMES
 from ingero.scenarios import cuda
@@ -38,7 +38,7 @@ def filtered_calls(**options: object) -> tuple[int, int, list[str]]:
 
 
 def test_what_this_kernel_does_to_filtered_programs_is_found_out_with_a_child_of_ours() -> None:
-    _, verdict = cost.measure()
+    _, verdict = probe_cost.measure()
     assert "child" in verdict.why
 
 

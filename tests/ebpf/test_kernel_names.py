@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ingero.agent import name_rounds
+from ingero.agent import launched_kernels
 from ingero.discover import kernel_handles
 from ingero.model.layout import Why
 from tests.ebpf.real_runs import Place, left_alone, probed_pages, until
@@ -48,7 +48,7 @@ def handles(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names must be learnt, and quickly: this driver's handles lead to none."""
-    monkeypatch.setattr(name_rounds, "ROUND_NS", 300_000_000)
+    monkeypatch.setattr(launched_kernels, "ROUND_NS", 300_000_000)
     monkeypatch.setattr(kernel_handles, "FEWEST", 1_000_000)
 
 

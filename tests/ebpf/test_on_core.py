@@ -10,7 +10,7 @@ import pytest
 
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKET_NAMES
-from ingero.serve.answers.buckets import off_cpu
+from ingero.serve.answers.shares import off_cpu
 from tests.ebpf.tracing import Tracer, workload
 
 SECONDS = 2.5

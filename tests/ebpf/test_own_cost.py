@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ingero.attach import switch_cost
+from ingero.attach import probe_cost
 from tests.ebpf.real_runs import Place, finished, json_lines
 from tests.ebpf.tracing import workload
 
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_a_switch_is_timed_and_nothing_stays_open_or_pinned() -> None:
     held, cores = len(list(Path("/proc/self/fd").iterdir())), os.sched_getaffinity(0)
-    found = switch_cost.switch_ns()
+    found = probe_cost.switch_ns()
     assert found is not None
     assert found > 0
     assert len(list(Path("/proc/self/fd").iterdir())) == held
     assert os.sched_getaffinity(0) == cores
-    assert switch_cost.added_ns(found, None) is None
-    assert switch_cost.added_ns(100.0, 350.0) == 250.0
-    assert switch_cost.added_ns(100.0, 90.0) == 0.0
+    assert probe_cost.added_ns(found, None) is None
+    assert probe_cost.added_ns(100.0, 350.0) == 250.0
+    assert probe_cost.added_ns(100.0, 90.0) == 0.0
 
 
 def test_a_recording_says_what_the_agent_took_and_what_everybody_else_paid(place: Place, steady: str) -> None:

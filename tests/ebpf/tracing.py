@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ingero.agent.run import Agent
+from ingero.agent.run import RunningTrace
 from ingero.attach import probes
 from ingero.model.live import QuietSurface
 from ingero.model.options import TraceOptions
@@ -98,7 +98,7 @@ class Tracer:
 
     def __init__(self, options: TraceOptions, govern: bool = False) -> None:
         self._govern = govern
-        self.agent = Agent(options, QuietSurface())
+        self.agent = RunningTrace(options, QuietSurface())
         self.agent.start()
         self.windows: list[Window] = []
         self._lock = threading.Lock()

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ingero.serve.answers.json_schemas import ANSWERS
 from ingero.serve.answers.nodes_recordings import tables_of
-from ingero.serve.answers.schemas import ANSWERS
 from tests.builders import EPOCH_NS, SECOND
 from tests.fanout.conftest import AHEAD_NS, MS, Ask, Cluster
 from tests.fleet_nodes import Authority, dashboard, record

@@ -12,7 +12,7 @@ from ingero.errors import UsageError
 from ingero.fleet.asking import Limits, Trust
 from ingero.fleet.nodes import parse_nodes
 from ingero.serve.answers.asked_nodes import Fleet
-from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.source import AssistantSource
 from ingero.serve.mcp.tools import Tools
 from tests.fanout.conftest import Cluster
 from tests.servers import TOKEN
@@ -23,7 +23,7 @@ def tools(cluster: Cluster) -> Tools:
     """The cluster, and a node that is down."""
     trust = Trust(ssl.create_default_context(cafile=cluster.authority.file), TOKEN)
     fleet = Fleet(parse_nodes([cluster.listed, "127.0.0.1:1"]), trust, Limits(seconds=20))
-    return Tools(Source(None, Config(), lambda: fleet))
+    return Tools(AssistantSource(None, Config(), lambda: fleet))
 
 
 def missing(answer: dict[str, Any]) -> list[str]:
@@ -62,5 +62,5 @@ def test_sql_without_a_query_is_a_mistake(tools: Tools) -> None:
 
 
 def test_without_nodes_there_is_no_fleet() -> None:
-    answer = Tools(Source(None, Config())).query_fleet("chains")
+    answer = Tools(AssistantSource(None, Config())).query_fleet("chains")
     assert "no nodes are configured" in answer["answer"]

@@ -10,7 +10,7 @@ import pytest
 from ingero.config import Config
 from ingero.errors import StoreError, UsageError
 from ingero.serve.cli.fleet_asking import CollectorAsked
-from ingero.serve.mcp.source import Source
+from ingero.serve.mcp.source import AssistantSource
 from ingero.serve.mcp.tools import Tools
 from tests.ebpf.real_runs import until
 from tests.fleet.serving import Collector, body, collector, nodes
@@ -50,7 +50,9 @@ def _logs(sick: object) -> bytes:
 def tools(serving: Collector, monkeypatch: pytest.MonkeyPatch) -> Tools:
     for name in ("INGERO_TOKEN", "INGERO_FLEET_TOKEN", "INGERO_COLLECTOR_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    return Tools(Source(None, Config(), collector=lambda: CollectorAsked(serving.link.rstrip("/"), Config())))
+    return Tools(
+        AssistantSource(None, Config(), collector=lambda: CollectorAsked(serving.link.rstrip("/"), Config()))
+    )
 
 
 def test_the_worst_node_comes_first_with_why(tools: Tools) -> None:
@@ -74,7 +76,9 @@ def test_one_nodes_past_has_its_pace_and_its_findings(tools: Tools) -> None:
 def test_without_a_collector_that_is_said(tools: Tools, tmp_path: Path) -> None:
     assert tools  # the environment is clean
     with pytest.raises(UsageError, match="no collector is configured"):
-        Tools(Source(tmp_path / "none.db", Config())).get_fleet_status()
-    away = Tools(Source(None, Config(), collector=lambda: CollectorAsked("http://127.0.0.1:1", Config())))
+        Tools(AssistantSource(tmp_path / "none.db", Config())).get_fleet_status()
+    away = Tools(
+        AssistantSource(None, Config(), collector=lambda: CollectorAsked("http://127.0.0.1:1", Config()))
+    )
     with pytest.raises(StoreError, match="does not answer"):
         away.get_fleet_status()

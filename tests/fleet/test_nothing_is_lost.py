@@ -13,7 +13,7 @@ import pytest
 
 from ingero.fleet.push.outbox import WAITING, Pace
 from ingero.model.fleet import Advice
-from ingero.serve.answers.schemas import ANSWERS
+from ingero.serve.answers.json_schemas import ANSWERS
 from ingero.serve.metrics.fleet import FleetExporter, FleetSender
 from ingero.serve.metrics.otlp_destination import parse
 from tests.fleet.serving import collector, stored

@@ -14,13 +14,13 @@ import pytest
 
 from ingero.model.live import DatabaseStatus, LiveView
 from ingero.serve.answers.metrics import Meter
-from ingero.serve.metrics.otlp import OtlpExporter, Pace
+from ingero.serve.metrics.otlp import OtlpExporter, SendingPace
 from ingero.serve.metrics.otlp_destination import parse
 from tests.builders import EPOCH_NS, OPERATIONS, SECOND, finding, fixed_clock, operation, window
 from tests.monitoring.receiver import GrpcReceiver, HttpReceiver, Stored
 from tests.monitoring.waiting import until
 
-QUICK = Pace(interval_s=0.2, first_pause_s=0.05, longest_pause_s=0.2, flush_s=5)
+QUICK = SendingPace(interval_s=0.2, first_pause_s=0.05, longest_pause_s=0.2, flush_s=5)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def view(*findings: Any) -> LiveView:
 class Trace:
     """An exporter with a meter behind it, a second at a time."""
 
-    def __init__(self, address: str, pace: Pace = QUICK, protocol: str = "http") -> None:
+    def __init__(self, address: str, pace: SendingPace = QUICK, protocol: str = "http") -> None:
         self.exporter = OtlpExporter(parse(address, "--otlp", protocol), pace, {})
         self.meter = Meter(OPERATIONS, fixed_clock(), "n1")
         self.exporter.start(self.meter.snapshot)
@@ -111,7 +111,7 @@ def test_a_receiver_that_goes_away_for_a_while_misses_no_finding_and_stalls_noth
 
 def test_the_trace_never_waits_for_a_receiver_that_does_not_answer(stored: Stored) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes connections, says nothing
-        trace = Trace(f"127.0.0.1:{deaf.getsockname()[1]}", Pace(interval_s=0.05, flush_s=0.5))
+        trace = Trace(f"127.0.0.1:{deaf.getsockname()[1]}", SendingPace(interval_s=0.05, flush_s=0.5))
         for number in range(200):  # would take for ever if one of them waited for an answer
             trace.second(finding(pid=number))
             assert len(trace.exporter._waiting["metrics"]) <= QUICK.rounds
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_lost_oldest_first_and_counted(stored: Stored) -> N
     receiver.close()
     trace = Trace(
         f"127.0.0.1:{receiver.port}",
-        Pace(interval_s=60, first_pause_s=0.05, longest_pause_s=0.1, findings=10, flush_s=5),
+        SendingPace(interval_s=60, first_pause_s=0.05, longest_pause_s=0.1, findings=10, flush_s=5),
     )
     for number in range(30):
         trace.second(finding(f"finding {number}", pid=number))
@@ -143,7 +143,9 @@ def test_a_receiver_that_is_busy_is_asked_again_and_one_that_refuses_is_not(
     stored: Stored, receiver: HttpReceiver
 ) -> None:
     receiver.refuse = [(503, {"retry-after": "0"}), (429, {}), (400, {})]
-    trace = Trace(f"127.0.0.1:{receiver.port}", Pace(interval_s=60, first_pause_s=0.05, longest_pause_s=0.1))
+    trace = Trace(
+        f"127.0.0.1:{receiver.port}", SendingPace(interval_s=60, first_pause_s=0.05, longest_pause_s=0.1)
+    )
     trace.second(finding("refused"))
     until(lambda: trace.own("otlp.exports").get(("logs", "refused")), "the refusal")
     trace.second(finding("refused"), finding("taken", pid=7))
@@ -169,7 +171,7 @@ def test_the_same_over_grpc(stored: Stored) -> None:
 def test_a_grpc_receiver_that_is_not_there_loses_nothing_before_the_end(stored: Stored) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    trace = Trace(f"127.0.0.1:{port}", Pace(interval_s=60, first_pause_s=0.05, flush_s=0.2), "grpc")
+    trace = Trace(f"127.0.0.1:{port}", SendingPace(interval_s=60, first_pause_s=0.05, flush_s=0.2), "grpc")
     trace.second(finding())
     until(lambda: trace.own("otlp.exports").get(("logs", "failed")), "a try")
     assert trace.own("otlp.waiting")[("logs",)] == 1

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ingero.model.metrics import ALL, Point, Snapshot
+from ingero.model.metrics import ALL, SeriesPoint, Snapshot
 from ingero.serve.metrics.exposition import text
 from ingero.serve.metrics.prometheus import PrometheusExporter
 from ingero.serve.web.opening import Opened, Wanted, open_server
@@ -30,9 +30,9 @@ TOKEN = "an-example-token-of-the-tests-0123456789"
 CASES = Path(__file__).parent / "alert_cases.yml"
 DASHBOARD = ROOT / "deploy/grafana/ingero.json"
 OWN = {
-    "otlp.exports": [Point(("logs", "accepted"), 3, 0)],
-    "otlp.lost": [Point(("logs",), 1, 0)],
-    "otlp.waiting": [Point(("logs",), 2, 0)],
+    "otlp.exports": [SeriesPoint(("logs", "accepted"), 3, 0)],
+    "otlp.lost": [SeriesPoint(("logs",), 1, 0)],
+    "otlp.waiting": [SeriesPoint(("logs",), 2, 0)],
 }
 
 

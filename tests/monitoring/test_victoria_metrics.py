@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ingero.model.metrics import ALL, Kind
-from ingero.serve.metrics.otlp import OtlpExporter, Pace
+from ingero.serve.metrics.otlp import OtlpExporter, SendingPace
 from ingero.serve.metrics.otlp_destination import parse
 from tests.conftest import require
 from tests.monitoring.conftest import free_port
@@ -64,7 +64,7 @@ def asked(url: str, path: str, **words: str) -> Any:
 
 def test_every_metric_is_stored_under_the_name_of_its_series(receiver: str) -> None:
     meter = whole()
-    exporter = OtlpExporter(parse(f"{receiver}/opentelemetry", "--otlp"), Pace(interval_s=0.2), {})
+    exporter = OtlpExporter(parse(f"{receiver}/opentelemetry", "--otlp"), SendingPace(interval_s=0.2), {})
     exporter.start(meter.snapshot)
     until(lambda: exporter.exports["metrics", "accepted"], "a round")
     exporter.stop(None)

@@ -14,16 +14,16 @@ from benchmarks.corpus.kept import FOLDER, database
 from ingero.config import Config
 from ingero.errors import StoreError
 from ingero.serve.answers.live import LiveTotals
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, totals_by_process
 from ingero.serve.answers.query import Range, StatisticsAnswer, ask_statistics
 from ingero.serve.answers.recorded_metrics import recorded_metrics
 from ingero.serve.answers.window import time_range
 from ingero.serve.cli.main import main
-from ingero.serve.dashboard import questions as q
+from ingero.serve.dashboard import routes as q
 from ingero.serve.dashboard.routes import ROUTES
-from ingero.serve.dashboard.source import Source as Served
-from ingero.serve.mcp.source import Source as Asked
+from ingero.serve.dashboard.source import DashboardSource as Served
+from ingero.serve.mcp.source import AssistantSource as Asked
 from ingero.serve.mcp.tools import Tools
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.corpus.kept import FOLDER, database
-from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables
+from ingero.serve.answers.tables import COLUMNS, WantedRows, column_kinds, open_tables
 from ingero.serve.cli.export_tables import write_csv, write_parquet
 
 KEPT = sorted(FOLDER.glob("*/*.json"))
@@ -21,7 +21,7 @@ READ = {"text": str, "real": float, "whole": int}
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_table_of_every_kept_recording_can_be_exported_and_read_back(path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    with database(path) as db, open_tables(Wanted(db)) as tables:
+    with database(path) as db, open_tables(WantedRows(db)) as tables:
         for name in COLUMNS:
             rows = list(tables.rows(name))
             out = io.BytesIO()

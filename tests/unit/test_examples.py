@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import ingero.annotate
+from ingero.agent.annotations import parse
 from ingero.annotate import Annotator
-from ingero.capture.annotations import parse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Heard = Callable[[], list[dict[str, str]]]

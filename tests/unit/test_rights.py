@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ingero import rights
-from ingero.agent.instance import InstanceLock
+from ingero.agent.starting import InstanceLock
 from ingero.errors import PrivilegeError, StoreError, UsageError
 from ingero.serve.cli.output import write_file
 from ingero.serve.web import private_files

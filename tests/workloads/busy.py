@@ -28,7 +28,7 @@ def prepare_batch(host_us: float) -> int:
 
 
 def train_step(
-    runtime: cuda.Runtime, kernels: list[int], options: argparse.Namespace, batch: int, device: int
+    runtime: cuda.CudaRuntime, kernels: list[int], options: argparse.Namespace, batch: int, device: int
 ) -> None:
     """One step."""
     prepare_batch(options.host_us)

@@ -108,7 +108,7 @@ def registers(arguments: tuple[Any, ...], written: Any) -> list[int]:
     return values[:6]
 
 
-def make(library: cuda.Library, layer: str, call: Call) -> dict[str, Any]:
+def make(library: cuda.CudaLibrary, layer: str, call: Call) -> dict[str, Any]:
     """One call and all that is known about it."""
     name, arguments, written = call
     foreign = library.function(name)
@@ -133,13 +133,13 @@ def make(library: cuda.Library, layer: str, call: Call) -> dict[str, Any]:
     }
 
 
-def make_all(library: cuda.Library, layer: str) -> list[dict[str, Any]]:
+def make_all(library: cuda.CudaLibrary, layer: str) -> list[dict[str, Any]]:
     """All 23, made by this thread."""
     calls = runtime_calls() if layer == "runtime" else driver_calls()
     return [make(library, layer, call) for call in calls]
 
 
-def in_threads(library: cuda.Library, layer: str, threads: int) -> list[dict[str, Any]]:
+def in_threads(library: cuda.CudaLibrary, layer: str, threads: int) -> list[dict[str, Any]]:
     """Every thread makes all 23 calls; with one thread it is the main one."""
     if threads == 1:
         return make_all(library, layer)
@@ -156,7 +156,7 @@ def in_threads(library: cuda.Library, layer: str, threads: int) -> list[dict[str
     return [record for records in made for record in records]
 
 
-def in_children(library: cuda.Library, layer: str, threads: int, forks: int) -> None:
+def in_children(library: cuda.CudaLibrary, layer: str, threads: int, forks: int) -> None:
     """Children do the calling, one after the other, so that their lines do not mix."""
     for _ in range(forks):
         sys.stdout.flush()
@@ -184,11 +184,11 @@ def main() -> None:
     options = parser.parse_args()
     name = "libcudart.so.12" if options.layer == "runtime" else "libcuda.so.1"
     path = options.library or cuda.stub_dir() / options.variant / name
-    library = None if options.late else cuda.Library(path)
+    library = None if options.late else cuda.CudaLibrary(path)
     print("ready", os.getpid(), flush=True)
     sys.stdin.readline()
     if library is None:
-        library = cuda.Library(path)
+        library = cuda.CudaLibrary(path)
         print('"loaded"', flush=True)
         sys.stdin.readline()
     if options.forks:

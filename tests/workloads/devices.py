@@ -19,13 +19,13 @@ import time
 from ingero.scenarios import cuda
 
 
-def allocate(runtime: cuda.Runtime, device: int, said: list[dict[str, int]]) -> None:
+def allocate(runtime: cuda.CudaRuntime, device: int, said: list[dict[str, int]]) -> None:
     runtime.cudaSetDevice(device)
     runtime.malloc(4096 * (device + 1))
     said.append({"device": device, "tid": threading.get_native_id(), "bytes": 4096 * (device + 1)})
 
 
-def long_wait(runtime: cuda.Runtime, seconds: float) -> None:
+def long_wait(runtime: cuda.CudaRuntime, seconds: float) -> None:
     runtime.launch(cuda.stub_kernel(cuda.KERNELS[0]), blocks=int(seconds * 1e6))
     runtime.cudaDeviceSynchronize()
 

@@ -38,7 +38,9 @@ def asleep(ms: float) -> int:
     return time.monotonic_ns() - before_ns
 
 
-def one_step(runtime: cuda.Runtime, kernel: int, number: int, options: argparse.Namespace) -> dict[str, int]:
+def one_step(
+    runtime: cuda.CudaRuntime, kernel: int, number: int, options: argparse.Namespace
+) -> dict[str, int]:
     begin_ns = time.monotonic_ns()
     for _ in range(options.labels):
         annotate(step=number, epoch=number // 50)

@@ -22,7 +22,7 @@ ROOM = 1 << 20
 MAGIC = 0x0280028002800280
 
 
-def rank_place(nccl: cuda.Library) -> int:
+def rank_place(nccl: cuda.CudaLibrary) -> int:
     """Where the stub has the rank: a real communicator is looked through for what differs."""
     unique, comm, rank = cuda.UniqueId(), ctypes.c_void_p(), ctypes.c_int()
     nccl.ncclGetUniqueId(ctypes.byref(unique))

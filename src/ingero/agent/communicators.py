@@ -12,12 +12,12 @@ import numpy as np
 
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
-from ingero.discover.communicators import CommLayout
+from ingero.discover.communicator_layout import CommLayout
 from ingero.discover.libraries import Library
 from ingero.model import layout
 from ingero.model.layout import CallFlag, CommState
 from ingero.model.operations import Operation
-from ingero.model.window import NotWatched, Records
+from ingero.model.window import Records, Unwatchable
 
 MAX_FILES = 1024
 WHAT = "nccl"
@@ -68,7 +68,7 @@ class Communicators:
             self._files[library.file] = found
         return self._files[library.file]
 
-    def unread(self, calls: Records) -> list[NotWatched]:
+    def unread(self, calls: Records) -> list[Unwatchable]:
         """Processes with collectives on communicators of which nothing is known; each is told once."""
         unknown = np.isin(calls["op"], self._collectives) & (calls["flags"] & CallFlag.CALL_COMM_KNOWN == 0)
         found = []
@@ -77,7 +77,7 @@ class Communicators:
             if (pid, why) not in self._told:
                 self._told.add((pid, why))
                 found.append(
-                    NotWatched(pid, WHAT, f"hash and rank of NCCL communicators are not known: {why}")
+                    Unwatchable(pid, WHAT, f"hash and rank of NCCL communicators are not known: {why}")
                 )
         return found
 

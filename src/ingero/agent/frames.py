@@ -6,21 +6,22 @@ after the ring of calls, so that a call's stack is always there when it is asked
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingero.agent.interpreters import Interpreters
-from ingero.agent.symbols import Symbols
+from ingero.agent.readers import Asking, UnreadError
+from ingero.agent.reading import Reading
 from ingero.attach.kernel import KernelSide
-from ingero.capture.code_objects import Origin
-from ingero.capture.line_table import line_at
-from ingero.capture.maps import MapReader
+from ingero.capture.code_objects import Origin, line_at
+from ingero.capture.counters import MapReader, SampleBook
 from ingero.capture.ring import RingReader
-from ingero.capture.samples import SampleBook
 from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import RecordType
+from ingero.model.stack import NativeFrame
 from ingero.model.window import SAMPLE, Records, Window
 
 # What a window shows under its losses, and what the book counts it as.
@@ -34,7 +35,7 @@ class Frames:
         self,
         kernel: KernelSide,
         ring: RingReader,
-        symbols: Symbols,
+        symbols: AskedSymbols,
         pythons: Interpreters,
     ) -> None:
         self._ring = ring
@@ -114,3 +115,77 @@ class Frames:
         if shown and count > self._told.get(reason, 0):
             window.losses[shown] = count - self._told.get(reason, 0)
             self._told[reason] = count
+
+
+# Names for addresses, asked of the reader process (discover/native_symbols.py has them).
+
+
+AT_ONCE = 1024  # names
+
+
+class AskedSymbols:
+    """What it hears of processes is passed on with the next question."""
+
+    def __init__(self, readers: Asking) -> None:
+        self._readers = readers
+        self._mapped: set[int] = set()
+        self._gone: set[int] = set()
+
+    def mapped(self, pids: Iterable[int]) -> None:
+        """Processes that mapped something of any kind: unknown addresses may be in it."""
+        self._mapped.update(pids)
+
+    def forget(self, pids: Iterable[int]) -> None:
+        self._gone.update(pids)
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Processes that mapped something or became another program."""
+        self._tell()
+        for pid in pids:
+            try:
+                self._readers.ask(Reading.look_at_code, pid)
+            except (UnreadError, ProcessLookupError):
+                continue
+
+    def frames_at(
+        self, pid: int, addresses: NDArray[np.uint64], start_ns: int = 0
+    ) -> Sequence[NativeFrame | None]:
+        """A frame for each address, None where there is no executable memory or nobody could read it."""
+        self._tell()
+        try:
+            at = addresses.astype("<u8").tobytes()
+            frames = self._readers.ask(Reading.frames_at, pid, at, int(start_ns))
+        except (UnreadError, ProcessLookupError):
+            frames = []
+        return frames if len(frames) == len(addresses) else [None] * len(addresses)
+
+    def handle_names(self, pid: int, handles: Sequence[int]) -> dict[int, bytes]:
+        """What a driver calls the kernels behind its handles."""
+        try:
+            names = self._readers.ask(Reading.handle_names, pid, list(handles))
+        except (UnreadError, ProcessLookupError):
+            return {}
+        return {handle: names[handle] for handle in handles if handle in names}
+
+    def readable(self, pid: int, names: Sequence[bytes]) -> list[str]:
+        """Names of a process's kernels; C++ names as people write them, where a reader could."""
+        texts = [name.decode("utf-8", "replace") for name in names]
+        mangled = [at for at, name in enumerate(names) if name.startswith(b"_Z")]
+        for start in range(0, len(mangled), AT_ONCE):
+            rows = mangled[start : start + AT_ONCE]
+            try:
+                made = self._readers.ask(Reading.readable, pid, [names[at] for at in rows])
+            except UnreadError:
+                break
+            for at, text in zip(rows, made, strict=False):
+                texts[at] = text
+        return texts
+
+    def _tell(self) -> None:
+        if self._mapped or self._gone:
+            mapped, gone = sorted(self._mapped), sorted(self._gone)
+            self._mapped, self._gone = set(), set()
+            try:
+                self._readers.ask(Reading.news, mapped, gone)
+            except UnreadError:  # its successor knows nothing that could be out of date
+                return

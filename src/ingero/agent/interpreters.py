@@ -16,18 +16,21 @@ from itertools import islice
 
 import numpy as np
 
+from ingero.agent.library_files import LibraryRoom
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
 from ingero.attach.kernel import KernelSide
-from ingero.discover.gil import Gil, lock_of
+from ingero.attach.session import File, Planner, Session
+from ingero.attach.shapes import Shape
 from ingero.discover.libraries import Library
-from ingero.discover.python_code import LongCode
 from ingero.discover.python_layout import PythonFrames
-from ingero.discover.python_runtime import Runtime
-from ingero.discover.thread_numbers import own_numbers
+from ingero.discover.python_objects import LongCode
+from ingero.discover.python_runtime import Gil, Runtime, lock_of
+from ingero.discover.python_threads import own_numbers
+from ingero.errors import AttachError
 from ingero.model import layout
 from ingero.model.layout import PythonFlag
-from ingero.model.window import NotWatched, Records
+from ingero.model.window import Records, Unwatchable
 
 FIRST_AGAIN_NS = 20_000_000  # an interpreter is up within some tens of milliseconds
 LAST_AGAIN_NS = 30_000_000_000
@@ -48,7 +51,7 @@ CODE_FIELDS = (
 
 
 @dataclass(slots=True)
-class Look:
+class InterpreterLook:
     """What was found last, and when to look again; 0: never."""
 
     gil: Gil | None = None  # None: no Python runs in it
@@ -72,10 +75,10 @@ class Interpreters:
         self._kernel = kernel
         self._parent_of = parent_of
         self._with_frames = with_frames
-        self._looks: dict[int, Look] = {}
+        self._looks: dict[int, InterpreterLook] = {}
         self._programs: dict[int, int] = {}  # of processes that executed: which of the numbers handed out
         self._executed = 0
-        self._news: list[NotWatched] = []
+        self._news: list[Unwatchable] = []
         self._found: list[tuple[int, Library]] = []
 
     # --- what is known ---------------------------------------------------------------
@@ -136,9 +139,9 @@ class Interpreters:
             try:
                 self._look(pid, now_ns)
             except (ProcessLookupError, FileNotFoundError):  # ended: what was seen of it is all there is
-                self._looks.setdefault(pid, Look()).again_ns = 0
+                self._looks.setdefault(pid, InterpreterLook()).again_ns = 0
             except UnreadError:  # said by whoever asks; perhaps it can be read later
-                self._looks[pid] = Look(again_ns=now_ns + LAST_AGAIN_NS, pause_ns=LAST_AGAIN_NS)
+                self._looks[pid] = InterpreterLook(again_ns=now_ns + LAST_AGAIN_NS, pause_ns=LAST_AGAIN_NS)
 
     def _is_due(self, pid: int, now_ns: int) -> bool:
         look = self._looks.get(pid)
@@ -161,14 +164,14 @@ class Interpreters:
         elif self._with_frames and (runtime is None or settled):
             self._kernel.write_python(pid, np.zeros((), layout.PYTHON_LAYOUT))
         if frames is not None and settled and frames.why:
-            self.tell(NotWatched(pid, "frames", f"Python frames cannot be read: {frames.why}"))
-        self._looks[pid] = Look(gil, frames, again_ns, pause_ns, seen.counts_its_own)
+            self.tell(Unwatchable(pid, "frames", f"Python frames cannot be read: {frames.why}"))
+        self._looks[pid] = InterpreterLook(gil, frames, again_ns, pause_ns, seen.counts_its_own)
 
     def _tell_lock(self, pid: int, gil: Gil) -> None:
         if gil.library:
             self._found.append((pid, gil.library))
         if gil.why:
-            self.tell(NotWatched(pid, "gil", gil.why))
+            self.tell(Unwatchable(pid, "gil", gil.why))
 
     def _program_of(self, pid: int) -> int:
         """A child that executed nothing runs what its parent does."""
@@ -197,10 +200,10 @@ class Interpreters:
         found, self._found = self._found, []
         return found
 
-    def tell(self, news: NotWatched) -> None:
+    def tell(self, news: Unwatchable) -> None:
         self._news.append(news)
 
-    def take_news(self) -> list[NotWatched]:
+    def take_news(self) -> list[Unwatchable]:
         news, self._news = self._news, []
         return news
 
@@ -221,3 +224,82 @@ def _with_spans(found: np.void) -> np.ndarray[tuple[()], np.dtype[np.void]]:
     record["frame_bytes"] = min(max(int(record[name]) for name in FRAME_FIELDS) + 8, MOST_BYTES)
     record["code_bytes"] = min(max(int(record[name]) for name in CODE_FIELDS) + 8, MOST_BYTES)
     return record
+
+
+# Probes on the garbage collectors of the traced processes' interpreters.
+#
+# Apart from the probes on CUDA libraries: other programs in the kernel, and one file may
+# be both an interpreter and a CUDA runtime.
+
+
+UNUSED_NS = 60_000_000_000
+UNSEEN = "garbage collections are not counted, they only show in samples: "
+
+
+class Collectors:
+    """Interpreter files with a probe on their collector; loaded when the first is needed."""
+
+    def __init__(
+        self,
+        make_shape: Callable[[], Shape],
+        without: frozenset[str],
+        readers: Asking,
+        planner: Planner | None = None,
+    ) -> None:
+        self._planner = planner
+        self._make_shape = make_shape
+        self._off = "python" in without
+        self._session: Session | None = None
+        self._refused = ""
+        self._used_ns: dict[File, int] = {}
+        self._room = LibraryRoom(readers)
+
+    def prepare(self) -> None:
+        """Load it before a job starts: that takes 40 ms, in which nobody would hear what the job loads."""
+        if not self._off:
+            with suppress(AttachError):  # told when it is wanted
+                self._open()
+
+    def attach(self, library: Library) -> str:
+        """Why it cannot be watched; empty when it is, or is not wanted."""
+        if self._off:
+            return ""
+        try:
+            if self._room.full(library.file, library.path_for_kernel, self._open().files):
+                return UNSEEN + "too many interpreters have probes already"
+            attached = self._open().attach(
+                library.file, library.path_for_kernel, library.path, library.kind, hot_runtime=False
+            )
+        except AttachError as error:
+            return UNSEEN + error.message
+        if attached.points:
+            return ""
+        left_out = [*attached.costly, *attached.refused]
+        return UNSEEN + (left_out[0] if left_out else f"{library.path} has no symbol of its collector")
+
+    def _open(self) -> Session:
+        if self._session is None:
+            if not self._refused:
+                try:
+                    self._session = Session(self._make_shape(), planner=self._planner)
+                    return self._session
+                except OSError as error:
+                    self._refused = (error.strerror or str(error)).splitlines()[0]
+            raise AttachError(f"the kernel refused the probe: {self._refused}")
+        return self._session
+
+    def release_unused(self, used: Iterable[File], now_ns: int) -> None:
+        """Take the probes off interpreters nobody traced has run for a while."""
+        self._used_ns.update(dict.fromkeys(used, now_ns))
+        for file in list(self._session.files) if self._session else ():
+            if now_ns - self._used_ns.setdefault(file, now_ns) > UNUSED_NS:
+                del self._used_ns[file]
+                self._session.release(file)  # type: ignore[union-attr]
+
+    def count(self) -> int:
+        """Functions probed."""
+        return self._session.counts()["python"] if self._session else 0
+
+    def close(self) -> None:
+        if self._session:
+            self._session.close()

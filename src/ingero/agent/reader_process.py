@@ -48,12 +48,12 @@ READER = struct.Struct("<Qi")  # the request's number, and the reader's; 0: ther
 KEPT = ("CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_CHECKPOINT_RESTORE")
 
 
-class Asked(msgspec.Struct, array_like=True):
+class ReadQuestion(msgspec.Struct, array_like=True):
     what: str
     arguments: msgspec.Raw
 
 
-class Answered(msgspec.Struct, array_like=True):
+class ReadAnswer(msgspec.Struct, array_like=True):
     """`failed`: empty, gone, format or why; the answer is a message then."""
 
     failed: str
@@ -270,7 +270,7 @@ def _exactly(asker: socket.socket, size: int) -> bytes | None:
 
 def _answer(reading: Reading, message: bytes) -> bytes:
     try:
-        asked = msgspec.msgpack.decode(message, type=Asked)
+        asked = msgspec.msgpack.decode(message, type=ReadQuestion)
         arguments = QUESTIONS[asked.what][0].decode(asked.arguments)
         return _told("", getattr(reading, asked.what)(*arguments))
     except (ProcessLookupError, FileNotFoundError):
@@ -282,4 +282,4 @@ def _answer(reading: Reading, message: bytes) -> bytes:
 
 
 def _told(failed: str, answer: Any) -> bytes:
-    return encode(Answered(failed, msgspec.Raw(encode(answer))))
+    return encode(ReadAnswer(failed, msgspec.Raw(encode(answer))))

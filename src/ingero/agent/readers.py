@@ -31,7 +31,7 @@ from ingero.agent.reader_process import (
     NUMBERED,
     QUESTIONS,
     READER,
-    Answered,
+    ReadAnswer,
     encode,
     framed,
     start_nursery,
@@ -261,7 +261,7 @@ class Readers:
 def _understood(name: str, message: bytes) -> tuple[str, Any]:
     """Whoever read something hostile may say anything: whatever goes wrong here, it made no sense."""
     try:
-        answered = msgspec.msgpack.decode(message, type=Answered)
+        answered = msgspec.msgpack.decode(message, type=ReadAnswer)
         if answered.failed == "format":
             return answered.failed, msgspec.msgpack.decode(answered.answer, type=tuple[str, str])
         if answered.failed:

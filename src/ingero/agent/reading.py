@@ -17,15 +17,15 @@ import numpy as np
 
 from ingero.attach.session import Plan, plan
 from ingero.discover import processes
-from ingero.discover.communicators import CommLayout, UnknownLayoutError, read_layout
+from ingero.discover.communicator_layout import CommLayout, UnknownLayoutError, read_layout
 from ingero.discover.kernel_handles import HandleNames
 from ingero.discover.libraries import Library, LibraryFinder
 from ingero.discover.native_symbols import NativeSymbols
-from ingero.discover.python_code import LongCode, read_code
+from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_layout import PythonFrames, frames_of
-from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
+from ingero.discover.python_objects import LongCode, read_code
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.thread_numbers import counts_its_own
+from ingero.discover.python_threads import counts_its_own
 from ingero.errors import FileFormatError
 from ingero.model.numbers import Half, Word
 from ingero.model.stack import NativeFrame

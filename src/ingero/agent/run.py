@@ -18,44 +18,44 @@ import numpy as np
 from ingero.agent import shown
 from ingero.agent.annotation_socket import AnnotationSocket, open_socket
 from ingero.agent.annotations import Annotations
-from ingero.agent.before import BeforeAttach
-from ingero.agent.bystanders import Bystanders
-from ingero.agent.collectors import Collectors
+from ingero.agent.bystanders import Bystanders, Servers, name_owners
+from ingero.agent.candidates import Scope
 from ingero.agent.command import Command
 from ingero.agent.communicators import Communicators
-from ingero.agent.filtered import Filtered
-from ingero.agent.frames import Frames
-from ingero.agent.gpus import Gpus
-from ingero.agent.instance import InstanceLock
-from ingero.agent.interpreters import Interpreters
-from ingero.agent.kernels import Kernels
+from ingero.agent.frames import AskedSymbols, Frames
+from ingero.agent.gpus import Gpus, number_cards
+from ingero.agent.in_flight_at_attach import BeforeAttach
+from ingero.agent.interpreters import Collectors, Interpreters
+from ingero.agent.launched_kernels import Kernels
+from ingero.agent.library_files import planner
 from ingero.agent.mappings import watch as watch_mappings
-from ingero.agent.needs import raise_descriptor_limit, require_privileges
+from ingero.agent.missed_calls import Filtered
 from ingero.agent.own_cost import OwnCost
-from ingero.agent.owners import name_owners
-from ingero.agent.planning import planner
 from ingero.agent.readers import Readers
 from ingero.agent.recorder import Recorder
-from ingero.agent.scope import Scope
-from ingero.agent.servers import Servers
-from ingero.agent.starting import INTERRUPTED, Starting, StoppedError
-from ingero.agent.symbols import Symbols
+from ingero.agent.shown import Telling
+from ingero.agent.starting import (
+    INTERRUPTED,
+    InstanceLock,
+    Starting,
+    StoppedError,
+    raise_descriptor_limit,
+    require_privileges,
+)
 from ingero.agent.targets import Targets
-from ingero.agent.telling import Telling
 from ingero.agent.tenants import Tenants
 from ingero.agent.windows import WindowReader
-from ingero.attach import cost, probes, shapes, switch_cost
+from ingero.attach import probe_cost, probes, shapes
 from ingero.attach.kernel import DEFAULT_RING_BYTES, RECORD_ALL_RING_BYTES, KernelSide, Settings
 from ingero.attach.session import Session
-from ingero.capture.gil import mark_gil
-from ingero.capture.gpu_ids import number_cards
+from ingero.capture.threads import mark_gil
 from ingero.clock import Clock
 from ingero.discover.libraries import LibraryFinder
 from ingero.governor.governor import Governor
 from ingero.model.layout import ProcessEvent, RecordType
 from ingero.model.live import LiveView, Overhead, Surface
 from ingero.model.options import TraceOptions
-from ingero.model.window import NotWatched, Window
+from ingero.model.window import Unwatchable, Window
 from ingero.native import _shim
 from ingero.serve.answers.live import LiveTotals
 from ingero.serve.answers.metrics import Meter
@@ -76,7 +76,7 @@ def run(options: TraceOptions, surface: Surface) -> int:
     lock = InstanceLock()
     try:
         surface.starting("loading the probes")
-        agent = Agent(options, surface)
+        agent = RunningTrace(options, surface)
         try:
             raise_descriptor_limit()
             return agent.run()
@@ -89,7 +89,7 @@ def run(options: TraceOptions, surface: Surface) -> int:
         lock.release()
 
 
-class Agent:
+class RunningTrace:
     """One trace, from attach to detach."""
 
     def __init__(self, options: TraceOptions, surface: Surface) -> None:
@@ -177,16 +177,16 @@ class Agent:
     def start(self) -> None:
         """Load, attach and find the targets."""
         self._starting.step("measuring what a probe costs here")
-        self._hit_cost, verdict = cost.measure()
+        self._hit_cost, verdict = probe_cost.measure()
         self._filtered = Filtered(self._kernel, verdict.spare(self._hit_cost.shape))
         self._gpus.start()
         self._tenants.start()
         shape = shapes.named(self._kernel, self._hit_cost.shape)
         self._kernel.configure()
-        switch_ns = switch_cost.switch_ns()
+        switch_ns = probe_cost.switch_ns()
         self._starting.step("attaching to the kernel")
         self._kernel.attach_host()
-        added_ns = switch_cost.added_ns(switch_ns, switch_cost.switch_ns())
+        added_ns = probe_cost.added_ns(switch_ns, probe_cost.switch_ns())
         self._own_cost = OwnCost(added_ns, os.cpu_count() or 1, readers=lambda: self._readers.pids)
         self._kernel.attach_clock()
         if self._writer:
@@ -206,7 +206,7 @@ class Agent:
         self._interpreters = Interpreters(
             self._kernel, self._targets.parent_of, self._options.stack, self._readers
         )
-        self._symbols = Symbols(self._readers)
+        self._symbols = AskedSymbols(self._readers)
         self._kernels = Kernels(
             self._kernel, shape, self._session, self._targets, self._operations, self._symbols
         )
@@ -401,7 +401,7 @@ class Agent:
     def _watch_collectors(self) -> None:
         for pid, library in self._interpreters.take_found():
             if why := self._collectors.attach(library):
-                self._interpreters.tell(NotWatched(pid, "gc", why))
+                self._interpreters.tell(Unwatchable(pid, "gc", why))
 
     def finish(self) -> Window:
         """The last window, with what was still open."""

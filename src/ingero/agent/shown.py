@@ -1,27 +1,33 @@
-"""What the live view lists: who is traced, which files carry probes, and how many of each source."""
+"""What surfaces are given while tracing: the lists of the live view, and every record to whoever reads
+them all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.agent.collectors import Collectors
 from ingero.agent.diagnosis import LiveDiagnosis
+from ingero.agent.interpreters import Collectors
 from ingero.agent.recorder import Recorder
 from ingero.agent.targets import Targets
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import Session
-from ingero.model.live import DatabaseStatus, Library, ProbeSource, Target
+from ingero.model.live import UNREAD, DatabaseStatus, LiveTarget, ProbedLibrary, ProbeSource, Surface
+from ingero.model.window import Window
+from ingero.serve.answers.records import RecordStream
+
+# What the live view lists: who is traced, which files carry probes, and how many of each source.
 
 
-def targets(known: Targets) -> Iterator[Target]:
+def targets(known: Targets) -> Iterator[LiveTarget]:
     for pid, target in sorted(known.live.items()):
-        yield Target(pid, target.process.comm, target.process.cmdline)
+        yield LiveTarget(pid, target.process.comm, target.process.cmdline)
 
 
-def libraries(session: Session, known: Targets) -> Iterator[Library]:
+def libraries(session: Session, known: Targets) -> Iterator[ProbedLibrary]:
     for file, attached in session.files.items():
         users = sum(file in target.files for target in known.live.values())
-        yield Library(attached.path, attached.kind, users)
+        yield ProbedLibrary(attached.path, attached.kind, users)
 
 
 def probes(session: Session, collectors: Collectors, kernel: KernelSide) -> Iterator[ProbeSource]:
@@ -45,3 +51,25 @@ def database(recorder: Recorder | None) -> DatabaseStatus:
     if recorder is None:
         return DatabaseStatus()
     return DatabaseStatus(str(recorder.path), recorder.size_bytes(), recorder.status)
+
+
+# Every record, to whoever wants to read them all. What a reader is too slow for is counted; nobody waits.
+
+
+class Telling:
+    """The stream of records."""
+
+    def __init__(self, surface: Surface, stream: RecordStream) -> None:
+        self._surface, self._stream = surface, stream
+        self._untold = 0
+
+    def tell(self, window: Window) -> None:
+        if not self._surface.wants_records:
+            return
+        if self._surface.behind():
+            self._untold += self._stream.skip(window)
+        else:
+            self._surface.records(self._stream.lines(window))
+
+    def losses(self) -> dict[str, int]:
+        return {UNREAD: self._untold} if self._untold else {}

@@ -16,19 +16,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ingero.agent.candidates import Children, Scope, StartedPrograms, Waiting, told_by
 from ingero.agent.communicators import Communicators
-from ingero.agent.late import Late, Row
-from ingero.agent.library_room import LibraryRoom, warn
+from ingero.agent.library_files import LibraryRoom, warn
+from ingero.agent.missed_calls import LateProbes, Row
 from ingero.agent.readers import Asking, UnreadError
 from ingero.agent.reading import Reading
-from ingero.agent.scope import Scope
-from ingero.agent.started import StartedPrograms, told_by
-from ingero.agent.waiting import Children, Waiting
 from ingero.attach.kernel import KernelSide
 from ingero.attach.session import File, Session
 from ingero.discover import processes
-from ingero.discover.devices import Devices, visible_devices
-from ingero.discover.gpus import find_gpus
+from ingero.discover.gpu_devices import Devices, find_gpus, visible_devices
 from ingero.discover.libraries import Library, kind_of
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError
@@ -83,7 +80,7 @@ class Targets:
         self._with_driver: set[str] = set()  # folders where a driver lies that is probed ahead
         self._gpus = find_gpus().gpus
         self.live: dict[int, Target] = {}
-        self.late = Late(session, self.live, self._kind_at)
+        self.late = LateProbes(session, self.live, self._kind_at)
         self.gone: dict[int, Target] = {}  # ended since the last window
         self.warnings: dict[str, str] = {}
         self._new_processes: dict[tuple[int, int], Process] = {}

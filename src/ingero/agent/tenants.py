@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ingero.discover import kubelet, runtime_names
+from ingero.discover import container_names, kubelet
 from ingero.discover.kubelet import KubeletError
 from ingero.model.pods import KubeletAccess as Access
-from ingero.model.pods import Named, Pod
-from ingero.model.window import Container, Labels, NotWatched, PodEvent, Window
+from ingero.model.pods import NamedContainer, Pod
+from ingero.model.window import Container, Labels, PodEvent, Unwatchable, Window
 from ingero.units import clean
 
 EVERY_S = 10.0
@@ -36,14 +36,14 @@ class Tenants:
         every_s: float = EVERY_S,
         since_ns: int | None = None,
         ask_pods: Callable[[Access], list[Pod]] = kubelet.ask,
-        ask_names: Callable[[set[str]], dict[str, Named]] = runtime_names.names,
+        ask_names: Callable[[set[str]], dict[str, NamedContainer]] = container_names.names,
     ) -> None:
         self._access, self._every_s = access, every_s
         self._since_ns = time.time_ns() if since_ns is None else since_ns
         self._ask_pods, self._ask_names = ask_pods, ask_names
         self._stop, self._wake, self._lock = threading.Event(), threading.Event(), threading.Lock()
         self._containers: dict[int, Container] = {}  # as they were told last
-        self._names: dict[str, Named] = {}  # by container id, or by a pod's uid in cgroup paths
+        self._names: dict[str, NamedContainer] = {}  # by container id, or by a pod's uid in cgroup paths
         self._wanted: set[str] = set()  # containers outside pods that no runtime was asked about
         self._fresh = False
         self._events: list[PodEvent] = []
@@ -74,7 +74,7 @@ class Tenants:
             window.pod_events, self._events = self._events, []
             trouble, self._trouble = self._trouble, None
         if trouble:
-            window.not_watched.append(NotWatched(0, SOURCE, trouble))
+            window.not_watched.append(Unwatchable(0, SOURCE, trouble))
             warnings[SOURCE] = f"names of pods: {trouble}"
 
     def _named(self, new: list[Container], again: list[Container]) -> list[Container]:
@@ -163,17 +163,17 @@ class Tenants:
         return events
 
 
-def names_of(pod: Pod) -> dict[str, Named]:
+def names_of(pod: Pod) -> dict[str, NamedContainer]:
     """By container id, and by the uid that is in the cgroup path of each of its containers."""
     found = {
-        uid: Named(uid, None, pod.name, pod.namespace, pod.job, pod.labels)
+        uid: NamedContainer(uid, None, pod.name, pod.namespace, pod.job, pod.labels)
         for uid in (pod.uid, pod.cgroup_uid)
         if uid
     }
     for each in pod.containers:
         if each.container_id:
             labels = merged(pod.labels, (("name", each.name),))
-            found[each.container_id] = Named(
+            found[each.container_id] = NamedContainer(
                 each.container_id, each.name, pod.name, pod.namespace, pod.job, labels
             )
     return found

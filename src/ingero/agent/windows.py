@@ -8,15 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ingero.agent.before import BeforeAttach, account
+from ingero.agent.in_flight_at_attach import BeforeAttach, account
 from ingero.attach.kernel import KernelSide
-from ingero.capture import people
-from ingero.capture.io import IoBook
-from ingero.capture.losses import LossBook
-from ingero.capture.operations import OperationBook
+from ingero.capture import counters
+from ingero.capture.counters import IoBook, LossBook
+from ingero.capture.operations import OperationBook, with_uncounted
 from ingero.capture.ring import FRAMES_RING_BYTES, FRAMES_ROOM, RingReader
 from ingero.capture.threads import ThreadBook
-from ingero.capture.uncounted import with_uncounted
 from ingero.discover.host import SystemSampler
 from ingero.model import layout
 from ingero.model.layout import HeaderFlag, RecordType
@@ -37,8 +35,8 @@ class WindowReader:
         self.frames = RingReader(kernel.maps["frames"], FRAMES_RING_BYTES, FRAMES_ROOM)
         self.operations = OperationBook(kernel.maps["op_stats"])
         self._threads = ThreadBook()
-        self._culprits = people.culprits(kernel.maps["culprits"])
-        self._wakers = people.wakers(kernel.maps["wakers"])
+        self._culprits = counters.culprits(kernel.maps["culprits"])
+        self._wakers = counters.wakers(kernel.maps["wakers"])
         # Without the block probes there is no such map.
         self._io = IoBook(kernel.maps["io_stats"], os.getpid()) if "io_stats" in kernel.maps else None
         self._losses = LossBook(kernel.maps["losses"], kernel.cpus)

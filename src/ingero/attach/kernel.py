@@ -89,7 +89,7 @@ class Settings:
     wait_record_ns: int = 1_000_000
     stacks: bool = True
     without: frozenset[str] = frozenset()
-    spare: Spare = Spare.SPARE_NOBODY  # whose calls are not watched to their return (attach/filtered.py)
+    spare: Spare = Spare.SPARE_NOBODY  # whose calls are not watched to their return (attach/probe_cost.py)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ingero.attach.links import Links
 from ingero.attach.probes import BY_NAME, ROWS, Row, family_of
-from ingero.attach.shapes import Point, Shape
+from ingero.attach.shapes import Links, Point, Shape
 from ingero.errors import AttachError, FileFormatError
 from ingero.model.numbers import Word
 from ingero.native import elf
@@ -49,7 +48,7 @@ class Function:
 
 
 @dataclass(slots=True, eq=False)
-class Guest:
+class ExtraProbes:
     """Another program on functions of a file, for a while: off while operations of ours are."""
 
     shape: Shape
@@ -130,7 +129,7 @@ class Session:
         self._variants: Counter[str] = Counter()  # by family: how often its links were made anew
         self._replaced: list[tuple[int, list[Links]]] = []  # until when
         self._leaving: list[Links] = []  # let go of, not yet off
-        self._guests: list[Guest] = []
+        self._guests: list[ExtraProbes] = []
         self._incomplete = False
 
     def attach(self, file: File, path_for_kernel: str, path: str, kind: str, hot_runtime: bool) -> Attached:
@@ -196,7 +195,7 @@ class Session:
             self._let_go(*known.take(*families))
         for guest in self._guests:
             if guest.beside & self._apart:
-                self._ask_out(guest)
+                self._take_extra_off(guest)
 
     def _let_go(self, *going: Links) -> None:
         """Not waited for: the kernel is done in a moment, its keeper later."""
@@ -220,7 +219,7 @@ class Session:
         for guest in self._guests:
             guest.path_for_kernel = paths.get(guest.file, guest.path_for_kernel)
             try:
-                self._ask_in(guest)
+                self._put_extra_on(guest)
             except OSError as error:
                 guest.refused = (error.strerror or str(error)).splitlines()[0]
 
@@ -229,21 +228,21 @@ class Session:
         if self._incomplete and not self._off:
             self._put_on_all(paths)
 
-    def invite(self, guest: Guest) -> None:
+    def add_extra(self, guest: ExtraProbes) -> None:
         """On now, unless what it is beside is off; OSError where it is refused."""
-        self._ask_in(guest)
+        self._put_extra_on(guest)
         self._guests.append(guest)
 
-    def dismiss(self, guest: Guest) -> None:
-        self._ask_out(guest)
+    def remove_extra(self, guest: ExtraProbes) -> None:
+        self._take_extra_off(guest)
         self._guests.remove(guest)
         self._leaving = [each for each in self._leaving if not each.gone(wait=each.prompt)]
 
-    def _ask_in(self, guest: Guest) -> None:
+    def _put_extra_on(self, guest: ExtraProbes) -> None:
         if guest.links is None and not (self._off and guest.beside & self._apart):
             guest.links = guest.shape.attach(guest.path_for_kernel, guest.points)
 
-    def _ask_out(self, guest: Guest) -> None:
+    def _take_extra_off(self, guest: ExtraProbes) -> None:
         if guest.links is not None:
             self._let_go(guest.links)
             guest.links = None
@@ -301,7 +300,7 @@ class Session:
 
     def close(self) -> None:
         for guest in list(self._guests):
-            self.dismiss(guest)
+            self.remove_extra(guest)
         self.retire(now_ns=1 << 63)
         self._detach(*(links for each in self.files.values() for links in each.links.values()))
         self.files.clear()

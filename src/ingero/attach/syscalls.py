@@ -79,7 +79,3 @@ def wait_classes(machine: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
             if name in numbers:
                 table[numbers[name]] = int(wait_class)
     return table
-
-
-def syscall_name(number: int, machine: str) -> str | None:
-    return next((name for name, value in NUMBERS.get(machine, {}).items() if value == number), None)

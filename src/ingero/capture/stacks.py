@@ -9,6 +9,7 @@ carry ids, and a window has few different ones.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.capture.code_objects import PYTHON_ENTRY, CodeKey, CodeObjects, LineAt
-from ingero.capture.interleave import interleave
 from ingero.model import layout
 from ingero.model.layout import PythonState
 from ingero.model.stack import Frame, NativeFrame, PythonFrame, ResolvedStack, lookups, note, resolved
@@ -26,7 +26,6 @@ from ingero.model.window import Records
 
 # Frames for addresses of a process (pid, its start), None where there is no code.
 FramesAt = Callable[[int, NDArray[np.uint64], int], Sequence[NativeFrame | None]]
-
 PYTHON_INNER = 96  # as in wire.h: behind these the outermost frames turn round in their place
 PYTHON_FRAMES = int(layout.STACK["python"].shape[0])
 NATIVE_FRAMES = int(layout.STACK["native"].shape[0])
@@ -34,9 +33,7 @@ MAX_WAITING = 16384  # stacks not yet asked for: some 3 KB each
 MAX_KNOWN = 1 << 16
 MAX_SHOWN = 8192  # hashes: whoever reads them remembers as many stacks, and is told again of others
 UNKNOWN = Frame("python", "[unknown]")
-
 Value = TypeVar("Value")
-
 _STATE_NAMES = {int(state): state.name.removeprefix("PYTHON_").lower() for state in PythonState}
 _STATE_NOTES = {
     "unreadable": note("Python frames not readable from here on"),
@@ -46,7 +43,7 @@ _STATE_NOTES = {
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingStack:
     """A stack as it came, its native part named."""
 
     record: np.void
@@ -70,7 +67,7 @@ class StackBook:
         self.counts: Counter[str] = Counter()  # unknown_frames, stacks_cut, stacks_lost, python_read, ...
         self._frames_at = frames_at
         self._line_at = line_at
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _WaitingStack] = {}
         self._known: dict[int, _Known] = {}  # by the kernel's id
         self._incomplete: set[int] = set()  # of those waiting: made with [unknown] in them
         self._shown: dict[int, None] = {}  # hashes already handed out
@@ -106,7 +103,7 @@ class StackBook:
                 self._wait(record, list(_until_none(named[address] for address in looked[:count])))
 
     def _wait(self, record: np.void, native: list[NativeFrame]) -> None:
-        self._waiting[int(record["id"])] = _Waiting(record.copy(), native)
+        self._waiting[int(record["id"])] = _WaitingStack(record.copy(), native)
         if record["uncopied"]:
             pid, frames = int(record["h"]["pid"]), record["python"][: int(record["python_count"])]
             keys = (CodeKey(pid, code, sign) for code, _, sign in frames.tolist())
@@ -157,7 +154,7 @@ class StackBook:
         new, self._new = self._new, []
         return new
 
-    def _make(self, waiting: _Waiting) -> tuple[ResolvedStack, int]:
+    def _make(self, waiting: _WaitingStack) -> tuple[ResolvedStack, int]:
         python = list(self._python(waiting.record))
         unknown = sum(each.frame is UNKNOWN for each in python)
         self.counts["stacks"] += 1
@@ -209,3 +206,78 @@ def _bounded(known: dict[int, Value], key: int, value: Value, most: int) -> None
     known[key] = value
     if len(known) > most:
         del known[next(iter(known))]
+
+
+# Native and Python frames of one stack put in order, innermost first.
+#
+# The C function that evaluates Python stands in the native stack once for every time the
+# interpreter was entered; the Python frames it was running are a group that ends with a
+# frame marked as entered. Each evaluator is replaced by its group, the interpreter's other
+# functions are left out, and frames of other modules stay where they are.
+#
+# Without frame pointers the native chain ends early. Then the rest of the Python frames
+# follows behind a note that names the module where it ended.
+
+
+# The evaluator, split by the compiler or not; from 3.14 it may be a function for each instruction.
+_EVALUATOR = re.compile(r"_PyEval_EvalFrameDefault(\.\w+)*|_TAIL_CALL_\w+(\.\w+)*")
+# What calls it; counts where the evaluator itself became part of it.
+_CALLER = re.compile(r"(_PyEval_EvalFrame|PyEval_EvalFrameEx|_PyEval_Vector)(\.\w+)*")
+# A native stack that has one of these outermost, or next to it, is whole.
+_FIRST = re.compile(
+    r"main|_start|__libc_start_main|__libc_start_call_main|start_thread|clone3?|__clone3?|thread_start"
+)
+
+
+def interleave(native: Sequence[NativeFrame], python: Sequence[PythonFrame]) -> list[Frame]:
+    if not any(each.frame.kind == "python" for each in python):
+        return [*_alone(native), *(each.frame for each in python)]
+    groups = list(_groups(python))
+    evaluators = _evaluators(native)
+    interpreters = {native[at].module for at in evaluators}
+    found: list[Frame] = []
+    for at, frame in enumerate(native):
+        if at in evaluators:
+            found += groups.pop(0) if groups else ()
+        elif frame.module not in interpreters:
+            found.append(_shown(frame))
+    if groups:
+        found.append(_broken(native))
+    return found + [frame for group in groups for frame in group]
+
+
+def _evaluators(native: Sequence[NativeFrame]) -> set[int]:
+    for pattern in (_EVALUATOR, _CALLER):
+        found = {at for at, frame in enumerate(native) if pattern.fullmatch(frame.function)}
+        if found:
+            return found
+    return set()
+
+
+def _groups(python: Sequence[PythonFrame]) -> Iterator[list[Frame]]:
+    """What each entry into the interpreter ran. Behind frames that are cut out nothing can be matched
+    with native frames any more: all of it is one group."""
+    group: list[Frame] = []
+    cut = False
+    for frame, entry in python:
+        group.append(frame)
+        cut = cut or frame.kind == "note"
+        if entry and not cut:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _alone(native: Sequence[NativeFrame]) -> list[Frame]:
+    whole = any(_FIRST.fullmatch(frame.function) for frame in native[-2:])
+    return [_shown(frame) for frame in native] + ([] if whole or not native else [_broken(native)])
+
+
+def _broken(native: Sequence[NativeFrame]) -> Frame:
+    where = f": {native[-1].module.rpartition('/')[2]}" if native else ""
+    return note(f"native frames not readable{where}")
+
+
+def _shown(frame: NativeFrame) -> Frame:
+    return Frame("native", frame.function, module=frame.module)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.correlate.activity import Activities, Doing, kind_of_call
-from ingero.correlate.job import Family
 from ingero.correlate.ledger import Ledgers
-from ingero.correlate.loss import Lost, Part
-from ingero.correlate.tables import Tables
+from ingero.correlate.loss import LossPart, Lost
+from ingero.correlate.tables import Family, Tables
 from ingero.model.facts import Facts
 from ingero.model.finding import SourceLine
 from ingero.model.layout import Bucket
@@ -219,15 +218,15 @@ def _merged(rows: Iterable[Lost]) -> list[Lost]:
     return sorted(made, key=lambda row: -row.ns)
 
 
-def _everybody(rows: Iterable[Lost]) -> tuple[Part, ...]:
-    sums: dict[int, Part] = {}
+def _everybody(rows: Iterable[Lost]) -> tuple[LossPart, ...]:
+    sums: dict[int, LossPart] = {}
     for row in rows:
         # They may have had the core for longer than this row waited for it.
         share = min(1.0, row.ns / max(sum(part.ns for part in row.who), 1))
         for part in row.who:
             before = sums.get(part.pid)
             ns = int(part.ns * share) + (before.ns if before else 0)
-            sums[part.pid] = Part(part.pid, part.comm, ns)
+            sums[part.pid] = LossPart(part.pid, part.comm, ns)
     return tuple(sorted(sums.values(), key=lambda part: -part.ns)[:MAX_WHO])
 
 
@@ -260,12 +259,12 @@ def mean_of(accounts: Sequence[tuple[Account, float]]) -> Account:
 def scaled(row: Lost, ns: float) -> Lost:
     """As much of a row, with its culprits' parts in proportion."""
     part = ns / row.ns if row.ns else 0.0
-    who = tuple(Part(each.pid, each.comm, int(each.ns * part)) for each in row.who)
+    who = tuple(LossPart(each.pid, each.comm, int(each.ns * part)) for each in row.who)
     return replace(row, ns=int(ns), who=who)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GrownLine:
     """A line whose time grew."""
 
     source: SourceLine
@@ -274,7 +273,7 @@ class Line:
     stack: int
 
 
-Lines = dict[tuple[str, str], list[Line]]  # by bucket and kind of call, most first
+Lines = dict[tuple[str, str], list[GrownLine]]  # by bucket and kind of call, most first
 
 
 def grown_lines(usual: Account, now: Account, ratio: float) -> Lines:
@@ -296,7 +295,7 @@ def grown_lines(usual: Account, now: Account, ratio: float) -> Lines:
 
 def _most_first(
     lines: list[tuple[SourceLine | None, float]], stacks: dict[SourceLine | None, int]
-) -> list[Line]:
+) -> list[GrownLine]:
     total = sum(ns for _, ns in lines)
-    made = [Line(source, ns, ns / total, stacks[source]) for source, ns in lines if source is not None]
+    made = [GrownLine(source, ns, ns / total, stacks[source]) for source, ns in lines if source is not None]
     return sorted(made, key=lambda line: -line.ns)

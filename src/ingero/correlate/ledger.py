@@ -14,10 +14,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ingero.correlate.chain import TASK, Chains, Root
-from ingero.correlate.job import Family
-from ingero.correlate.loss import Lost, Part, SliceLedger
-from ingero.correlate.tables import Culprit, Tables, by_name
+from ingero.correlate.loss import TASK, Chains, LossPart, Lost, Root, SliceLedger
+from ingero.correlate.tables import Culprit, Family, Tables, by_name
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKET_NAMES, BUCKETS
 
@@ -81,7 +79,7 @@ class Ledgers:
         others = [row for row in self._tables.by_process[number, pid] if int(row["tid"]) != tid]
         ran = [(int(row["ns"][Bucket.HOST_CPU]), row) for row in others]
         ran = sorted((each for each in ran if each[0] >= NEGLIGIBLE_NS), key=lambda each: -each[0])[:3]
-        who = tuple(Part(int(row["tid"]), self._tables.name(row), busy) for busy, row in ran)
+        who = tuple(LossPart(int(row["tid"]), self._tables.name(row), busy) for busy, row in ran)
         return Lost("lock_wait", ns, pid, tid, comm, who=who, whose="own", gil=True)
 
     def _followed(
@@ -105,7 +103,7 @@ class Ledgers:
                 whose = "unknown" if not root.seen else "nobody"
                 if demand or useful:
                     whose = "demand" if demand else "feeder"
-                who = (Part(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
+                who = (LossPart(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
                 yield Lost(
                     root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose, waits=waits
                 )
@@ -161,8 +159,8 @@ class Ledgers:
         process = self._tables.facts.processes.get(pid)
         return process.container if process else None
 
-    def _blame(self, victim: int, culprits: list[Culprit]) -> dict[str, list[Part]]:
-        sides: dict[str, list[Part]] = {"others": [], "neighbours": [], "own": [], "agent": []}
+    def _blame(self, victim: int, culprits: list[Culprit]) -> dict[str, list[LossPart]]:
+        sides: dict[str, list[LossPart]] = {"others": [], "neighbours": [], "own": [], "agent": []}
         home = self._container(victim)
         ran = (each for each in culprits if not each.throttled)
         for culprit in sorted(ran, key=lambda each: -each.ns):
@@ -173,7 +171,7 @@ class Ledgers:
             side = "agent" if pid == self._agent else "own" if own else "others"
             if side == "others" and theirs is not None and theirs != home:
                 side = "neighbours"
-            sides[side].append(Part(pid, name, culprit.ns))
+            sides[side].append(LossPart(pid, name, culprit.ns))
         return sides
 
 

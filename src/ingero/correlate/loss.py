@@ -1,16 +1,25 @@
-"""Time a feeding thread lost, with the place where it was really lost.
-
-A wait for another thread is followed along whoever ended it: what that one did
-meanwhile is the cause. `bucket` is the bucket of the last thread on that way.
-"""
+"""Time a feeding thread lost, with the place where it was really lost: at the end of the chain of waits."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ingero.correlate.tables import Tables, Waker
+from ingero.model.layout import Bucket, WakerKind
+from ingero.model.window import BUCKET_NAMES
+
+# Time a feeding thread lost, with the place where it was really lost.
+#
+# A wait for another thread is followed along whoever ended it: what that one did
+# meanwhile is the cause. `bucket` is the bucket of the last thread on that way.
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LossPart:
     """A process with a part in it."""
 
     pid: int
@@ -28,7 +37,7 @@ class Lost:
     tid: int
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
-    who: tuple[Part, ...] = ()  # whose fault, where somebody else has one
+    who: tuple[LossPart, ...] = ()  # whose fault, where somebody else has one
     # nobody, quota, own (the job itself), others, neighbours (in another container), unknown;
     # in a whole account also agent (us), demand (nobody wants anything) and feeder (another
     # thread that feeds the GPU)
@@ -62,10 +71,139 @@ class SliceLedger:
     def gap_ns(self) -> int:
         return sum(self.gap.values())
 
-    @property
-    def busy_ns(self) -> int:
-        """Time in which the GPU had, or may have had, something to do."""
-        return self.wall_ns - self.gap_ns
-
     def lost_ns(self, *buckets: str) -> int:
         return sum(each.ns for each in self.lost if each.bucket in buckets)
+
+
+# What a thread that others wait for was doing: the cause at the end of a chain of waits.
+#
+# A wait ends by somebody. What that thread did in the same two seconds, apart from
+# waiting for us to ask for more, is why we waited. If it mostly waited for yet
+# another one, that one is asked, and so on.
+
+
+MAX_DEPTH = 6  # loader, queue and worker are three; much longer ways are rings
+ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
+TASK = int(WakerKind.WAKER_TASK)
+# What a wait was that no thread ended; other interrupts tell nothing.
+FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
+# Parts of a wait smaller than this are not followed: 64 workers are, each of them, but
+# threads that all wake each other make ever more ways.
+NEGLIGIBLE = 0.002
+
+
+class Root(NamedTuple):
+    """A share of a wait, and where it leads."""
+
+    bucket: str
+    share: float
+    pid: int
+    tid: int
+    comm: str
+    via: tuple[str, ...]
+    seen: bool = True  # False: that thread is not traced, all we know is its name
+    feeder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedWait:
+    """A wait being followed: who asked already, along which way, how much of it."""
+
+    asked: frozenset[int]
+    victim: int
+    via: tuple[str, ...]
+    ns: float  # of the one who asked last
+    share: float  # of the wait at the beginning
+
+
+class Chains:
+    """Follows waits within one slice after the other."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def follow(self, number: int, pid: int, tid: int, bucket: Bucket) -> list[Root]:
+        """Why a thread's waits of one kind lasted; shares sum to 1, or nothing is known."""
+        return _normal(list(self._ended_by(number, tid, bucket, frozenset({tid}), pid)))
+
+    def _ended_by(
+        self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int
+    ) -> Iterator[Root]:
+        every = self._tables.wakers.get((number, tid), ())
+        wakers = [each for each in every if each.bucket == bucket and each.kind == TASK]
+        total = sum(each.ns for each in wakers)
+        for waker in wakers:
+            ns = waker.ns
+            if ns < NEGLIGIBLE * total or waker.waker_tid in asked:
+                continue
+            yield from self._doing(number, waker, FollowedWait(asked, victim, (), ns, ns / max(total, 1)))
+
+    def _doing(self, number: int, waker: Waker, by: FollowedWait) -> list[Root]:
+        """What the waker did in the time it was waited for; shares are nanoseconds."""
+        pid, tid = waker.waker_pid, waker.waker_tid
+        comm = self._tables.facts.strings.get(waker.comm, "?")
+        row = self._tables.thread(number, tid)
+        via = (*by.via, comm)
+        if row is None or len(by.asked) > MAX_DEPTH or by.share < NEGLIGIBLE:
+            return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
+        comm, feeder = self._tables.name(row), bool(row["feeder"])
+        found: list[Root] = []
+        for at, (name, ns) in enumerate(zip(BUCKET_NAMES, row["ns"].tolist(), strict=True)):
+            if ns and at in ASKING:
+                found.extend(self._asking(number, row, Bucket(at), replace(by, via=via)))
+            elif ns:
+                found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))
+        return _within(found, by.ns)
+
+    def _asking(self, number: int, row: np.void, bucket: Bucket, by: FollowedWait) -> Iterator[Root]:
+        """Its own waits for others, without those that ended because we asked for more."""
+        pid, tid, ns = int(row["pid"]), int(row["tid"]), int(row["ns"][bucket])
+        mine = [each for each in self._tables.wakers.get((number, tid), ()) if each.bucket == bucket]
+        total = max(sum(each.ns for each in mine), 1)
+        unknown = 0.0 if len(mine) else float(ns)
+        for waker in mine:
+            kind, part = waker.kind, ns * waker.ns / total
+            if kind in FROM_OUTSIDE:
+                yield Root(FROM_OUTSIDE[kind], part, pid, tid, self._tables.name(row), by.via)
+            elif kind != TASK:
+                unknown += part
+            elif not _asks(waker, pid, by):
+                # All it did shrinks to the time it was waited for, and this wait of it alike.
+                share = by.share * part / max(_active_ns(row), by.ns)
+                inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
+                yield from self._doing(number, waker, inner)
+        if unknown > NEGLIGIBLE * ns:
+            yield Root(BUCKET_NAMES[bucket], unknown, pid, tid, self._tables.name(row), by.via, seen=False)
+
+
+def _asks(waker: Waker, pid: int, by: FollowedWait) -> bool:
+    """One of those who wait asked the thread for more: it was not late by that."""
+    return waker.waker_tid in by.asked or (pid != by.victim and waker.waker_pid == by.victim)
+
+
+def _active_ns(row: np.void) -> int:
+    return int(row["ns"].sum()) - int(row["ns"][Bucket.SLEEP])
+
+
+def _scaled(root: Root, by: float) -> Root:
+    return Root(root.bucket, root.share * by, root.pid, root.tid, root.comm, root.via, root.seen, root.feeder)
+
+
+def _normal(roots: list[Root]) -> list[Root]:
+    total = sum(root.share for root in roots)
+    return [_scaled(root, 1 / total) for root in roots] if total else []
+
+
+def _within(roots: list[Root], ns: float) -> list[Root]:
+    """As much of what a thread did as fits into the time it was waited for.
+
+    What it did comes before what it did not: a thread that worked for 100 ms and slept
+    for the rest of the two seconds did not sleep in the 100 ms it was waited for.
+    """
+    active = [root for root in roots if root.bucket != "sleep"]
+    asleep = [root for root in roots if root.bucket == "sleep"]
+    did = sum(root.share for root in active)
+    if did >= ns or not asleep:
+        return [_scaled(root, ns / did) for root in active] if did else []
+    slept = sum(root.share for root in asleep)
+    return active + [_scaled(root, min(1.0, (ns - did) / slept)) for root in asleep]

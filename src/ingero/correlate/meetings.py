@@ -14,19 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.correlate.timeline import Timeline
-from ingero.correlate.unnumbered import matched, offset_between
 from ingero.model.facts import Arrival, Facts
 
 NEVER = 0  # in `done`: when the wait after it ended is not known
 LEAST_ROUNDS = 5  # somebody is last in every round; in fewer, by chance the same
 WAITED_NS = 20_000  # a call that returns sooner found the GPU done already, and says not since when
 CLOSED = 0.5  # of the ranks wait for the GPU after a collective: then it ends a step
-
 Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RankMember:
     """One rank of a communicator."""
 
     rank: int
@@ -39,7 +37,7 @@ class Meeting:
     """All collectives of one communicator that end a step; `at` and `done` are rounds by ranks."""
 
     comm_hash: int
-    members: tuple[Member, ...]
+    members: tuple[RankMember, ...]
     at: Times  # when each rank came
     done: Times  # when its wait for the GPU after that was over; NEVER: not known
     rounds: int  # of all collectives, those within a step included
@@ -64,11 +62,11 @@ class Incomplete:
 
 def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[Incomplete]]:
     """Of communicators with ranks on several of these nodes."""
-    by_comm: dict[int, dict[Member, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
+    by_comm: dict[int, dict[RankMember, list[Arrival]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[int, int] = {}
     for node, timeline in timelines.items():
         for each in (*timeline.facts.arrivals, *timeline.facts.unmatched):
-            by_comm[each.comm_hash][Member(each.rank, node, each.pid)].append(each)
+            by_comm[each.comm_hash][RankMember(each.rank, node, each.pid)].append(each)
             sizes[each.comm_hash] = max(each.nranks, sizes.get(each.comm_hash, 0))
     found, incomplete = [], []
     ends = _Ends(timelines)
@@ -84,8 +82,8 @@ def meetings_of(timelines: Mapping[str, Timeline]) -> tuple[list[Meeting], list[
 
 
 def _reunited(
-    by_comm: Mapping[int, Mapping[Member, list[Arrival]]], sizes: Mapping[int, int]
-) -> dict[int, Mapping[Member, list[Arrival]]]:
+    by_comm: Mapping[int, Mapping[RankMember, list[Arrival]]], sizes: Mapping[int, int]
+) -> dict[int, Mapping[RankMember, list[Arrival]]]:
     """A split has our name where its making was seen and NCCL's on nodes that came later: one again.
 
     Two parts are one where each has just the ranks the other lacks, on other nodes, and nobody else has.
@@ -113,7 +111,7 @@ def _reunited(
     return whole
 
 
-def _numbered(ranks: Mapping[Member, list[Arrival]]) -> bool:
+def _numbered(ranks: Mapping[RankMember, list[Arrival]]) -> bool:
     return any(each.seq >= 0 for arrivals in ranks.values() for each in arrivals)
 
 
@@ -139,7 +137,9 @@ def _wait_ends(facts: Facts, pid: int) -> Times:
     return np.sort(np.concatenate(ends)) if ends else np.zeros(0, np.int64)
 
 
-def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+def _joined(
+    comm: int, ranks: Mapping[RankMember, Iterable[Arrival]], nranks: int, ends: _Ends
+) -> Meeting | None:
     members = _one_each(ranks)
     if len(members) != nranks:
         return None  # two processes say they are the same rank
@@ -162,7 +162,9 @@ def _joined(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, e
     return Meeting(comm, tuple(members), at[chosen], done[chosen], len(keys))
 
 
-def _laid(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, ends: _Ends) -> Meeting | None:
+def _laid(
+    comm: int, ranks: Mapping[RankMember, Iterable[Arrival]], nranks: int, ends: _Ends
+) -> Meeting | None:
     """Where some have no numbers, because their node came amid the job: by when their waits ended."""
     members = _one_each(ranks)
     if len(members) != nranks:
@@ -191,9 +193,9 @@ def _laid(comm: int, ranks: Mapping[Member, Iterable[Arrival]], nranks: int, end
     )
 
 
-def _one_each(ranks: Mapping[Member, Iterable[Arrival]]) -> list[Member]:
+def _one_each(ranks: Mapping[RankMember, Iterable[Arrival]]) -> list[RankMember]:
     """In order of their ranks. A job that was started anew has its ranks twice: the later ones count."""
-    last: dict[int, tuple[int, Member]] = {}
+    last: dict[int, tuple[int, RankMember]] = {}
     for member, arrivals in ranks.items():
         newest = max(each.at_ns for each in arrivals)
         if member.rank not in last or newest > last[member.rank][0]:
@@ -207,3 +209,55 @@ def _done(at: Times, ends: Times) -> Times:
     found = np.append(ends, np.iinfo(np.int64).max)[where]
     following = np.append(at[1:], np.iinfo(np.int64).max - 1)
     return np.where(found <= following, found, NEVER)
+
+
+# Collectives without a number, of communicators that were met amid a job, laid side by side across nodes.
+#
+# Ranks of one node are laid side by side by time (ranks.py). Clocks of nodes may be apart by more than a
+# step, so here the steps' own unevenness decides: all ranks are let go together, so the ends of their waits
+# for the GPU follow each other at the same distances on every node, and at no other place do they fit as
+# well.
+
+
+REACH_NS = 2_000_000_000  # clocks that are further apart are not looked for
+LEAST_ENDS = 20  # fewer fit by chance
+MOST_ENDS = 400  # that are tried, the latest
+AS_GOOD = 1.5  # times as wide as the best: then the clocks that are nearer are right
+LEAST_WIDTH_NS = 50_000
+OVERLAP = 0.5  # of the shorter one
+NEAR = 0.4  # of a step: an end that lies further off is another step's
+
+
+def offset_between(mine: Times, its: Times) -> int | None:
+    """By how much `its` ends are later than `mine`, where they are those of the same steps."""
+    mine, its = mine[-MOST_ENDS:], its[-MOST_ENDS:]
+    shorter = min(len(mine), len(its))
+    if shorter < LEAST_ENDS:
+        return None
+    scored = []
+    for shift in range(-len(mine) + 1, len(its)):
+        start, end = max(0, -shift), min(len(mine), len(its) - shift)
+        if end - start < max(LEAST_ENDS, OVERLAP * shorter):
+            continue
+        apart = its[start + shift : end + shift] - mine[start:end]
+        middle = int(np.median(apart))
+        if abs(middle) <= REACH_NS:
+            scored.append((float(np.median(np.abs(apart - middle))), middle))
+    if not scored:
+        return None
+    least = max(min(scored)[0], LEAST_WIDTH_NS)
+    return min((abs(middle), middle) for width, middle in scored if width <= AS_GOOD * least)[1]
+
+
+def matched(mine: Times, its: Times, offset_ns: int) -> NDArray[np.int64]:
+    """For each of my ends the place of its one of the same step; -1: there is none."""
+    if len(mine) < 2 or not len(its):
+        return np.full(len(mine), -1, np.int64)
+    there = its - offset_ns
+    right = np.clip(np.searchsorted(there, mine), 1, max(len(there) - 1, 1))
+    left = right - 1
+    right = np.minimum(right, len(there) - 1)
+    nearest = np.where(np.abs(there[left] - mine) <= np.abs(there[right] - mine), left, right)
+    near = np.abs(there[nearest] - mine) <= NEAR * np.median(np.diff(mine))
+    found: NDArray[np.int64] = np.where(near, nearest, -1)
+    return found

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.said import said_steps
+from ingero.correlate.steps import said_steps
 from ingero.model.facts import Marks
 from ingero.model.window import Records
 
@@ -45,7 +45,7 @@ NOT_SAID: Marks = np.zeros((0, 2), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class PaceStretch:
     """Seconds at one pace, not all of them next to each other."""
 
     spans: tuple[tuple[int, int], ...]
@@ -72,12 +72,12 @@ class Pace:
     `op`: the call that comes once a step; None where the job says its steps itself.
     """
 
-    usual: Stretch
-    slow: tuple[Stretch, ...] = ()
+    usual: PaceStretch
+    slow: tuple[PaceStretch, ...] = ()
     op: int | None = None
 
     @property
-    def now(self) -> Stretch:
+    def now(self) -> PaceStretch:
         """The pace at the end."""
         return max((self.usual, *self.slow), key=lambda each: each.last_ns)
 
@@ -86,7 +86,7 @@ class Pace:
         usual, *slow = (replace(each, steps=each.steps / calls_per_step) for each in (self.usual, *self.slow))
         return replace(self, usual=usual, slow=tuple(slow))
 
-    def excess_ns(self, slow: Stretch) -> int:
+    def excess_ns(self, slow: PaceStretch) -> int:
         """What slow steps took longer than usual ones would have."""
         return max(0, int(slow.wall_ns - slow.steps * self.usual.step_ns))
 
@@ -297,8 +297,8 @@ def _made(
         ratios = np.log(np.maximum(after, SILENT * before) / np.maximum(before, 1e-30))
         made = steps / wall_ns * slow_ns * float(np.exp(_agreed_ratio(ratios)))
         if slow_ns / made >= wall_ns / steps / (1 - LEAST_FALL):
-            stretches.append(Stretch(tuple(_spans(starts[chosen], lengths[chosen])), made, int(slow_ns)))
-    found = Stretch(tuple(_spans(starts[usual], lengths[usual])), steps, int(wall_ns))
+            stretches.append(PaceStretch(tuple(_spans(starts[chosen], lengths[chosen])), made, int(slow_ns)))
+    found = PaceStretch(tuple(_spans(starts[usual], lengths[usual])), steps, int(wall_ns))
     return Pace(found, tuple(stretches))
 
 

@@ -9,17 +9,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.captures import capture_ns
-from ingero.correlate.cards import Cards
-from ingero.correlate.job import Family
+from ingero.correlate.gpu_use import Cards
 from ingero.correlate.ledger import Ledgers
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.pace import NOT_SAID, Pace, last_step_ns, pace_of
 from ingero.correlate.ranks import align
-from ingero.correlate.spikes import LEAST_NS as SPIKE_NS
-from ingero.correlate.spikes import idle_ns, no_spikes, spikes_in, surely_idle_ns, waited_ns, waits_in
-from ingero.correlate.steps import Loop, find_loop
-from ingero.correlate.tables import Tables
+from ingero.correlate.steps import LEAST_NS as SPIKE_NS
+from ingero.correlate.steps import (
+    Loop,
+    find_loop,
+    idle_ns,
+    no_spikes,
+    spikes_in,
+    surely_idle_ns,
+    waited_ns,
+    waits_in,
+)
+from ingero.correlate.tables import Family, Tables, capture_ns
 from ingero.model.facts import Facts, Marks
 from ingero.model.layout import Bucket
 from ingero.model.sites import SAMPLE_NS

@@ -48,7 +48,7 @@ from ingero.detectors import (
 )
 from ingero.detectors.detector import Detector, Evidence, State
 from ingero.detectors.judge import Claim, Judge, claim_of, claims_of, state_finding
-from ingero.detectors.verdict import Named, Verdicts
+from ingero.detectors.verdict import NamedRows, Verdicts
 from ingero.model.finding import Finding, Unexplained
 from ingero.model.report import Bound, NotWatched
 
@@ -164,7 +164,7 @@ def _matters(each: NotWatched, timeline: Timeline) -> int:
     return int(each.why.partition(NOT_RECORDED)[0] in timeline.facts.absent)
 
 
-def _in_spikes(named: Named, claims: list[Claim]) -> bool:
+def _in_spikes(named: NamedRows, claims: list[Claim]) -> bool:
     """Work that is done in regular spikes is told as those, with its line."""
     spikes = next(
         (each for each in claims if each.detector is periodic_spike.DETECTOR and each.job is named.told.job),

@@ -25,7 +25,7 @@ ALIKE = 1.1  # how closely two sums of the same time agree
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RankPart:
     """A rank's part in what is told: it waits, or it is late for these reasons."""
 
     first_ns: int  # by its node's clock
@@ -64,7 +64,7 @@ class Across:
     """What to say besides what each node says, and what not to say any more."""
 
     findings: list[Finding] = field(default_factory=list)
-    told: dict[tuple[str, int], Part] = field(default_factory=dict)  # by node and process
+    told: dict[tuple[str, int], RankPart] = field(default_factory=dict)  # by node and process
     not_watched: list[NotWatched] = field(default_factory=list)
     clocks: list[ClockOffset] = field(default_factory=list)
     instead: set[str] = field(default_factory=set)  # ids of findings of single nodes that one here stands for
@@ -113,9 +113,9 @@ def _compare(found: Across, peers: Sequence[Peer], local: Mapping[str, Sequence[
     buckets = frozenset(cause.bucket for cause in finding.causes[:-1])
     first_ns, last_ns = slow.peer.doer().span
     kinds = frozenset({finding.kind, "slowdown"})
-    found.told[slow.peer.node, slow.peer.job.pid] = Part(first_ns, last_ns, True, kinds, buckets)
+    found.told[slow.peer.node, slow.peer.job.pid] = RankPart(first_ns, last_ns, True, kinds, buckets)
     for each in slow.others if slow.waited_for else ():
-        found.told[each.node, each.job.pid] = Part(*each.doer().span)
+        found.told[each.node, each.job.pid] = RankPart(*each.doer().span)
 
 
 def _tell(found: Across, ranks: LateRanks, finding: Finding) -> None:
@@ -129,9 +129,9 @@ def _tell(found: Across, ranks: LateRanks, finding: Finding) -> None:
     buckets = frozenset(cause.bucket for cause in finding.causes[:-1])
     for member in ranks.meeting.members:
         first_ns, last_ns = ranks.span(member.node)
-        part = Part(first_ns, last_ns, cost_ns=late.cost_ns)
+        part = RankPart(first_ns, last_ns, cost_ns=late.cost_ns)
         if member in late.members:
-            part = Part(first_ns, last_ns, True, frozenset({*ranks.reason_kinds, finding.kind}), buckets)
+            part = RankPart(first_ns, last_ns, True, frozenset({*ranks.reason_kinds, finding.kind}), buckets)
         found.told[member.node, member.pid] = part
 
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from ingero.correlate.account import Account, Accounts, grown, grown_lines, mean_of, scaled
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.bound import OWN, WORK
+from ingero.detectors.bound import GPU, NOBODY, OWN, WORK, Setting, name_of
 from ingero.detectors.detector import Detector
 from ingero.detectors.judge import Judge, claim_of
-from ingero.detectors.names import GPU, NOBODY, Setting, name_of
-from ingero.detectors.verdict import Named, Told, line_of
+from ingero.detectors.verdict import NamedRows, ToldStretch, line_of
 from ingero.model.finding import Finding
 from ingero.model.span_sums import Span
 from ingero.model.words import bucket_words
@@ -77,14 +76,16 @@ def reasons(
     for name, row in rows:
         groups[name].append(scaled(row, row.ns * part))
     wall_ns = slow.span[1] - slow.span[0]
-    about = Told(slow.job, (slow.span,), wall_ns, excess_ns, usual_ns, int(wall_ns / max(slow.steps, 1)))
+    about = ToldStretch(
+        slow.job, (slow.span,), wall_ns, excess_ns, usual_ns, int(wall_ns / max(slow.steps, 1))
+    )
     lines = grown_lines(usual, now, 1.0)
     found = []
     for name, members in groups.items():
         ns = sum(row.ns for row in members)
         kept = [row for row in members if row.ns >= NOISE * ns]
         if kept and ns >= LEAST_PART * total * part:
-            named = Named(about, name or "slowdown", tuple(kept), line_of(kept, lines, changed=True))
+            named = NamedRows(about, name or "slowdown", tuple(kept), line_of(kept, lines, changed=True))
             found += _told(slow.timeline, named, by_name)
     return sorted(found, key=lambda each: -each.ns)
 
@@ -94,7 +95,7 @@ def _lost(rows: Sequence[Lost], setting: Setting) -> list[tuple[str, Lost]]:
     return [(name, row) for name, row in named if name not in (GPU, NOBODY, "graph-trouble")]
 
 
-def _told(timeline: Timeline, named: Named, by_name: dict[str, Detector]) -> list[Reason]:
+def _told(timeline: Timeline, named: NamedRows, by_name: dict[str, Detector]) -> list[Reason]:
     claim = claim_of(by_name[named.kind], named, timeline)
     if claim is None:
         return []

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -79,5 +79,5 @@ DETECTOR = Detector(
     headline=headline,
     prove=prove,
     advise=advise,
-    lines=(Line("count", "allocates and frees most often", kinds=("alloc", "free")),),
+    lines=(LineChoice("count", "allocates and frees most often", kinds=("alloc", "free")),),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import COLD_KINDS, Timeline
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
 
@@ -60,5 +60,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="LOW",
-    lines=(Line("ns", "starts", kinds=COLD_KINDS),),
+    lines=(LineChoice("ns", "starts", kinds=COLD_KINDS),),
 )

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Timeline
-from ingero.detectors.collectives import rounds_of
-from ingero.detectors.detector import Case, Detector, Evidence, Line
-from ingero.detectors.nccl_straggler import LEAST_ROUNDS, straggler, waited
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
+from ingero.detectors.nccl_straggler import LEAST_ROUNDS, rounds_of, straggler, waited
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -53,5 +52,5 @@ DETECTOR = Detector(
     ],
     confidence=0.8,
     least_share=0.10,  # uneven batches are normal; a tenth of the time is not
-    lines=(Line("count", "waits at the collective called", kinds=("collective",)),),
+    lines=(LineChoice("count", "waits at the collective called", kinds=("collective",)),),
 )

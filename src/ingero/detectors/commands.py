@@ -2,7 +2,7 @@
 
 A number may long belong to somebody else when the command is run. So a process that ended while it was
 recorded is never named by its number, and `pids` says whom a command is about: whoever shows it on the same
-machine looks whether they are still there, and shows `if_ended` otherwise (serve/answers/alive.py).
+machine looks whether they are still there, and shows `if_ended` otherwise (serve/answers/diagnosis.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ingero.correlate.loss import Part
+from ingero.correlate.loss import LossPart
 from ingero.model.facts import Facts
 from ingero.model.finding import Fix
 
@@ -34,7 +34,7 @@ def look(facts: Facts, pid: int, text: str, command: str) -> Fix:
     return Fix(text, command.format(pid), pids=[pid], if_ended=later)
 
 
-def of_all(facts: Facts, others: Sequence[Part], job_comm: str, text: str, command: str) -> Fix:
+def of_all(facts: Facts, others: Sequence[LossPart], job_comm: str, text: str, command: str) -> Fix:
     """For each of them; `{}` in the command is one process."""
     name = others[0].comm
     alive = [part.pid for part in others if not ended(facts, part.pid)]
@@ -52,7 +52,7 @@ def of_all(facts: Facts, others: Sequence[Part], job_comm: str, text: str, comma
     return Fix(text, one if len(named) == 1 else all_of_them, pids=named, if_ended=by_name)
 
 
-def _theirs_alone(facts: Facts, others: Sequence[Part], name: str, job_comm: str) -> bool:
+def _theirs_alone(facts: Facts, others: Sequence[LossPart], name: str, job_comm: str) -> bool:
     """Whether nobody else is called so: neither the job nor somebody who took nothing from it."""
     theirs = {part.pid for part in others}
     strangers = any(each.comm == name and each.pid not in theirs for each in facts.processes.values())

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ingero.correlate.cards import known
+from ingero.correlate.gpu_use import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline, is_reading, together
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.model.gpus import link_bytes_per_ns
 from ingero.model.layout import Bucket
@@ -227,5 +227,5 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.85,
-    lines=(Line("ns", "copies longest", kinds=("copy",)),),
+    lines=(LineChoice("ns", "copies longest", kinds=("copy",)),),
 )

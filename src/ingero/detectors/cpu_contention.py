@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.loss import Lost, Part
+from ingero.correlate.loss import LossPart, Lost
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import commands, proofs
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
@@ -52,7 +52,7 @@ def prove(case: Case) -> list[Proof]:
     return [*proofs.waits(case), *([more] if more else [])]
 
 
-def _movable(case: Case) -> list[Part]:
+def _movable(case: Case) -> list[LossPart]:
     """Who can be kept off the cores: not the kernel's own threads, nor the job."""
     processes = case.timeline.facts.processes
     most = max((part.ns for part in case.who), default=0)
@@ -64,7 +64,7 @@ def _movable(case: Case) -> list[Part]:
     ]
 
 
-def _for_all(case: Case, others: list[Part], text: str, command: str) -> Fix:
+def _for_all(case: Case, others: list[LossPart], text: str, command: str) -> Fix:
     """All of them: half of a crowd moved away leaves the other half."""
     return commands.of_all(case.timeline.facts, others, case.job.comm, text, command)
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ingero.correlate.cards import User, known
-from ingero.correlate.loss import Part
+from ingero.correlate.gpu_use import GpuUser, known
+from ingero.correlate.loss import LossPart
 from ingero.correlate.timeline import Timeline
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import by_process, failed
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes
 
@@ -26,9 +26,7 @@ ROOM_LEFT = 0.75  # of the memory in use: a card fuller than that has no room fo
 
 def find(timeline: Timeline) -> Iterator[State]:
     mine = [
-        e
-        for e in timeline.facts.errors
-        if e.code == status_codes.OUT_OF_MEMORY and not e.op.startswith("nccl")
+        e for e in timeline.facts.errors if e.code == cuda_error.OUT_OF_MEMORY and not e.op.startswith("nccl")
     ]
     for pid, found in by_process(mine).items():
         comm = timeline.facts.comm(pid)
@@ -54,7 +52,7 @@ def find(timeline: Timeline) -> Iterator[State]:
         yield replace(state, proofs=(*state.proofs, *proofs), who=who)
 
 
-def _held(timeline: Timeline, pid: int, at_ns: int) -> tuple[list[Proof], tuple[Part, ...]]:
+def _held(timeline: Timeline, pid: int, at_ns: int) -> tuple[list[Proof], tuple[LossPart, ...]]:
     """How full the process's cards were when the call failed, and who else had of them."""
     number = (at_ns - timeline.facts.origin_ns) // timeline.facts.slice_ns
     proofs, others = [], []
@@ -66,11 +64,13 @@ def _held(timeline: Timeline, pid: int, at_ns: int) -> tuple[list[Proof], tuple[
             continue
         holders = [user for user in timeline.cards.users(int(row["slice"]), {gpu_id}) if user.memory_bytes]
         proofs.append(_full(timeline, gpu_id, used, holders, at_ns))
-        others += [Part(user.pid, timeline.cards.name(user.pid), 0) for user in holders if user.pid != pid]
+        others += [
+            LossPart(user.pid, timeline.cards.name(user.pid), 0) for user in holders if user.pid != pid
+        ]
     return proofs, tuple(others)
 
 
-def _full(timeline: Timeline, gpu_id: int, used: float, holders: list[User], at_ns: int) -> Proof:
+def _full(timeline: Timeline, gpu_id: int, used: float, holders: list[GpuUser], at_ns: int) -> Proof:
     name, total = timeline.cards.name, timeline.cards.card(gpu_id).memory_bytes
     held = [f"{name(user.pid)} (pid {user.pid}) {format_bytes(user.memory_bytes)}" for user in holders[:5]]
     return Proof(
@@ -93,5 +93,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="HIGH",
-    lines=(Line("event", "fails"), Line("bytes", "allocates most", kinds=("alloc",))),
+    lines=(LineChoice("event", "fails"), LineChoice("bytes", "allocates most", kinds=("alloc",))),
 )

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence, Line
+from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector, Evidence, LineChoice
 from ingero.detectors.disk_wait import io_ns
 from ingero.model.finding import Fix
 
@@ -165,5 +165,5 @@ DETECTOR = Detector(
     prove=proofs.waits,
     advise=advise,
     # Where its own workers have the cores it waits at every line alike: what they compute is the one to know.
-    lines=(WAITS_FOR, Line("sample", "the workers compute", of="crowd"), LOST),
+    lines=(WAITS_FOR, LineChoice("sample", "the workers compute", of="crowd"), LOST),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.correlate.loss import Lost, Part, SliceLedger
+from ingero.correlate.loss import LossPart, Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.model.words import KINDS
@@ -44,7 +44,7 @@ class State:
     severity: Severity
     tid: int | None = None
     op: str | None = None
-    who: tuple[Part, ...] = ()
+    who: tuple[LossPart, ...] = ()
     fixes: tuple[Fix, ...] = ()
     confidence: float = 0.95
     waited_ns: int = 0  # for the GPU, where the state is a wait that does not end
@@ -61,7 +61,7 @@ class Case:
     wall_ns: int
     first_ns: int
     last_ns: int
-    who: list[Part] = field(default_factory=list)
+    who: list[LossPart] = field(default_factory=list)
 
     @property
     def machine(self) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LineChoice:
     """Which evidence decides on which line of the program a finding is.
 
     by      ns, count, bytes: calls of these kinds, by time, number or size;
@@ -145,14 +145,14 @@ class Line:
 
 
 # Where a thread stood when it lost the time, and where the feeding thread waits for that one.
-LOST = Line("loss", of="end")
-WAITS_FOR = Line(
+LOST = LineChoice("loss", of="end")
+WAITS_FOR = LineChoice(
     "wait", "the feeding thread waits", of="feeder", buckets=("peer_wait", "lock_wait"), along=True
 )
 # Most of what it waits for a core inside a wait for the GPU, the GPU's own work hides.
 LOST_CORE = (
-    Line("wait", "loses its core", of="end", buckets=("runqueue",), outside=("sync",)),
-    Line("sample", "computes", of="end"),
+    LineChoice("wait", "loses its core", of="end", buckets=("runqueue",), outside=("sync",)),
+    LineChoice("sample", "computes", of="end"),
 )
 
 
@@ -184,7 +184,7 @@ class Detector:
     rest: bool = False  # nobody looks for it: it is what no other kind names (verdict.py)
     severity: str = "by wall time lost"
     least_share: float = 0.03
-    lines: tuple[Line, ...] = ()  # the first that tells a line decides; the others are further proof
+    lines: tuple[LineChoice, ...] = ()  # the first that tells a line decides; the others are further proof
 
     @property
     def title(self) -> str:

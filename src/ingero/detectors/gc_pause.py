@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost
 from ingero.correlate.timeline import Timeline
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.model.sites import SAMPLE_NS
 from ingero.units import format_ns
@@ -75,7 +75,7 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     lines=(
-        Line("sample", "the collector runs", collecting=True),
-        Line("ns", "the collector is called", kinds=("gc",)),
+        LineChoice("sample", "the collector runs", collecting=True),
+        LineChoice("ns", "the collector is called", kinds=("gc",)),
     ),
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import proofs
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -54,7 +54,7 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     lines=(
-        Line("sample", "the lock's holder computes", of="holder"),
-        Line("wait", "waited for", of="feeder", buckets=("lock_wait",), gil=True),
+        LineChoice("sample", "the lock's holder computes", of="holder"),
+        LineChoice("wait", "waited for", of="feeder", buckets=("lock_wait",), gil=True),
     ),
 )

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ingero.correlate.timeline import Job, Spent, Timeline
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes, format_ns
 
@@ -204,7 +204,7 @@ DETECTOR = Detector(
     find=find,
     severity="MEDIUM",
     lines=(
-        Line("kept", "allocates what is not freed"),
-        Line("bytes", "allocates most", kinds=("alloc",)),
+        LineChoice("kept", "allocates what is not freed"),
+        LineChoice("bytes", "allocates most", kinds=("alloc",)),
     ),
 )

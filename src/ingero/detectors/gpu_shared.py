@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingero.correlate.loss import Lost, Part, SliceLedger
+from ingero.correlate.loss import LossPart, Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
@@ -56,12 +56,12 @@ def _busy_by_slice(timeline: Timeline) -> dict[int, list[tuple[Job, int]]]:
     return found
 
 
-def _strangers(timeline: Timeline, job: Job, each: SliceLedger, own: int) -> list[Part]:
+def _strangers(timeline: Timeline, job: Job, each: SliceLedger, own: int) -> list[LossPart]:
     """Processes outside the trace whose kernels run on the job's card, with their part of its waits."""
     jobs = {other.pid for other in timeline.jobs} | {timeline.facts.agent_pid}
     whole = {gpu_id for gpu_id in timeline.cards.of(job.pid) if not timeline.cards.card(gpu_id).mig}
     return [
-        Part(user.pid, _name(timeline, user.pid), int(own * min(1.0, user.sm_share)))
+        LossPart(user.pid, _name(timeline, user.pid), int(own * min(1.0, user.sm_share)))
         for user in timeline.cards.users(each.number, whole)
         if user.sm_share is not None and user.sm_share >= WORKS_SHARE
         if user.pid not in jobs and not timeline.family.related(user.pid, job.pid)
@@ -88,7 +88,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
         for each in job.slices:
             own = _busy_ns(job, each)
             at_once = busy.get(each.number, []) if own else []
-            others = [Part(other.pid, other.comm, ns) for other, ns in at_once if other.pid in rivals]
+            others = [LossPart(other.pid, other.comm, ns) for other, ns in at_once if other.pid in rivals]
             strangers = _strangers(timeline, job, each, own) if own else []
             ns = min(own, _jobs_part_ns(each, own, others) + sum(part.ns for part in strangers))
             if ns:
@@ -97,7 +97,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
                 yield Evidence(job, each, ns, (lost,))
 
 
-def _jobs_part_ns(each: SliceLedger, own: int, others: list[Part]) -> int:
+def _jobs_part_ns(each: SliceLedger, own: int, others: list[LossPart]) -> int:
     """Of a job's waits for the card, what falls to the other jobs."""
     theirs = sum(part.ns for part in others)
     # Two that use little of the card seldom meet.

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from ingero.correlate.cards import known
+from ingero.correlate.gpu_use import known
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
@@ -29,7 +29,7 @@ CALM_SLICES = 2  # that tell how long an iteration is when nothing holds the car
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldBelow:
     """A card held below its clock during a slice."""
 
     gpu_id: int
@@ -44,7 +44,7 @@ class Held:
         return self.share * (1 - self.clock_mhz / self.full_mhz)
 
 
-def _held(timeline: Timeline, job: Job, number: int) -> Held | None:
+def _held(timeline: Timeline, job: Job, number: int) -> HeldBelow | None:
     """The card of the job that lost most."""
     found = []
     for row in timeline.cards.during(number, job.pid):
@@ -52,7 +52,7 @@ def _held(timeline: Timeline, job: Job, number: int) -> Held | None:
         share, full = timeline.cards.held_share(row), timeline.cards.full_clock_mhz(gpu_id)
         if share > 0 and full and clock > 0 and clock <= (1 - SLOWER) * full:
             reasons = int(known(row["reasons"]) or 0) & timeline.cards.holding(row)
-            found.append(Held(gpu_id, share, clock, full, reasons, known(row["temperature_c"])))
+            found.append(HeldBelow(gpu_id, share, clock, full, reasons, known(row["temperature_c"])))
     return max(found, key=lambda each: each.lost_share, default=None)
 
 
@@ -68,7 +68,7 @@ def _usual_step_ns(timeline: Timeline, job: Job) -> float | None:
     return median(steps) if len(steps) >= CALM_SLICES else None
 
 
-def _lost_ns(job: Job, each: SliceLedger, held: Held, usual_step_ns: float | None) -> int:
+def _lost_ns(job: Job, each: SliceLedger, held: HeldBelow, usual_step_ns: float | None) -> int:
     """What the clock took of the waits; no more than iterations got longer."""
     ns = int(each.ns["gpu_wait"] * held.lost_share)
     steps = job.steps(each.number)
@@ -87,7 +87,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
                 yield Evidence(job, each, ns, (Lost("gpu_wait", ns, job.pid, job.tid, job.comm),))
 
 
-def _worst(case: Case) -> Held | None:
+def _worst(case: Case) -> HeldBelow | None:
     found = [_held(case.timeline, case.job, each.slice.number) for each in case.evidence]
     return max((each for each in found if each), key=lambda each: each.lost_share, default=None)
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import proof_of
-from ingero.detectors.detector import Case, Detector, Line, State
+from ingero.detectors.detector import Case, Detector, LineChoice, State
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Fix, Proof, Severity, severity_of
 from ingero.units import format_ns
@@ -65,7 +65,7 @@ def find(timeline: Timeline) -> Iterator[State]:
             continue
         counts, ns = _counts(timeline, job, numbers)
         wall = sum(each.wall_ns for each in settled)
-        failed = [e for e in timeline.facts.errors if e.pid == job.pid and e.code in status_codes.CAPTURE]
+        failed = [e for e in timeline.facts.errors if e.pid == job.pid and e.code in cuda_error.CAPTURE]
         state = _state(timeline, job, numbers, counts, ns, wall)
         if failed:
             yield _failed(job, failed)
@@ -108,7 +108,7 @@ def _failed(job: Job, failed: list[ErrorFact]) -> State:
     return State(
         job.pid,
         job.comm,
-        f"{job.comm}: capturing a CUDA graph failed ({status_codes.name_of(failed[0].code)})",
+        f"{job.comm}: capturing a CUDA graph failed ({cuda_error.name_of(failed[0].code)})",
         min(each.first_ns for each in failed),
         max(each.last_ns for each in failed),
         tuple(proof_of(each) for each in failed[:3]),
@@ -164,7 +164,7 @@ DETECTOR = Detector(
     advise=lambda _: list(ONCE_A_SHAPE),
     severity="at least MEDIUM; LOW when never launched",
     lines=(
-        Line("event", "fails"),
-        Line("ns", "makes graphs", kinds=("graph",), named="Capture|Instantiate"),
+        LineChoice("event", "fails"),
+        LineChoice("ns", "makes graphs", kinds=("graph",), named="Capture|Instantiate"),
     ),
 )

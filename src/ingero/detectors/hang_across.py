@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ingero.correlate.loss import Part
+from ingero.correlate.loss import LossPart
 from ingero.correlate.timeline import Timeline
 from ingero.detectors import nccl_hang
 from ingero.detectors.commands import FAIL_INSTEAD, ended, look
@@ -132,7 +132,9 @@ def _state(
         next((job.tid for job in timeline.jobs if job.pid == subject.last.pid), None),
         subject.last.op,
         tuple(
-            Part(each.last.pid, facts.comm(each.last.pid), 0) for each in behind if each.node == subject.node
+            LossPart(each.last.pid, facts.comm(each.last.pid), 0)
+            for each in behind
+            if each.node == subject.node
         ),
         (_where(timeline, subject, bool(behind)), FAIL_INSTEAD),
         waited_ns=longest,

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from ingero.correlate.account import Line as GrownLine
-from ingero.correlate.loss import Part, SliceLedger
+from ingero.correlate.account import GrownLine
+from ingero.correlate.loss import LossPart, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, State
-from ingero.detectors.lines import subject_of_case, subject_of_state, with_line
-from ingero.detectors.verdict import Named
-from ingero.detectors.who import culprits_of, ourselves
+from ingero.detectors.finding_lines import subject_of_case, subject_of_state, with_line
+from ingero.detectors.proofs import culprits_of, ourselves
+from ingero.detectors.verdict import NamedRows
 from ingero.model.finding import (
     Cause,
     Effect,
@@ -80,7 +80,7 @@ class Claim:
     detector: Detector
     job: Job
     episodes: list[Episode]
-    named: Named | None = None  # where it comes from the job's account
+    named: NamedRows | None = None  # where it comes from the job's account
     line: GrownLine | None = None  # of the time it is about, where the account tells it
 
     @property
@@ -110,7 +110,7 @@ class Claim:
         return Claim(self.detector, self.job, kept, self.named, self.line)
 
 
-def claim_of(detector: Detector, named: Named, timeline: Timeline) -> Claim | None:
+def claim_of(detector: Detector, named: NamedRows, timeline: Timeline) -> Claim | None:
     """What the account of a job says, as a claim."""
     evidence = [
         Evidence(named.told.job, each, sum(row.ns for row in rows), rows)
@@ -244,7 +244,7 @@ class Judge:
         usual, now = self.usual_ns(claim.job), claim.job.step_ns(claim.numbers())
         return (usual if usual and now and int(now) > int(usual) else None), now
 
-    def _of_account(self, claim: Claim, named: Named) -> Finding | None:
+    def _of_account(self, claim: Claim, named: NamedRows) -> Finding | None:
         """All of it from the same rows."""
         told = named.told
         claimed = sum(other.named.ns for other in self._claims if other.named and other.named.told is told)
@@ -390,7 +390,7 @@ class Judge:
         causes.append(Cause("unexplained", unexplained, round(unexplained / excess, 4)))
         return causes
 
-    def _who(self, part: Part) -> Who:
+    def _who(self, part: LossPart) -> Who:
         return Who(part.pid, part.comm, part.ns, self._timeline.facts.container_of(part.pid))
 
     def unexplained(self) -> list[Unexplained]:

@@ -16,17 +16,19 @@ from ingero.model.finding import STATES, Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class StillStanding:
     """What of the findings told before still stands, beside those found now."""
 
     kept: list[Finding] = field(default_factory=list)
     withdrawn: list[Finding] = field(default_factory=list)
 
 
-def weigh(told: Iterable[Finding], found: Iterable[Finding], from_ns: int, to_ns: int | None) -> Weighed:
+def weigh(
+    told: Iterable[Finding], found: Iterable[Finding], from_ns: int, to_ns: int | None
+) -> StillStanding:
     """`from_ns`, `to_ns`: all of this time was looked at again; None: to the end of the recording."""
     known = {each.key for each in found}
-    weighed = Weighed()
+    weighed = StillStanding()
     for each in told:
         if each.kind not in STATES or each.key in known:
             continue

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ingero.correlate.common_clock import clocks_of
-from ingero.correlate.lateness import late_node
-from ingero.correlate.meetings import Meeting, Member
+from ingero.correlate.lateness import clocks_of, late_node
+from ingero.correlate.meetings import Meeting, RankMember
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import nccl_straggler
 from ingero.detectors.against_peers import Doer, Reason, in_words, reasons
@@ -48,7 +47,7 @@ class LateRanks:
         self.late = late_node(meeting, self.clocks)
         self.reason_kinds: list[str] = []  # what makes it late, by its own node
 
-    def job_of(self, member: Member) -> Job | None:
+    def job_of(self, member: RankMember) -> Job | None:
         jobs = self._timelines[member.node].jobs
         return next((job for job in jobs if job.pid == member.pid), None)
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Spent, Timeline, together
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -144,7 +144,7 @@ DETECTOR = Detector(
     advise=advise,
     confidence=0.75,
     lines=(
-        Line("count", "launches most", kinds=("launch",)),
-        Line("sample", "computes", of="feeder"),
+        LineChoice("count", "launches most", kinds=("launch",)),
+        LineChoice("sample", "computes", of="feeder"),
     ),
 )

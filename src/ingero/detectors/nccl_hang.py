@@ -21,12 +21,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ingero.correlate.loss import Part
+from ingero.correlate.loss import LossPart
 from ingero.correlate.timeline import Timeline
 from ingero.detectors.commands import FAIL_INSTEAD, look
-from ingero.detectors.detector import Detector, Line, State
-from ingero.detectors.nccl_unknown import unknown_hangs
-from ingero.detectors.waits import FAR, FIRST_NS, calls_after, longest_wait_ns, ops_of_kind
+from ingero.detectors.detector import Detector, LineChoice, State
+from ingero.detectors.nccl_unknown import (
+    FAR,
+    FIRST_NS,
+    calls_after,
+    longest_wait_ns,
+    ops_of_kind,
+    unknown_hangs,
+)
 from ingero.model.facts import Arrival, InFlight
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import SECOND, format_ns
@@ -166,7 +172,7 @@ def _state(
         Severity.CRITICAL,
         call.tid,
         first.op,
-        tuple(Part(each.pid, facts.comm(each.pid), 0) for each in behind),
+        tuple(LossPart(each.pid, facts.comm(each.pid), 0) for each in behind),
         (
             look(facts, behind[0].pid, "See what the missing rank is doing.", "py-spy dump --pid {}")
             if behind
@@ -182,5 +188,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls", "nccl"}),
     find=find,
     severity="CRITICAL",
-    lines=(Line("last", "entered it", kinds=("collective",)),),
+    lines=(LineChoice("last", "entered it", kinds=("collective",)),),
 )

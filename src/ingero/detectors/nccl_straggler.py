@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ingero.correlate.loss import Lost, Part
+from ingero.correlate.loss import LossPart, Lost
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.collectives import Round, rounds_of
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.facts import Arrival
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
@@ -26,7 +26,7 @@ LAST_SHARE = 0.6  # of the rounds
 LEAST_ROUNDS = 5  # somebody is last in every round; in fewer, by chance the same
 
 
-def straggler(rounds: list[Round]) -> Arrival | None:
+def straggler(rounds: list[CollectiveRound]) -> Arrival | None:
     """The rank that is last by far most of the waiting."""
     if len(rounds) < LEAST_ROUNDS:
         return None
@@ -39,7 +39,7 @@ def straggler(rounds: list[Round]) -> Arrival | None:
     return next(each.last for each in rounds if each.last.rank == rank)
 
 
-def waited(timeline: Timeline, rounds: list[Round], pid: int) -> dict[int, int]:
+def waited(timeline: Timeline, rounds: list[CollectiveRound], pid: int) -> dict[int, int]:
     """By slice: how long a process waited for the last rank."""
     found: dict[int, int] = defaultdict(int)
     facts = timeline.facts
@@ -57,7 +57,7 @@ def _gpu_waits(timeline: Timeline, pid: int) -> dict[int, int]:
     }
 
 
-def _victim(timeline: Timeline, rounds: list[Round], late: Arrival) -> Job | None:
+def _victim(timeline: Timeline, rounds: list[CollectiveRound], late: Arrival) -> Job | None:
     """Of the ranks that wait, the one that waits longest: the others' story is the same."""
     sums = {
         job.pid: sum(waited(timeline, rounds, job.pid).values())
@@ -83,7 +83,7 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
             longer = max(0, each.ns["gpu_wait"] - late_waits.get(each.number, 0))
             ns = min(by_slice.get(each.number, 0), longer)
             if ns:
-                who = (Part(late.pid, timeline.facts.comm(late.pid), ns),)
+                who = (LossPart(late.pid, timeline.facts.comm(late.pid), ns),)
                 lost = Lost("gpu_wait", ns, victim.pid, victim.tid, victim.comm, who=who, whose="others")
                 yield Evidence(victim, each, ns, (lost,), note=note)
 
@@ -124,6 +124,37 @@ def advise(case: Case) -> list[Fix]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveRound:
+    """One collective all ranks of which were seen."""
+
+    comm_hash: int
+    seq: int
+    arrivals: tuple[Arrival, ...]  # in order of their coming
+
+    @property
+    def last(self) -> Arrival:
+        return self.arrivals[-1]
+
+    def waits(self) -> list[tuple[Arrival, int]]:
+        """How long each of the others waited."""
+        return [(each, self.last.at_ns - each.at_ns) for each in self.arrivals[:-1]]
+
+
+def rounds_of(timeline: Timeline) -> dict[int, list[CollectiveRound]]:
+    """Complete rounds by communicator."""
+    grouped: dict[tuple[int, int, str], list[Arrival]] = defaultdict(list)
+    for each in timeline.arrivals:
+        if each.nranks > 1:
+            grouped[each.comm_hash, each.seq, each.op].append(each)
+    found: dict[int, list[CollectiveRound]] = defaultdict(list)
+    for (comm, seq, _), members in grouped.items():
+        ranks = {each.rank for each in members}
+        if len(members) == members[0].nranks == len(ranks):
+            found[comm].append(CollectiveRound(comm, seq, tuple(sorted(members, key=lambda a: a.at_ns))))
+    return found
+
+
 DETECTOR = Detector(
     name="nccl-straggler",
     needs=frozenset({"calls", "nccl"}),
@@ -132,7 +163,7 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     lines=(
-        Line("count", "waits at the collective called", kinds=("collective",)),
-        Line("sample", "the late rank computes", of="culprit"),
+        LineChoice("count", "waits at the collective called", kinds=("collective",)),
+        LineChoice("sample", "the late rank computes", of="culprit"),
     ),
 )

@@ -22,7 +22,7 @@ import numpy as np
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.units import format_ns
 
@@ -154,5 +154,5 @@ DETECTOR = Detector(
     prove=prove,
     advise=advise,
     confidence=0.8,
-    lines=(Line("spike", "only in the long iterations"),),
+    lines=(LineChoice("spike", "only in the long iterations"),),
 )

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.detector import Case, Detector, Evidence, Line
+from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 
 PER_STEP = 5  # a loop reads its loss and checks for overflow; more is a habit
@@ -86,7 +86,7 @@ DETECTOR = Detector(
     advise=advise,
     confidence=0.85,
     lines=(
-        Line("count", "waits for the GPU most often", kinds=("sync",)),
-        Line("ns", "waits for the GPU longest", kinds=("sync",)),
+        LineChoice("count", "waits for the GPU most often", kinds=("sync",)),
+        LineChoice("ns", "waits for the GPU longest", kinds=("sync",)),
     ),
 )

@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from ingero.correlate.account import Account, Accounts, Line, Lines, grown, grown_lines, scaled
+from ingero.correlate.account import Account, Accounts, GrownLine, Lines, grown, grown_lines, scaled
 from ingero.correlate.loss import Lost, SliceLedger
-from ingero.correlate.pace import MOST_SPANS, Stretch
+from ingero.correlate.pace import MOST_SPANS, PaceStretch
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors.bound import bound_of, in_words
-from ingero.detectors.names import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, name_of
+from ingero.detectors.bound import GPU, NOBODY, ROW_KINDS, UNNAMED, Setting, bound_of, in_words, name_of
 from ingero.model.facts import Facts
 from ingero.model.report import Bound
 from ingero.model.span_sums import Span
@@ -55,7 +54,7 @@ NEEDLESS = frozenset({"io", "gc", "copy", "alloc", "free"})  # work that a step 
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToldStretch:
     """What all findings about one stretch of a job have in common."""
 
     job: Job
@@ -93,13 +92,13 @@ def slices_of(spans: Iterable[Span], facts: Facts) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedRows:
     """Rows with one name."""
 
-    told: Told
+    told: ToldStretch
     kind: str
     rows: tuple[Lost, ...]
-    line: Line | None = None
+    line: GrownLine | None = None
 
     @property
     def ns(self) -> int:
@@ -121,7 +120,7 @@ class Verdicts:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self.named: list[Named] = []
+        self.named: list[NamedRows] = []
         self.bound: list[Bound] = []  # what limits each job now
         self._by_card: set[tuple[int, int]] = set()  # process and slice that a card's word was asked about
         for job in timeline.jobs:
@@ -158,7 +157,7 @@ class Verdicts:
             grown += each.grown_ns * inside / max(each.wall_ns, 1)
         return grown if 2 * within >= sum(wall_ns.get(number, 0) for number in asked) else None
 
-    def _busy(self, job: Job, stretch: Stretch) -> float | None:
+    def _busy(self, job: Job, stretch: PaceStretch) -> float | None:
         """The card's own word, as far as it is about this job."""
         facts, cards = self._timeline.facts, self._timeline.cards.of(job.pid)
         if not cards:
@@ -195,7 +194,7 @@ class Verdicts:
         self.named += self._idle(job, usual, accounts, made[0], busy[0])
 
     def _limit(
-        self, job: Job, stretches: Sequence[Stretch], account: Account, last: Sequence[Span], sends: bool
+        self, job: Job, stretches: Sequence[PaceStretch], account: Account, last: Sequence[Span], sends: bool
     ) -> None:
         """What limits the job at the end."""
         now = max(stretches, key=lambda each: each.last_ns)
@@ -205,7 +204,7 @@ class Verdicts:
             limit = _with_pace(limit, job, now)
             self.bound.append(msgspec.structs.replace(limit, text=in_words(limit)))
 
-    def _stretches(self, job: Job) -> tuple[Stretch | None, Sequence[Stretch]]:
+    def _stretches(self, job: Job) -> tuple[PaceStretch | None, Sequence[PaceStretch]]:
         if job.pace is not None:
             return job.pace.usual, job.pace.slow
         facts = self._timeline.facts
@@ -221,19 +220,19 @@ class Verdicts:
             else:
                 break
             wall_ns += each.wall_ns
-        return (Stretch(tuple(spans), 0.0, wall_ns) if spans else None), ()
+        return (PaceStretch(tuple(spans), 0.0, wall_ns) if spans else None), ()
 
     # --- the pace fell ---------------------------------------------------------------------
 
     def _slower(
         self,
         job: Job,
-        stretches: Sequence[Stretch],
+        stretches: Sequence[PaceStretch],
         number: int,
         accounts: Accounts,
         made: Sequence[Account],
         busy: Sequence[float | None],
-    ) -> list[Named]:
+    ) -> list[NamedRows]:
         assert job.pace is not None
         usual, slow = stretches[0], stretches[number]
         ratio, excess = slow.steps / usual.steps, job.pace.excess_ns(slow)
@@ -254,7 +253,7 @@ class Verdicts:
             groups.setdefault(UNNAMED, []).extend(for_the_gpu)
         else:
             excess -= sum(row.ns for row in for_the_gpu)
-        told = Told(
+        told = ToldStretch(
             job,
             slow.spans,
             slow.wall_ns,
@@ -269,8 +268,8 @@ class Verdicts:
     # --- idle though there is work -------------------------------------------------------
 
     def _idle(
-        self, job: Job, usual: Stretch, accounts: Accounts, account: Account, busy: float | None
-    ) -> list[Named]:
+        self, job: Job, usual: PaceStretch, accounts: Accounts, account: Account, busy: float | None
+    ) -> list[NamedRows]:
         if busy is None or not account.rows:
             return []
         wall = account.wall_ns
@@ -289,7 +288,7 @@ class Verdicts:
             rows = [row for row in rows if row.bucket not in ON_CORE or row.what in NEEDLESS]
         if not rows:
             return []
-        told = Told(job, usual.spans, wall, sum(row.ns for row in rows), busy=busy)
+        told = ToldStretch(job, usual.spans, wall, sum(row.ns for row in rows), busy=busy)
         lines = grown_lines(Account(()), account, 1.0)
         groups = self._groups(rows, setting)
         if accounts.out_of_memory(0, job.pid):
@@ -308,11 +307,11 @@ class Verdicts:
 
     def _told(
         self,
-        told: Told,
+        told: ToldStretch,
         groups: dict[str, list[Lost]],
         unnamed: str,
         lines: Lines,
-    ) -> list[Named]:
+    ) -> list[NamedRows]:
         """What is worth saying; what has no name when it is most of it."""
         total = sum(row.ns for rows in groups.values() for row in rows)
         capturing = sum(row.ns for row in groups.get("graph-trouble", ()))
@@ -327,16 +326,20 @@ class Verdicts:
             enough = max(least, LEAST_SHARE * told.wall_ns, part * total)
             if ns >= (max(enough, 0.5 * total) if kind == UNNAMED else enough):
                 rows = [row for row in rows if row.ns >= NOISE * ns]
-                found.append(Named(told, kind or unnamed, tuple(rows), line_of(rows, lines, told.changed)))
+                found.append(
+                    NamedRows(told, kind or unnamed, tuple(rows), line_of(rows, lines, told.changed))
+                )
         return sorted(found, key=lambda each: -each.ns)
 
 
-def _last_of(stretch: Stretch) -> list[Span]:
+def _last_of(stretch: PaceStretch) -> list[Span]:
     first, last = stretch.spans[-1]
     return [(max(first, last - NOW_NS), last)]
 
 
-def _more_work(usual_busy: float | None, busy: float | None, usual: Stretch, slow: Stretch) -> float | None:
+def _more_work(
+    usual_busy: float | None, busy: float | None, usual: PaceStretch, slow: PaceStretch
+) -> float | None:
     """Of what the steps became longer, the part in which the card works more in each; None: it does not tell.
 
     With the same work in fewer steps it would be busy less by as much as there are fewer.
@@ -347,7 +350,7 @@ def _more_work(usual_busy: float | None, busy: float | None, usual: Stretch, slo
     return (busy - same) / (usual_busy - same) if usual_busy > same else None
 
 
-def _with_pace(limit: Bound, job: Job, now: Stretch) -> Bound:
+def _with_pace(limit: Bound, job: Job, now: PaceStretch) -> Bound:
     pace = job.pace
     if pace is None:
         return limit
@@ -360,7 +363,7 @@ def _with_pace(limit: Bound, job: Job, now: Stretch) -> Bound:
     )
 
 
-def _per_s(stretch: Stretch) -> float | None:
+def _per_s(stretch: PaceStretch) -> float | None:
     return round(stretch.steps * SECOND / stretch.wall_ns, 3) if stretch.wall_ns else None
 
 
@@ -388,7 +391,7 @@ def _chosen(row: Lost) -> bool:
     return row.bucket == "sleep" and not row.via
 
 
-def line_of(rows: Sequence[Lost], lines: Lines, changed: bool) -> Line | None:
+def line_of(rows: Sequence[Lost], lines: Lines, changed: bool) -> GrownLine | None:
     """Of the largest row, where its time was sampled and is the job's own."""
     main = max(rows, key=lambda row: row.ns)
     if main.via and main.whose != "feeder":

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero.correlate.timeline import Job, Timeline
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.detectors.cuda_error import by_process, failed
-from ingero.detectors.detector import Detector, Line, State
+from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Severity
 
 
@@ -24,16 +24,14 @@ def _launches(job: Job) -> bool:
 
 
 def find(timeline: Timeline) -> Iterator[State]:
-    for pid, found in by_process(
-        [e for e in timeline.facts.errors if e.code in status_codes.MISMATCH]
-    ).items():
+    for pid, found in by_process([e for e in timeline.facts.errors if e.code in cuda_error.MISMATCH]).items():
         if any(job.pid == pid and _launches(job) for job in timeline.jobs):
             continue  # a library tried code for another GPU first, and then found its own
         comm = timeline.facts.comm(pid)
         yield failed(
             found,
             comm,
-            f"{comm}: {status_codes.name_of(found[0].code)} ({found[0].op} returned {found[0].code})",
+            f"{comm}: {cuda_error.name_of(found[0].code)} ({found[0].op} returned {found[0].code})",
             Severity.CRITICAL,
             (
                 Fix("See which CUDA version the driver supports.", "nvidia-smi"),
@@ -47,5 +45,5 @@ DETECTOR = Detector(
     needs=frozenset({"calls"}),
     find=find,
     severity="CRITICAL",
-    lines=(Line("event", "fails"),),
+    lines=(LineChoice("event", "fails"),),
 )

@@ -3,7 +3,7 @@
 The deepest match wins: a container may run inside another (kind, docker-in-docker).
 The cgroup id is the one the probes report: the inode of the v2 directory unless the
 process sits in the v2 root (hybrid hosts), then that of a v1 directory.
-Names of pods and containers are not known here: kubelet.py and runtime_names.py ask for them.
+Names of pods and containers are not known here: kubelet.py and container_names.py ask for them.
 """
 
 from __future__ import annotations

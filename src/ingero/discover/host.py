@@ -2,7 +2,7 @@
 
 A value the kernel does not tell is None, never zero. The CPU share is that of the time
 since the sampler was last asked, so its first answer has none.
-Nothing here judges; checks.py does.
+Nothing here judges; host_checks.py does.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 
-from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
+from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
 
 SPAN_BYTES = 256  # looked at behind a handle
 MAX_NAME_BYTES = 4096

@@ -137,7 +137,7 @@ class _Terminated(msgspec.Struct, rename="camel"):
     finished_at: str | None = None
 
 
-class _State(msgspec.Struct):
+class _ContainerState(msgspec.Struct):
     terminated: _Terminated | None = None
 
 
@@ -145,8 +145,8 @@ class _Status(msgspec.Struct, rename="camel"):
     name: str
     restart_count: int = 0
     container_id: str | None = msgspec.field(default=None, name="containerID")
-    last_state: _State | None = None
-    state: _State | None = None
+    last_state: _ContainerState | None = None
+    state: _ContainerState | None = None
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):

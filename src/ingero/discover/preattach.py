@@ -3,7 +3,7 @@
 Probes are put on these before the command runs, so that its first calls are seen; a
 file it never loads costs nothing. This is a guess by looking only: nothing is executed,
 neither the command's interpreter nor ldconfig. What was guessed wrong is found once
-the process has mapped it (libraries.py), and the time until then is told (agent/late.py).
+the process has mapped it (libraries.py), and the time until then is told (agent/missed_calls.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from ingero.discover.command_files import (
+    LD_CACHE,
+    Mentions,
+    cache_entries,
+    loaded_with,
+    read_mentions,
+    run_paths,
+)
 from ingero.discover.libraries import Library, LibraryFinder, kind_of, of_the_system
-from ingero.discover.loader import LD_CACHE, cache_entries, loaded_with, run_paths
-from ingero.discover.mentions import Mentions, read_mentions
 from ingero.discover.processes import printable
 from ingero.errors import FileFormatError
 from ingero.native.elf import EM_AARCH64, EM_X86_64, ElfFile

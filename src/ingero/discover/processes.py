@@ -289,12 +289,6 @@ def all_processes() -> Iterator[tuple[Process, Container]]:
             yield found
 
 
-def of_user(user: str | int) -> list[Process]:
-    """Processes whose real user is this one, by name or number."""
-    uid = user_id(user)
-    return [process for process, _ in all_processes() if process.uid == uid]
-
-
 def user_id(user: str | int) -> int:
     if isinstance(user, int) or (user.isascii() and user.isdigit()):
         return int(user)
@@ -302,36 +296,6 @@ def user_id(user: str | int) -> int:
         return pwd.getpwnam(user).pw_uid
     except (KeyError, ValueError) as error:
         raise TargetError(f"no user {user!r} on this host", hint="Pass a user name or number.") from error
-
-
-def of_container(container_id: str) -> list[Process]:
-    """Processes of a container, by its id or the short id that runtimes print."""
-    return [process for process, each in all_processes() if containers.belongs(each, container_id)]
-
-
-def of_cgroup(path: str) -> list[Process]:
-    """Processes in this cgroup or below it; a path under the cgroup mount is accepted too."""
-    mounts = cgroup_mounts()
-    wanted = path.rstrip("/") or "/"
-    for mount in sorted(mounts, key=lambda each: -len(each.point)):
-        if wanted == mount.point or wanted.startswith(mount.point + "/"):
-            wanted = wanted.removeprefix(mount.point) or "/"
-            break
-    return list(_with_cgroup_below(wanted, mounts))
-
-
-def _with_cgroup_below(wanted: str, mounts: list[containers.Mount]) -> Iterator[Process]:
-    for pid in list_pids():
-        try:
-            with ProcessHandle(pid) as handle:
-                text = handle.read("cgroup", 1 << 16).decode("utf-8", "replace")
-        except OSError:
-            continue
-        paths = containers.parse_cgroups(text).values()
-        if any(p == wanted or p.startswith(wanted.rstrip("/") + "/") for p in paths):
-            process = read_process(pid, mounts)
-            if process:
-                yield process
 
 
 def namespace_pids(pid: int) -> list[int]:

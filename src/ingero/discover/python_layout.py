@@ -18,15 +18,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.discover.python_lock import Lock, find_collecting, find_lock, is_enabled
-from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
-from ingero.discover.python_objects import Code, MisfitError, Offsets, Reader
+from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
+from ingero.discover.python_objects import MisfitError, ObjectReader, Offsets, PythonCode
 from ingero.discover.python_offsets import OFFSETS, STATED
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.python_slot import Slot, find_slot
-from ingero.discover.python_states import State, find_interpreters
-from ingero.discover.python_tid import find_tid
-from ingero.discover.thread_numbers import own_numbers
+from ingero.discover.python_states import (
+    Lock,
+    PythonThreadState,
+    find_collecting,
+    find_interpreters,
+    find_lock,
+    is_enabled,
+)
+from ingero.discover.python_threads import Slot, find_slot, find_tid, own_numbers
 from ingero.model.layout import PYTHON_LAYOUT, PythonFlag
 
 COOKIE = b"xdebugpy"
@@ -108,7 +112,7 @@ def _unknown(runtime: Runtime) -> str:
 def _read(pid: int, memory: ProcessMemory, runtime: Runtime) -> PythonFrames:
     assert runtime.minor is not None
     at, free_threaded = _offsets(memory, runtime, runtime.minor)
-    found = find_interpreters(Reader(memory, at), runtime.start, runtime.end)
+    found = find_interpreters(ObjectReader(memory, at), runtime.start, runtime.end)
     if found is None:
         raise NotYetError("the interpreter has not started yet")
     alive = own_numbers(pid)
@@ -155,7 +159,7 @@ def _key(memory: ProcessMemory, at: Offsets, runtime: int) -> int | None:
     return key if made == 1 and key < 1024 else None
 
 
-def _check_frames(reader: Reader, states: Iterable[State]) -> Code:
+def _check_frames(reader: ObjectReader, states: Iterable[PythonThreadState]) -> PythonCode:
     """Some thread's frames must all be frames; the outermost code object of that thread."""
     shallow, last = False, None
     for _ in range(FRAME_TRIES):
@@ -175,12 +179,12 @@ def _check_frames(reader: Reader, states: Iterable[State]) -> Code:
     raise MisfitError(str(last))
 
 
-def _codes(reader: Reader, state: State) -> tuple[list[Code], bool]:
+def _codes(reader: ObjectReader, state: PythonThreadState) -> tuple[list[PythonCode], bool]:
     """The code objects of a thread's frames, innermost first, each checked with the frame's place in it.
 
     And whether they show how frames are linked: one frame alone may as well be a link not found.
     """
-    found: list[Code] = []
+    found: list[PythonCode] = []
     frames = 0
     for frame, address in reader.frames(reader.frame_of(state.address)):
         frames += 1

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ingero.discover.python_memory import NotThereError, pointers
-from ingero.discover.python_objects import MisfitError, Reader
+import numpy as np
+
+from ingero.discover.process_memory import NotThereError, ProcessMemory, pointers
+from ingero.discover.python_objects import MisfitError, ObjectReader
 
 TRIES = 5  # a list may change while it is read
 MAX_INTERPRETERS = 256
@@ -23,7 +25,7 @@ SEARCHED_INTERPRETER_BYTES = 16384
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PythonThreadState:
     """A thread state."""
 
     address: int
@@ -32,16 +34,16 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreters:
+class ListedInterpreters:
     """What the runtime lists; the main interpreter is the oldest, hence the last."""
 
-    reader: Reader  # with the offsets that fit
+    reader: ObjectReader  # with the offsets that fit
     main: int
-    states: tuple[State, ...]
+    states: tuple[PythonThreadState, ...]
     searched: bool = False
 
 
-def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | None:
+def find_interpreters(reader: ObjectReader, start: int, end: int) -> ListedInterpreters | None:
     """None: there is none yet."""
     head = 0
     for _ in range(TRIES):
@@ -56,17 +58,17 @@ def find_interpreters(reader: Reader, start: int, end: int) -> Interpreters | No
     return found
 
 
-def _listed(reader: Reader, head: int) -> Interpreters:
+def _listed(reader: ObjectReader, head: int) -> ListedInterpreters:
     chain, interpreter = [head], head
     while interpreter := reader.memory.word(interpreter + reader.at["interpreter_next"]):
         if interpreter in chain or len(chain) >= MAX_INTERPRETERS:
             raise MisfitError("a list of interpreters that does not end")
         chain.append(interpreter)
     states = [state for each in chain for state in _states(reader, each)]
-    return Interpreters(reader, chain[-1], tuple(states))
+    return ListedInterpreters(reader, chain[-1], tuple(states))
 
 
-def _states(reader: Reader, interpreter: int) -> Iterator[State]:
+def _states(reader: ObjectReader, interpreter: int) -> Iterator[PythonThreadState]:
     """The thread states of an interpreter: at least one."""
     memory, at = reader.memory, reader.at
     address = memory.word(interpreter + at["interpreter_threads"])
@@ -79,11 +81,11 @@ def _states(reader: Reader, interpreter: int) -> Iterator[State]:
             raise MisfitError(f"no thread state at {address:#x}")
         seen.add(address)
         native_id = memory.word(address + at["state_native_id"]) if "state_native_id" in at else 0
-        yield State(address, memory.word(address + at["state_thread_id"]), native_id)
+        yield PythonThreadState(address, memory.word(address + at["state_thread_id"]), native_id)
         address = memory.word(address + at["state_next"])
 
 
-def _searched(reader: Reader, start: int, end: int) -> Iterator[Interpreters]:
+def _searched(reader: ObjectReader, start: int, end: int) -> Iterator[ListedInterpreters]:
     """Every pointer of the runtime, taken for an interpreter; first with the known place of its threads."""
     words = reader.memory.words_up_to(start, min(end - start, SEARCHED_RUNTIME_BYTES) // 8)
     places = {int(words[index]): int(index) * 8 for index in reversed(pointers(words))}
@@ -98,7 +100,7 @@ def _searched(reader: Reader, start: int, end: int) -> Iterator[Interpreters]:
                 yield found
 
 
-def _thread_places(reader: Reader, interpreter: int) -> Iterator[int]:
+def _thread_places(reader: ObjectReader, interpreter: int) -> Iterator[int]:
     """Where in what may be an interpreter a pointer to something stands that points back."""
     try:
         words = reader.memory.words_up_to(interpreter, SEARCHED_INTERPRETER_BYTES // 8)
@@ -113,7 +115,7 @@ def _thread_places(reader: Reader, interpreter: int) -> Iterator[int]:
             yield int(index) * 8
 
 
-def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interpreters | None:
+def _tried(reader: ObjectReader, interpreter: int, place: int, threads: int) -> ListedInterpreters | None:
     shift = threads - reader.at["interpreter_threads"]
     nexts = dict.fromkeys((reader.at["interpreter_next"], max(reader.at["interpreter_next"] + shift, 0)))
     for next_at in nexts:
@@ -122,7 +124,7 @@ def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interp
             "interpreter_threads": threads,
             "interpreter_next": next_at,
         }
-        fitting = Reader(reader.memory, {**reader.at, **moved})
+        fitting = ObjectReader(reader.memory, {**reader.at, **moved})
         try:
             found = replace(_listed(fitting, interpreter), searched=fitting.at != reader.at)
             if any(_is_plausible(fitting, state) for state in found.states):
@@ -132,9 +134,105 @@ def _tried(reader: Reader, interpreter: int, place: int, threads: int) -> Interp
     return None
 
 
-def _is_plausible(reader: Reader, state: State) -> bool:
+def _is_plausible(reader: ObjectReader, state: PythonThreadState) -> bool:
     """A thread id is the address of the thread's own data, which begins with its address."""
     try:
         return bool(state.thread_id) and reader.memory.word(state.thread_id) == state.thread_id
     except NotThereError:
         return False
+
+
+# The interpreter's lock and its collector in a live process, as addresses to look at.
+#
+# Neither is needed to read frames: what does not fit is left out (0), never guessed.
+
+
+LOCK_TRIES = 20  # who held it last may be gone already
+MAX_INTERVAL_US = 3_600_000_000
+ENABLED = (1 << 31) - 1  # less: for a moment, while a module is imported
+SEARCHED_BYTES = 32768
+GENERATIONS_BYTES = 192  # three and the permanent one, each a list that begins as one of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Addresses; all 0 where the lock was not found."""
+
+    start: int = 0
+    end: int = 0
+    holder: int = 0  # of the pointer to the thread state that last held it
+    held: int = 0  # of the int that is 1 while somebody does
+
+
+def find_lock(found: ListedInterpreters, runtime: int) -> Lock:
+    """The main interpreter's lock: it names a thread state of that interpreter."""
+    reader, at = found.reader, found.reader.at
+    for _ in range(LOCK_TRIES):
+        with suppress(NotThereError):
+            start = runtime + at["runtime_lock"] if "runtime_lock" in at else 0
+            start = start or reader.memory.word(found.main + at["interpreter_lock"])
+            if _is_lock(found, start):
+                return _lock(reader, start)
+    return Lock()
+
+
+def _is_lock(found: ListedInterpreters, start: int) -> bool:
+    memory, at = found.reader.memory, found.reader.at
+    holder = memory.word(start + at["lock_holder"])
+    interval_us = memory.word(start + at["lock_interval"])
+    if memory.signed32(start + at["lock_held"]) not in (0, 1) or not 0 < interval_us < MAX_INTERVAL_US:
+        return False
+    return memory.word(holder + at["state_interpreter"]) == found.main
+
+
+def _lock(reader: ObjectReader, start: int) -> Lock:
+    at = reader.at
+    return Lock(start, start + at["lock_bytes"], start + at["lock_holder"], start + at["lock_held"])
+
+
+def is_enabled(memory: ProcessMemory, lock: Lock) -> bool:
+    """Whether a free-threaded build uses its lock for good, as it does once a module asks for it."""
+    with suppress(NotThereError):
+        return bool(lock.start) and memory.signed32(lock.start) == ENABLED
+    return False
+
+
+def find_collecting(found: ListedInterpreters) -> int:
+    """The int that says whether the main interpreter collects; 0 when it is not found.
+
+    Behind it come two lists, of garbage and of callbacks: where they are not, they are looked for.
+    """
+    reader = found.reader
+    known = found.main + reader.at["interpreter_collecting"]
+    if _is_collecting(reader, known) or (
+        _has_generations(reader, known) and _is_collecting(reader, known, 1)
+    ):
+        return known
+    words = reader.memory.words_up_to(found.main, SEARCHED_BYTES // 8)
+    lists = set(pointers(words).tolist())
+    places = [found.main + 8 * (index - 1) for index in sorted(lists) if index and index + 1 in lists]
+    fits = [place for place in places if _is_collecting(reader, place) and _has_generations(reader, place)]
+    return fits[0] if len(fits) == 1 else 0
+
+
+def _is_collecting(reader: ObjectReader, address: int, missing: int = 0) -> bool:
+    """Some of the lists may be missing: 3.9 makes one when the collector's module is imported."""
+    memory = reader.memory
+    try:
+        if memory.signed32(address) not in (0, 1):
+            return False
+        lists = [each for each in (memory.word(address + 8), memory.word(address + 16)) if each]
+        for each in lists:
+            reader.expect(each, "list")
+    except (NotThereError, MisfitError):
+        return False
+    return len(lists) >= 2 - missing
+
+
+def _has_generations(reader: ObjectReader, address: int) -> bool:
+    """Whether pointers to their own surroundings come before it."""
+    with suppress(NotThereError):
+        start = address - GENERATIONS_BYTES
+        words = reader.memory.words_up_to(start, GENERATIONS_BYTES // 8)
+        return bool(((words >= np.uint64(start)) & (words < np.uint64(address))).any())
+    return False

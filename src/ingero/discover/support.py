@@ -20,10 +20,10 @@ from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 
-from ingero.discover import gpus, host, processes
+from ingero.discover import gpu_devices, host, processes
 from ingero.discover.libraries import LibraryFinder
 from ingero.errors import UsageError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 MAX_MEMBER_BYTES = 256 << 10
 HOST_FILES = (
@@ -179,7 +179,7 @@ def _versions() -> dict[str, str]:
 
 
 def _gpus() -> dict[str, object]:
-    report = gpus.find_gpus()
+    report = gpu_devices.find_gpus()
     cards = [{"index": gpu.index, "name": gpu.name, "memory_bytes": gpu.memory_bytes} for gpu in report.gpus]
     return {"driver": report.driver, "source": report.source, "problem": report.problem, "gpus": cards}
 

@@ -4,7 +4,7 @@ A row is one place that tells one thing. The cgroup path was written by the sche
 comes first; the environment is what the process was given, or says of itself, and only
 fills in. What `job` and `user` mean is the first of their rows that is known, so that one
 word groups Slurm, ECS, Ray and torchrun alike. Pods and containers are named in
-runtime_names.py and kubelet.py, from those who run them.
+container_names.py and kubelet.py, from those who run them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_CHARS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TenantRow:
     """Where one thing is told: a variable, or a part of the cgroup path."""
 
     key: str
@@ -34,28 +34,28 @@ class Row:
 
 
 ROWS = (
-    Row("slurm.job", pattern=r"/job_([0-9]+)(?=/|$)"),
-    Row("slurm.step", pattern=r"/job_[0-9]+/step_([^/]+)(?=/|$)"),
-    Row("ecs.task", pattern=r"/ecs/(?:[^/]+/)*?([0-9a-f]{32})(?=[/-]|$)"),
-    Row("slurm.job", "SLURM_JOB_ID"),
-    Row("slurm.job", "SLURM_JOBID"),
-    Row("slurm.step", "SLURM_STEP_ID"),
-    Row("slurm.name", "SLURM_JOB_NAME"),
-    Row("slurm.user", "SLURM_JOB_USER"),
-    Row("slurm.account", "SLURM_JOB_ACCOUNT"),
-    Row("slurm.partition", "SLURM_JOB_PARTITION"),
-    Row("slurm.array_job", "SLURM_ARRAY_JOB_ID"),
-    Row("slurm.array_task", "SLURM_ARRAY_TASK_ID"),
-    Row("ecs.task", "ECS_CONTAINER_METADATA_URI_V4", r"/v4/([0-9a-f]{32})-[0-9]+$"),
-    Row("pbs.job", "PBS_JOBID"),
-    Row("pbs.array_task", "PBS_ARRAY_INDEX"),
-    Row("lsf.job", "LSB_JOBID"),
-    Row("lsf.array_task", "LSB_JOBINDEX"),
-    Row("kubeflow.run", "KFP_RUN_ID"),
-    Row("kubeflow.job", "PET_RDZV_ID"),
-    Row("ray.job", "RAY_JOB_ID"),
-    Row("torchrun.run", "TORCHELASTIC_RUN_ID", r"^(?!none$)(.+)"),  # torchrun's word for "not given"
-    Row("torchrun.restarts", "TORCHELASTIC_RESTART_COUNT", r"^([0-9]{1,6})$"),
+    TenantRow("slurm.job", pattern=r"/job_([0-9]+)(?=/|$)"),
+    TenantRow("slurm.step", pattern=r"/job_[0-9]+/step_([^/]+)(?=/|$)"),
+    TenantRow("ecs.task", pattern=r"/ecs/(?:[^/]+/)*?([0-9a-f]{32})(?=[/-]|$)"),
+    TenantRow("slurm.job", "SLURM_JOB_ID"),
+    TenantRow("slurm.job", "SLURM_JOBID"),
+    TenantRow("slurm.step", "SLURM_STEP_ID"),
+    TenantRow("slurm.name", "SLURM_JOB_NAME"),
+    TenantRow("slurm.user", "SLURM_JOB_USER"),
+    TenantRow("slurm.account", "SLURM_JOB_ACCOUNT"),
+    TenantRow("slurm.partition", "SLURM_JOB_PARTITION"),
+    TenantRow("slurm.array_job", "SLURM_ARRAY_JOB_ID"),
+    TenantRow("slurm.array_task", "SLURM_ARRAY_TASK_ID"),
+    TenantRow("ecs.task", "ECS_CONTAINER_METADATA_URI_V4", r"/v4/([0-9a-f]{32})-[0-9]+$"),
+    TenantRow("pbs.job", "PBS_JOBID"),
+    TenantRow("pbs.array_task", "PBS_ARRAY_INDEX"),
+    TenantRow("lsf.job", "LSB_JOBID"),
+    TenantRow("lsf.array_task", "LSB_JOBINDEX"),
+    TenantRow("kubeflow.run", "KFP_RUN_ID"),
+    TenantRow("kubeflow.job", "PET_RDZV_ID"),
+    TenantRow("ray.job", "RAY_JOB_ID"),
+    TenantRow("torchrun.run", "TORCHELASTIC_RUN_ID", r"^(?!none$)(.+)"),  # torchrun's word for "not given"
+    TenantRow("torchrun.restarts", "TORCHELASTIC_RESTART_COUNT", r"^([0-9]{1,6})$"),
 )
 # What the words that group everything mean: the first that is known.
 MEANING = {

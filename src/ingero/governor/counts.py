@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.seen import TAKEN, Base, Pace, Steps, Watched
+from ingero.governor.seen import TAKEN, Base, CallingPace, Steps, Watched
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
 POOLED = 6  # windows
-UNKNOWN_PACE = Pace(0.5, 1)
+UNKNOWN_PACE = CallingPace(0.5, 1)
 NO_BASE = Base(0, 0)
 QUEUE_FULL_NS = 15_000  # a launch takes 2 to 8 us; longer, it waits for room in the GPU's queue
 LEAST_CALL_NS = 200  # no call of the driver is shorter: more calls than that fit into no time
@@ -188,7 +188,9 @@ class Estimator:
         return pool.calls() / max(sum(each.calls() for each in others), 1)
 
 
-def _by_steps(pool: Pool, base: Base, pace: Pace, part: float, calls: int) -> tuple[float, float] | None:
+def _by_steps(
+    pool: Pool, base: Base, pace: CallingPace, part: float, calls: int
+) -> tuple[float, float] | None:
     """Calls made while nobody looked, and how far that may be off (95 %), by what they keep step with."""
     if pace.anchor is None:
         return None
@@ -210,7 +212,9 @@ def _with_drift(chance: float, usual: float, now: float | None) -> float:
     return chance + drift if drift > chance else chance
 
 
-def _by_time(pool: Pool, base: Base | None, pace: Pace, calls: int, share: float) -> tuple[float, float]:
+def _by_time(
+    pool: Pool, base: Base | None, pace: CallingPace, calls: int, share: float
+) -> tuple[float, float]:
     """The same, by the process's time on a core."""
     per_ns = pool.per_ns()
     most = base.cpu_between_ns / LEAST_CALL_NS if base else float("inf")

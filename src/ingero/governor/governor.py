@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from ingero.attach.kernel import Detail, KernelSide
 from ingero.attach.probes import ROWS
 from ingero.attach.session import File, Session
-from ingero.governor.counters import Counters, Reading, calls, detail_ns, hit_ns, hits, untimed
 from ingero.governor.counts import Estimator
-from ingero.governor.periods import Aligned, Called, Period, Periods
 from ingero.governor.policy import (
     ALL,
     FEWER_WALKS,
@@ -28,14 +26,39 @@ from ingero.governor.policy import (
     Controller,
     Means,
     Watch,
+    actions_between,
     period_ns,
     turn_ns,
+    watched_less,
 )
-from ingero.governor.rates import SWITCH_NS, Rates
-from ingero.governor.seen import METERS, OTHERS, UNSEEN_WAIT, Base, Seen, Steps, StepsBy, Watched, own_ns
+from ingero.governor.rates import (
+    SWITCH_NS,
+    CounterReading,
+    Counters,
+    Rates,
+    calls,
+    detail_ns,
+    hit_ns,
+    hits,
+    untimed,
+)
+from ingero.governor.seen import (
+    METERS,
+    OTHERS,
+    UNSEEN_WAIT,
+    Aligned,
+    Base,
+    Called,
+    Period,
+    Periods,
+    SeenTime,
+    Steps,
+    StepsBy,
+    Watched,
+    own_ns,
+)
 from ingero.governor.thread_time import ThreadEstimator
-from ingero.governor.words import actions_between, watched_less
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
@@ -92,7 +115,7 @@ class Governor:
         self._mark_on_ns: int | None = None  # where the mark was read before everything was watched
         self._mark_counters = self._counters.read()
         self._window_counters = self._mark_counters
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, SeenTime] = {}
         self._made: dict[int, NDArray[np.int64]] = {}  # calls by meter, by process, while all were watched
         self._aligned: dict[tuple[int, int], Aligned] = {}  # by process and meter, in this on-period
         self._steps: StepsBy = {}  # in this window
@@ -248,7 +271,7 @@ class Governor:
         if enough:
             self._decide(time.monotonic_ns())
 
-    def _align(self, counters: Reading) -> None:
+    def _align(self, counters: CounterReading) -> None:
         """Look at what was called so far in this on-period."""
         cycled = set(self._cycled_meters())
         for pid, made in counters.vectors(calls(counters.since(self._period_mark))).items():
@@ -256,7 +279,7 @@ class Governor:
                 if meter not in cycled:
                     self._aligned.setdefault((pid, meter), Aligned()).note(int(made[meter]), made)
 
-    def _period(self, counters: Reading) -> Period:
+    def _period(self, counters: CounterReading) -> Period:
         change = counters.since(self._period_mark)
         made = calls(change)
         took = counters.by_process(hit_ns(change, self._cost))
@@ -304,7 +327,7 @@ class Governor:
         self._until_ns += now_ns - from_ns
         self._period_from_ns += now_ns - from_ns
 
-    def _see(self, totals: Records, counters: Reading, ended_ns: int | None = None) -> None:
+    def _see(self, totals: Records, counters: CounterReading, ended_ns: int | None = None) -> None:
         """Add up what threads did since the last time, all of it watched.
 
         Reading all threads takes a while, before an on-period and after it: what they did then is
@@ -329,8 +352,8 @@ class Governor:
                 tells = row["known"] != known["known"]
             ns = np.maximum(ns, 0)
             gap = np.clip(gap, 0, ns)  # a wait before the on-period may become known in it
-            seen = Seen(ns, gap * tells, counted_of[tid], ns * tells, detail_of[tid])
-            self._seen.setdefault(tid, Seen()).add(seen)
+            seen = SeenTime(ns, gap * tells, counted_of[tid], ns * tells, detail_of[tid])
+            self._seen.setdefault(tid, SeenTime()).add(seen)
             if self.watch.cycles:  # else there are no periods, and this one would never end
                 self._period_cpu_ns[pid] = self._period_cpu_ns.get(pid, 0) + self._work_ns(seen)
         self._mark, self._mark_counters, self._mark_on_ns = totals, counters, None
@@ -347,7 +370,7 @@ class Governor:
             return int(ns[Bucket.CUDA_CPU] + ns[Bucket.HOST_CPU])
         return int(ns[[Bucket.CUDA_CPU, Bucket.GPU_WAIT, *UNSEEN_WAIT]].sum())
 
-    def _work_ns(self, seen: Seen) -> int:
+    def _work_ns(self, seen: SeenTime) -> int:
         return own_ns(self._on_core(seen.ns), seen.detail_ns)
 
     # --- every second -----------------------------------------------------------------
@@ -391,7 +414,7 @@ class Governor:
         return Watched(share, cycled, self._periods.paces(), steps, bases, seen, bool(cycled & WAITS))
 
     def _bases(
-        self, window: Window, seen: Mapping[int, Seen], made: Mapping[int, NDArray[np.int64]]
+        self, window: Window, seen: Mapping[int, SeenTime], made: Mapping[int, NDArray[np.int64]]
     ) -> dict[int, Base]:
         """Time on a core and calls that are always watched, of each process that feeds a GPU."""
         counters = self._counters.read()
@@ -404,7 +427,7 @@ class Governor:
         between_ns: dict[int, int] = {}
         for row in window.threads[window.threads["feeder"]]:
             pid, tid = int(row["pid"]), int(row["tid"])
-            mine = seen.get(tid, Seen())
+            mine = seen.get(tid, SeenTime())
             unseen_ns = max(self._on_core(row["ns"].astype(np.int64)) - self._on_core(mine.ns), 0)
             detail = max(detail_of.get(tid, 0) - mine.detail_ns, 0)
             seen_ns[pid] = seen_ns.get(pid, 0) + self._work_ns(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +17,6 @@ OTHERS = int(Meters.METER_OTHERS)  # all functions without a meter of their own
 # one of nothing but calls half, a program with much between its calls all. All of that range is doubted.
 TAKEN = 0.5
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)  # by degrees of freedom
-
-
 # What a wait for the GPU looks like where nobody sees the call it is in: time on a core where it spins,
 # sleep or a wait for somebody where it blocks.
 UNSEEN_WAIT = (Bucket.HOST_CPU, Bucket.LOCK_WAIT, Bucket.PEER_WAIT, Bucket.SLEEP, Bucket.UNEXPLAINED)
@@ -33,7 +32,7 @@ def _none() -> NDArray[np.int64]:
 
 
 @dataclass(slots=True)
-class Seen:
+class SeenTime:
     """A thread's time while everything was watched."""
 
     ns: NDArray[np.int64] = field(default_factory=_none)
@@ -53,7 +52,7 @@ class Seen:
         """On a core, for itself."""
         return own_ns(self.cpu_ns, self.detail_ns)
 
-    def add(self, other: Seen) -> None:
+    def add(self, other: SeenTime) -> None:
         self.ns += other.ns
         self.gap += other.gap
         self.counted += other.counted
@@ -67,7 +66,7 @@ def student(freedom: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CallingPace:
     """How steadily a process calls a function, from the last on-periods."""
 
     spread: float  # of its calls, from one to the next, of their mean
@@ -116,8 +115,172 @@ class Watched:
 
     share: float  # of the window
     operations: frozenset[int]  # those functions
-    paces: dict[tuple[int, int], Pace] = field(default_factory=dict)  # by process and function
+    paces: dict[tuple[int, int], CallingPace] = field(default_factory=dict)  # by process and function
     steps: StepsBy = field(default_factory=dict)  # those of the window
     bases: dict[int, Base] = field(default_factory=dict)  # by process
-    threads: dict[int, Seen] = field(default_factory=dict)  # by thread
+    threads: dict[int, SeenTime] = field(default_factory=dict)  # by thread
     blind: bool = False  # waits for the GPU are among those functions
+
+
+# The last on-periods: how steadily each process called what is watched a part of the time.
+#
+# How much they differ says how far an estimate from them may be off.
+
+
+KEPT = 24
+ENOUGH = 8  # calls always watched, in all of them: to go by those
+ENOUGH_CALLS = 30  # to say that a process does something else
+FEW = 2  # periods
+UNKNOWN = 0.5
+RECENT = 6  # periods that agree: about a second and a half
+OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
+STEADY = 2 * KEPT  # periods after which it may be another again
+TOO_SHORT_NS = 2_000_000  # on a core: says nothing of a rate
+# Periods: what looks may miss counts as so many. A few that agree by chance are no proof of a steady job.
+PRIOR = 2
+Called = dict[tuple[int, int], int]  # by process and function
+
+
+@dataclass(frozen=True, slots=True)
+class CountedLook:
+    """At a process that had just called that function."""
+
+    count: int
+    calls: NDArray[np.int64]  # by meter
+    since: NDArray[np.int64]  # of those, since the look before: where amid them it was called is not known
+
+
+@dataclass(slots=True)
+class Aligned:
+    """A process in an on-period, looked at again and again, against one function that is always watched.
+
+    What it had called when that was seen to have been called since the last look, at first and at last.
+    """
+
+    count: int = 0
+    seen: NDArray[np.int64] | None = None  # at the last look
+    first: CountedLook | None = None
+    last: CountedLook | None = None
+
+    def note(self, count: int, calls: NDArray[np.int64]) -> None:
+        """`calls`: by meter, since the on-period began."""
+        since = calls if self.seen is None else calls - self.seen
+        self.seen = calls
+        if count == self.count:
+            return
+        self.count, self.last = count, CountedLook(count, calls, since)
+        self.first = self.first or self.last
+
+    def steps(self, meter: int) -> Steps:
+        if self.first is None or self.last is None:
+            return Steps()
+        made, always = (
+            int(self.last.calls[meter] - self.first.calls[meter]),
+            self.last.count - self.first.count,
+        )
+        each = made / max(always, 1)
+        missed = [min(float(look.since[meter]), each) for look in (self.first, self.last)]
+        return Steps(made, always, sum(calls**2 for calls in missed) / 12)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One time everything was watched."""
+
+    calls: Called = field(default_factory=dict)  # of functions that are watched a part of the time
+    cpu_ns: dict[int, int] = field(default_factory=dict)  # on a core, by process
+    took_ns: dict[int, float] = field(default_factory=dict)  # of that: watching
+    steps: StepsBy = field(default_factory=dict)
+
+    def of(self, pid: int) -> int:
+        return sum(count for (owner, _), count in self.calls.items() if owner == pid)
+
+
+class Periods:
+    """The last of them."""
+
+    def __init__(self) -> None:
+        self._periods: deque[Period] = deque(maxlen=KEPT)
+        self._since_change = STEADY  # since the job was last seen to do something else
+
+    def __len__(self) -> int:
+        return len(self._periods)
+
+    def add(self, period: Period) -> None:
+        self._periods.append(period)
+
+    def clear(self) -> None:
+        """They were made in another way."""
+        self._periods.clear()
+
+    def forget_steps(self, anchor: int) -> None:
+        """What is counted at that meter has changed."""
+        for each in self._periods:
+            for key in [key for key in each.steps if key[2] == anchor]:
+                del each.steps[key]
+
+    def forget_what_was(self) -> bool:
+        """Whether the last few show a process doing something else than those before, which go."""
+        self._since_change += 1
+        recent, before = list(self._periods)[-RECENT:], list(self._periods)[:-RECENT]
+        # One that goes on changing has phases: then their differences say how far an estimate may be off.
+        if not before or self._since_change < STEADY:
+            return False
+        if not any(_differs(before, recent, pid) for pid in recent[-1].cpu_ns):
+            return False
+        self._periods = deque(recent, maxlen=KEPT)
+        self._since_change = 0
+        return True
+
+    def paces(self) -> dict[tuple[int, int], CallingPace]:
+        return {key: self._pace(*key) for key in {key for each in self._periods for key in each.calls}}
+
+    def _pace(self, pid: int, function: int) -> CallingPace:
+        timed = [each for each in self._periods if pid in each.cpu_ns]
+        calls = np.array([each.calls.get((pid, function), 0) for each in timed], np.float64)
+        cpu_ns = np.array([each.cpu_ns[pid] for each in timed], np.float64)
+        took_ns = np.array([each.took_ns.get(pid, 0.0) for each in timed], np.float64)
+        slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
+        by_time = CallingPace(_spread(calls, cpu_ns), len(calls), slowed)
+        anchored = {anchor: self._anchored(pid, function, anchor) for anchor in range(METERS)}
+        known = {anchor: each for anchor, each in anchored.items() if each}
+        if len(known) > 1:  # what others without a meter do together changes with every phase of a job
+            known.pop(OTHERS, None)
+        best = min(known.values(), key=lambda each: each.chance, default=by_time)
+        return best if best.chance < by_time.chance + TAKEN * slowed else by_time
+
+    def _anchored(self, pid: int, function: int, anchor: int) -> CallingPace | None:
+        """Against another function, where that is called often enough."""
+        key = (pid, function, anchor)
+        steps = [each.steps[key] for each in self._periods if key in each.steps]
+        steps = [each for each in steps if each.always]
+        if sum(each.always for each in steps) < ENOUGH or len(steps) < FEW:
+            return None
+        calls, always = np.array([(each.calls, each.always) for each in steps], np.float64).T
+        missed = float(np.mean([each.missed for each in steps]))
+        return CallingPace(_spread(calls, always, missed), len(steps) + PRIOR, anchor=anchor)
+
+
+def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:
+    """All recent ones of a process on the same side of those before, far off."""
+    cpu_ns = sum(each.cpu_ns.get(pid, 0) for each in before)
+    if cpu_ns < TOO_SHORT_NS or any(each.cpu_ns.get(pid, 0) < TOO_SHORT_NS for each in recent):
+        return False
+    usual = sum(each.of(pid) for each in before) / cpu_ns
+    rates = [each.of(pid) / each.cpu_ns[pid] for each in recent]
+    if sum(each.of(pid) for each in (*before, *recent)) < ENOUGH_CALLS:
+        return False
+    return min(rates) > OTHERWISE * usual or max(rates) * OTHERWISE < usual
+
+
+def _spread(values: NDArray[np.float64], base: NDArray[np.float64], missed: float | None = None) -> float:
+    """How much the ratio of two varies, relative, by how much of the base each period had.
+
+    `missed`: what each value may be off by, by the way it was looked at, squared.
+    """
+    if len(values) < 2 or not values.sum() or not base.sum():
+        return UNKNOWN
+    off = values - base * (values.sum() / base.sum())
+    prior = PRIOR if missed is not None else 0
+    variance = ((off**2).sum() + prior * (missed or 0.0)) / (len(values) - 1 + prior)
+    return float(np.sqrt(variance) / values.mean())

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.seen import UNSEEN_WAIT, Seen, Watched
+from ingero.governor.seen import UNSEEN_WAIT, SeenTime, Watched
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKETS, Records
 
@@ -27,7 +27,7 @@ class ThreadEstimator:
     """Completes windows, one after the other."""
 
     def __init__(self) -> None:
-        self._pools: dict[int, deque[Seen]] = {}
+        self._pools: dict[int, deque[SeenTime]] = {}
 
     def complete(
         self, threads: Records, watched: Watched | None, start_ns: int, hidden_ns: Mapping[int, float]
@@ -43,7 +43,7 @@ class ThreadEstimator:
         for row in threads:
             tid = int(row["tid"])
             if tid in self._pools and int(row["window_ns"]) == start_ns and row["feeder"]:
-                now = watched.threads.get(tid, Seen())  # a whole window may pass between two looks
+                now = watched.threads.get(tid, SeenTime())  # a whole window may pass between two looks
                 total = _sum(self._pools[tid])
                 if watched.blind:  # first: what is left of the time on a core is divided then
                     _divide_waits(row, total, now)
@@ -54,14 +54,14 @@ class ThreadEstimator:
         self._pools = {tid: deque(list(pool)[-1:], maxlen=POOLED) for tid, pool in self._pools.items()}
 
 
-def _sum(pool: deque[Seen]) -> Seen:
-    total = Seen()
+def _sum(pool: deque[SeenTime]) -> SeenTime:
+    total = SeenTime()
     for each in pool:
         total.add(each)
     return total
 
 
-def _divide(row: np.void, total: Seen, now: Seen, hidden_ns: float) -> None:
+def _divide(row: np.void, total: SeenTime, now: SeenTime, hidden_ns: float) -> None:
     ns = row["ns"].astype(np.int64)
     unseen = np.maximum(ns - now.ns, 0)
     row["gap"] = _gap(row, total, now, np.maximum(ns - now.told, 0))
@@ -78,7 +78,7 @@ def _divide(row: np.void, total: Seen, now: Seen, hidden_ns: float) -> None:
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 
-def _divide_waits(row: np.void, total: Seen, now: Seen) -> None:
+def _divide_waits(row: np.void, total: SeenTime, now: SeenTime) -> None:
     """A wait for the GPU that nobody saw looks like something else: what there is more of than in looks."""
     kinds = [Bucket.CUDA_CPU, Bucket.GPU_WAIT, *UNSEEN_WAIT]
     seen = int(total.ns[kinds].sum())
@@ -98,7 +98,7 @@ def _divide_waits(row: np.void, total: Seen, now: Seen) -> None:
     row["gap"] = np.minimum(row["gap"], row["ns"])
 
 
-def _gap(row: np.void, total: Seen, now: Seen, untold: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _gap(row: np.void, total: SeenTime, now: SeenTime, untold: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Where a kind of wait was never seen in looks, what the kernel side could tell without them.
 
     It knows more of long waits (unwatched.bpf.h), looks of short ones amid launches.

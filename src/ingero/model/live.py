@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ingero.model.finding import STATES, Finding, SourceLine
-from ingero.model.metrics import Limits, Snapshot
+from ingero.model.metrics import SeriesLimits, Snapshot
 from ingero.model.report import Bound
 
 LAYERS = ("runtime", "driver", "graph", "nccl")
@@ -21,7 +21,7 @@ OVER_NS = 6_000_000_000  # three slices of the diagnosis without it: then it has
 
 
 @dataclass(frozen=True)
-class Target:
+class LiveTarget:
     """A process being traced."""
 
     pid: int
@@ -31,7 +31,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Library:
+class ProbedLibrary:
     """A library file probes sit on."""
 
     path: str
@@ -159,7 +159,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class InFlight:
+class LiveCall:
     """A call entered and not returned from for a second or longer."""
 
     pid: int
@@ -200,15 +200,15 @@ class LiveView:
     now_ns: int
     elapsed_ns: int
     node: str = ""
-    targets: tuple[Target, ...] = ()
-    libraries: tuple[Library, ...] = ()
+    targets: tuple[LiveTarget, ...] = ()
+    libraries: tuple[ProbedLibrary, ...] = ()
     probes: tuple[ProbeSource, ...] = ()
     system: SystemLine | None = None
     cards: tuple[CardLine, ...] = ()
     operations: tuple[OperationRow, ...] = ()
     host: tuple[HostRow, ...] = ()
     processes: tuple[ProcessRow, ...] = ()
-    in_flight: tuple[InFlight, ...] = ()
+    in_flight: tuple[LiveCall, ...] = ()
     events: int = 0
     events_per_s: float = 0.0
     losses: Mapping[str, int] = field(default_factory=dict)
@@ -249,7 +249,7 @@ class Surface(Protocol):
     stop_requested: threading.Event
     wants_records: bool
     takes_the_screen: bool  # other messages have to wait
-    metric_limits: Limits | None  # None: no metrics are wanted
+    metric_limits: SeriesLimits | None  # None: no metrics are wanted
 
     def run(self, work: Callable[[], int]) -> int:
         """Run `work`, which calls the methods below, and return its exit code."""
@@ -281,7 +281,7 @@ class QuietSurface:
 
     wants_records = False
     takes_the_screen = False
-    metric_limits: Limits | None = None
+    metric_limits: SeriesLimits | None = None
 
     def __init__(self) -> None:
         self.stop_requested = threading.Event()

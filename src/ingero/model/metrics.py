@@ -211,7 +211,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SeriesPoint:
     """One series now. Labels stand in the order of the row; instants are Unix-epoch nanoseconds."""
 
     labels: tuple[str, ...]
@@ -221,7 +221,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Limits:
+class SeriesLimits:
     """How many series there may be, and how long a series of the past stays."""
 
     processes: int = 32
@@ -229,7 +229,7 @@ class Limits:
     keep_ns: int = 300_000_000_000
 
 
-USUAL = Limits()
+USUAL = SeriesLimits()
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,8 @@ class Snapshot:
     at_ns: int
     start_ns: int
     node: str
-    points: Mapping[str, list[Point]] = field(default_factory=dict)  # by the name without prefix
+    points: Mapping[str, list[SeriesPoint]] = field(default_factory=dict)  # by the name without prefix
     findings: tuple[Finding, ...] = ()
 
-    def also(self, more: Mapping[str, list[Point]]) -> Snapshot:
+    def also(self, more: Mapping[str, list[SeriesPoint]]) -> Snapshot:
         return replace(self, points={**self.points, **more})

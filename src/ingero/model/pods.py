@@ -19,7 +19,7 @@ class KubeletAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedContainer:
     """One container, by its id, with the names people know it by."""
 
     container_id: str

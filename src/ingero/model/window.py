@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ingero.model import layout
 from ingero.model.gpus import GpuNews
-from ingero.model.kernels import KernelName, LearntKernel
 from ingero.model.layout import Bucket
 from ingero.model.numbers import Count, Half, Signed
+from ingero.model.operations import KernelName, LearntKernel
 from ingero.model.stack import ResolvedStack
 
 BUCKETS = int(Bucket.BUCKETS)
@@ -182,7 +182,7 @@ FIRST_CALLS = "first calls"  # made before the probes of their library were on
 
 
 @dataclass(frozen=True, slots=True)
-class NotWatched:
+class Unwatchable:
     """Something of a process that cannot be seen, and why."""
 
     pid: int
@@ -291,7 +291,7 @@ class Window:
     bystanders: list[Process] = field(default_factory=list)
     containers: list[Container] = field(default_factory=list)
     pod_events: list[PodEvent] = field(default_factory=list)
-    not_watched: list[NotWatched] = field(default_factory=list)
+    not_watched: list[Unwatchable] = field(default_factory=list)
     annotations: list[Annotation] = field(default_factory=list)
     system: SystemSample | None = None
     gpus: GpuNews = field(default_factory=GpuNews)

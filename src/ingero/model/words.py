@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Bucket(NamedTuple):
+class BucketWords(NamedTuple):
     """A place where a thread's time goes."""
 
     words: str  # "62 % waiting for a core"
@@ -19,52 +19,52 @@ class Bucket(NamedTuple):
 
 
 # In the order in which every surface shows them: the GPU, what the job does, what holds it up.
-BUCKETS: dict[str, Bucket] = {
-    "gpu_wait": Bucket(
+BUCKETS: dict[str, BucketWords] = {
+    "gpu_wait": BucketWords(
         "waiting for the GPU", "waited for the GPU", "waits for the GPU",
         "Inside a call that returns when the GPU is done, spinning or blocked.",
     ),
-    "cuda_cpu": Bucket(
+    "cuda_cpu": BucketWords(
         "inside CUDA calls", "computed inside CUDA calls", "is inside CUDA calls",
         "On a core, inside a traced CUDA or NCCL call.",
     ),
-    "host_cpu": Bucket(
+    "host_cpu": BucketWords(
         "on the CPU outside CUDA", "computed", "computes",
         "On a core, in the job's own code: Python, preparing data.",
     ),
-    "runqueue": Bucket(
+    "runqueue": BucketWords(
         "waiting for a core", "waited for a core", "waits for a core",
         "Ready to run, but something else has the core, or the CPU quota is used up.",
     ),
-    "lock_wait": Bucket(
+    "lock_wait": BucketWords(
         "waiting for a lock", "waited for a lock", "waits for a lock",
         "Blocked on a lock or condition of the same program, Python's GIL among them.",
     ),
-    "disk_wait": Bucket(
+    "disk_wait": BucketWords(
         "waiting for disk", "waited for the disk", "waits for the disk",
         "Blocked until a file is read or written.",
     ),
-    "memory_wait": Bucket(
+    "memory_wait": BucketWords(
         "waiting for memory", "waited for memory", "waits for memory",
         "Blocked until Linux finds free memory, or in a page fault.",
     ),
-    "peer_wait": Bucket(
+    "peer_wait": BucketWords(
         "waiting for another process or thread", "waited for another process", "waits for another process",
         "Blocked on a pipe, a local socket or a child: a data loader's worker, for example.",
     ),
-    "net_wait": Bucket(
+    "net_wait": BucketWords(
         "waiting for the network", "waited for the network", "waits for the network",
         "Blocked on a connection to another machine.",
     ),
-    "sleep": Bucket(
+    "sleep": BucketWords(
         "asleep on purpose", "slept", "sleeps",
         "In a sleep, or in a wait that only its timeout ended.",
     ),
-    "unexplained": Bucket(
+    "unexplained": BucketWords(
         "not attributed", "spent on something unknown", "does something unknown",
         "None of the others: blocked in something unknown, stopped, or held by a debugger.",
     ),
-    "lost": Bucket(
+    "lost": BucketWords(
         "not seen, records were dropped", "was not seen", "is not seen",
         "Records of it were dropped, so nobody knows.",
     ),

@@ -1,4 +1,4 @@
-"""ELF64 little-endian files: function symbols with their file offsets, build id, segments, soname.
+"""ELF64 little-endian files: function symbols with their file offsets, segments, soname.
 
 Tables are read with pread rather than mapped: a mapped file that its owner truncates
 kills the reader with SIGBUS, and the files read here belong to the traced processes.
@@ -12,7 +12,6 @@ import os
 import stat
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -21,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import FileFormatError
-from ingero.native.elf_limits import refusal
 from ingero.native.elf_symbols import MAX_NAME_BYTES as MAX_NAME_BYTES
 from ingero.native.elf_symbols import Integers as Integers
-from ingero.native.elf_symbols import Place, Texts, merged, string_at
 from ingero.native.elf_symbols import Symbol as Symbol
 from ingero.native.elf_symbols import Symbols as Symbols
+from ingero.native.elf_symbols import TextPart, Texts, merged, refusal, string_at
 from ingero.native.elf_symbols import find_in as find_in
 
 EM_X86_64 = 62
@@ -40,8 +38,8 @@ MAX_SYMBOL_TABLES = 4
 MAX_NEEDED = 256
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_PT_LOAD, _PT_DYNAMIC, _PT_NOTE, _PF_X = 1, 2, 4, 1
-_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 7, 8, 11, 0x6FFFFFFF
+_PT_LOAD, _PT_DYNAMIC, _PF_X = 1, 2, 1
+_SHT_SYMTAB, _SHT_NOBITS, _SHT_DYNSYM, _SHT_VERSYM = 2, 8, 11, 0x6FFFFFFF
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _STT_OBJECT, _STT_FUNC = 1, 2
 _VERSION_HIDDEN = 0x8000
@@ -78,7 +76,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ElfSection:
     """A section header with its name."""
 
     name: str
@@ -189,14 +187,14 @@ class ElfFile:
         return [Segment(o, v, f, m, bool(flags & _PF_X)) for o, v, f, m, flags in fields]
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ElfSection]:
         headers = self._section_headers
         index = self._shstrndx
         if index == 0xFFFF and len(headers):
             index = int(headers["link"][0])
         names = self._section_bytes(index) if 0 < index < len(headers) else b""
         rows = headers[["name", "type", "addr", "offset", "size", "link", "entsize"]].tolist()
-        return [Section(string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
+        return [ElfSection(string_at(names, row[0]).decode("utf-8", "replace"), *row[1:]) for row in rows]
 
     def _section_bytes(self, index: int) -> bytes:
         if index >= len(self._section_headers):
@@ -211,20 +209,6 @@ class ElfFile:
         for segment in self.segments:
             if segment.vaddr <= value < segment.vaddr + segment.file_bytes:
                 return value - segment.vaddr + segment.offset
-        return None
-
-    @cached_property
-    def build_id(self) -> str | None:
-        """The GNU build id in hexadecimal."""
-        notes = self._program_headers[self._program_headers["type"] == _PT_NOTE]
-        places = notes[["offset", "filesz"]].tolist()
-        headers = self._section_headers
-        places += headers[headers["type"] == _SHT_NOTE][["offset", "size"]].tolist()
-        for offset, size in places[:64]:
-            with suppress(FileFormatError):
-                found = _build_id_in(self.read(offset, min(size, 1 << 16)))
-                if found:
-                    return found
         return None
 
     @cached_property
@@ -326,11 +310,11 @@ class ElfFile:
             if link >= len(headers):
                 raise self._wrong(f"no section {link}")
             size = 0 if headers[link]["type"] == _SHT_NOBITS else int(headers[link]["size"])
-            places.append(Place(start, size, int(headers[link]["offset"])))
+            places.append(TextPart(start, size, int(headers[link]["offset"])))
             start += size + 1
         return Texts(self.fd, places)
 
-    def _symbols_of(self, index: int, place: Place, kind: int, in_file: bool) -> Iterator[Symbols]:
+    def _symbols_of(self, index: int, place: TextPart, kind: int, in_file: bool) -> Iterator[Symbols]:
         """In parts: a large library has more symbols than should be looked at in one go."""
         header = self._section_headers[index]
         if header["entsize"] != _SYMBOL.itemsize:
@@ -380,18 +364,6 @@ def find_symbols(source: Source, names: Iterable[str]) -> dict[str, Symbol]:
     """
     with ElfFile(source) as elf:
         return find_in(elf.functions, names)
-
-
-def _build_id_in(notes: bytes) -> str | None:
-    at = 0
-    while at + 12 <= len(notes):
-        name_bytes, value_bytes, kind = struct.unpack_from("<III", notes, at)
-        value_at = at + 12 + (name_bytes + 3 & ~3)
-        name = notes[at + 12 : at + 12 + min(name_bytes, 8)]
-        if kind == 3 and name == b"GNU\0" and 0 < value_bytes <= 64:
-            return notes[value_at : value_at + value_bytes].hex() or None
-        at = value_at + (value_bytes + 3 & ~3)
-    return None
 
 
 def _open_regular(path: str | os.PathLike[str]) -> int:

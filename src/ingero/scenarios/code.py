@@ -14,7 +14,7 @@ TRAIN, LOADER = "/workspace/train.py", "/workspace/loader.py"
 TORCH = "/usr/local/lib/python3.12/site-packages/torch"
 
 
-class Place(IntEnum):
+class ProgramPlace(IntEnum):
     """What the thread is at."""
 
     NOWHERE = 0
@@ -52,27 +52,31 @@ _LINEAR = (
     _torch("Linear.forward", "nn/modules/linear.py", 125),
     _torch("Module._call_impl", "nn/modules/module.py", 1750),
 )
-_FRAMES: dict[Place, tuple[Frame, ...]] = {
-    Place.NEXT_BATCH: (
+_FRAMES: dict[ProgramPlace, tuple[Frame, ...]] = {
+    ProgramPlace.NEXT_BATCH: (
         _torch("_MultiProcessingDataLoaderIter._try_get_data", "utils/data/dataloader.py", 1251),
         _torch("_BaseDataLoaderIter.__next__", "utils/data/dataloader.py", 708),
         *(_user("main", 93), _MAIN[1]),
     ),
-    Place.PREPARE: (_user("augment", 41), _user("train_step", 64), *_MAIN),
-    Place.METRICS: (_user("write_metrics", 84), _user("main", 101), _MAIN[1]),
-    Place.COPY: (_native("cuMemcpyHtoDAsync_v2", "libcuda.so.1"), _user("to_device", 48), *_STEP),
-    Place.FORWARD: (*_LINEAR, _user("Model.forward", 27), *_STEP),
-    Place.REPLAY: (_torch("CUDAGraph.replay", "cuda/graphs.py", 88), _user("train_step", 74), *_MAIN),
-    Place.REDUCE: (
+    ProgramPlace.PREPARE: (_user("augment", 41), _user("train_step", 64), *_MAIN),
+    ProgramPlace.METRICS: (_user("write_metrics", 84), _user("main", 101), _MAIN[1]),
+    ProgramPlace.COPY: (_native("cuMemcpyHtoDAsync_v2", "libcuda.so.1"), _user("to_device", 48), *_STEP),
+    ProgramPlace.FORWARD: (*_LINEAR, _user("Model.forward", 27), *_STEP),
+    ProgramPlace.REPLAY: (_torch("CUDAGraph.replay", "cuda/graphs.py", 88), _user("train_step", 74), *_MAIN),
+    ProgramPlace.REDUCE: (
         _torch("all_reduce", "distributed/distributed_c10d.py", 2810),
         *(_user("train_step", 76), *_MAIN),
     ),
-    Place.WAIT: (_native("cudaStreamSynchronize", "libcudart.so.12"), _user("train_step", 78), *_MAIN),
-    Place.LOG: (_user("log_loss", 55), _user("main", 98), _MAIN[1]),
-    Place.START: (_torch("_lazy_init", "cuda/__init__.py", 372), _user("main", 87), _MAIN[1]),
-    Place.LOAD_CODE: (_native("cuLibraryLoadData", "libcuda.so.1"), _user("Model.warm_up", 33), *_MAIN),
-    Place.ALLOCATE: (_native("cudaMalloc", "libcudart.so.12"), _user("Model.__init__", 19), *_MAIN),
-    Place.LOAD_ITEM: (
+    ProgramPlace.WAIT: (_native("cudaStreamSynchronize", "libcudart.so.12"), _user("train_step", 78), *_MAIN),
+    ProgramPlace.LOG: (_user("log_loss", 55), _user("main", 98), _MAIN[1]),
+    ProgramPlace.START: (_torch("_lazy_init", "cuda/__init__.py", 372), _user("main", 87), _MAIN[1]),
+    ProgramPlace.LOAD_CODE: (
+        _native("cuLibraryLoadData", "libcuda.so.1"),
+        _user("Model.warm_up", 33),
+        *_MAIN,
+    ),
+    ProgramPlace.ALLOCATE: (_native("cudaMalloc", "libcudart.so.12"), _user("Model.__init__", 19), *_MAIN),
+    ProgramPlace.LOAD_ITEM: (
         _user("Images.__getitem__", 23, LOADER),
         _torch("_MapDatasetFetcher.fetch", "utils/data/_utils/fetch.py", 52),
         _torch("_worker_loop", "utils/data/_utils/worker.py", 351),

@@ -188,7 +188,7 @@ def symbol_address(library: ctypes.CDLL, name: str) -> int:
     return address
 
 
-class Library:
+class CudaLibrary:
     """A loaded CUDA or NCCL library whose functions are attributes."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -221,7 +221,7 @@ class Library:
         return checked
 
 
-class Runtime(Library):
+class CudaRuntime(CudaLibrary):
     """libcudart with the few calls that are awkward to spell in ctypes."""
 
     def malloc(self, bytes_: int) -> int:
@@ -259,16 +259,16 @@ def stub_kernel(name: str = KERNELS[0]) -> int:
     return symbol_address(library, name)
 
 
-def stub_runtime(variant: str = "") -> Runtime:
+def stub_runtime(variant: str = "") -> CudaRuntime:
     """The stub's libcudart; variant is empty, `alt` or `endbr`."""
-    return Runtime(stub_dir() / variant / "libcudart.so.12")
+    return CudaRuntime(stub_dir() / variant / "libcudart.so.12")
 
 
-def stub_driver() -> Library:
+def stub_driver() -> CudaLibrary:
     """The stub's libcuda."""
-    return Library(stub_dir() / "libcuda.so.1")
+    return CudaLibrary(stub_dir() / "libcuda.so.1")
 
 
-def stub_nccl() -> Library:
+def stub_nccl() -> CudaLibrary:
     """The stub's libnccl."""
-    return Library(stub_dir() / "libnccl.so.2")
+    return CudaLibrary(stub_dir() / "libnccl.so.2")

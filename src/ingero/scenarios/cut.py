@@ -17,7 +17,7 @@ from ingero.model.window import BUCKETS, CULPRIT, OPERATION, SAMPLE, THREAD_TIME
 from ingero.scenarios.code import stack_hash
 from ingero.scenarios.job import FROM_RUNTIME, LAUNCH, REDUCE
 from ingero.scenarios.scenario import SECOND
-from ingero.scenarios.thread import Calls, Ints, Thread, Wait
+from ingero.scenarios.thread import Ints, ScenarioCalls, Thread, Wait
 
 SAMPLED = 40  # one record for so many launches
 ON_CORE = (Bucket.HOST_CPU, Bucket.CUDA_CPU, Bucket.GPU_WAIT)
@@ -196,7 +196,7 @@ def _by_bucket(spent: NDArray[np.void]) -> Ints:
     return sums
 
 
-def _joined(calls: Calls) -> tuple[Operation, NDArray[np.void]]:
+def _joined(calls: ScenarioCalls) -> tuple[Operation, NDArray[np.void]]:
     start = np.concatenate(calls.start_ns)
     rows = np.zeros(
         len(start),

@@ -17,7 +17,7 @@ from typing import Protocol
 from ingero.clock import Clock
 from ingero.errors import IngeroError, StoreError
 from ingero.model.finding import Finding
-from ingero.model.live import DatabaseStatus, LiveView, Overhead, Surface, Target
+from ingero.model.live import DatabaseStatus, LiveTarget, LiveView, Overhead, Surface
 from ingero.model.report import Bound
 from ingero.scenarios import synthetic
 from ingero.scenarios.job import timed
@@ -33,7 +33,7 @@ NODE = "demo"
 MADE_UP = "made up: "
 
 
-class Diagnosis(Protocol):
+class DemoDiagnosis(Protocol):
     """What the agent does while it records."""
 
     findings: tuple[Finding, ...]
@@ -80,7 +80,7 @@ def length_ns(scenario: Scenario) -> int:
     return sum(phase.seconds for phase in scenario.story.phases) * SECOND
 
 
-def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], Diagnosis]) -> int:
+def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], DemoDiagnosis]) -> int:
     """Play one scenario; the exit code."""
     scenario = played.scenario
     story = StoryTime(length_ns(scenario), played.ago_ns)
@@ -132,7 +132,7 @@ class _Shown:
         clock: Clock,
         story: StoryTime,
         writer: Writer,
-        diagnosis: Diagnosis,
+        diagnosis: DemoDiagnosis,
         meter: Meter | None,
     ) -> None:
         self._meter = meter
@@ -144,8 +144,8 @@ class _Shown:
         view = self._totals.view(self._clock.now_ns, self._story.elapsed_ns, self._diagnosis.steps)
         self.last = replace(
             view,
-            targets=tuple(Target(each.pid, each.comm) for each in view.processes)
-            or (Target(synthetic.TRAINER, synthetic.COMM),),
+            targets=tuple(LiveTarget(each.pid, each.comm) for each in view.processes)
+            or (LiveTarget(synthetic.TRAINER, synthetic.COMM),),
             overhead=Overhead(),
             warnings=(f"{MADE_UP}{says}",),
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
-from ingero.scenarios.code import Place
+from ingero.scenarios.code import ProgramPlace
 from ingero.scenarios.scenario import MS, SECOND, US, Phase
 from ingero.scenarios.thread import Thread
 
@@ -33,7 +33,7 @@ WEIGHTS_BYTES = 32 << 20
 ALLOCATIONS = 12
 
 
-class Job:
+class MadeUpJob:
     """The thread of a process that feeds the GPU."""
 
     def __init__(
@@ -63,51 +63,51 @@ class Job:
                 self._step(phase)
 
     def _start_up(self, phase: Phase, *, first: bool) -> None:
-        self.thread.place = Place.START
+        self.thread.place = ProgramPlace.START
         if phase.context_ns:
             self.thread.call(CONTEXT, self._lasting(phase.context_ns))
-        self.thread.place = Place.LOAD_CODE
+        self.thread.place = ProgramPlace.LOAD_CODE
         for _ in range(phase.modules):
             self.thread.call(MODULE, self._lasting(phase.module_ns, 0.3))
             self.thread.run(Bucket.HOST_CPU, self._lasting(4 * MS, 0.3))
-        self.thread.place = Place.ALLOCATE
+        self.thread.place = ProgramPlace.ALLOCATE
         for _ in range(ALLOCATIONS if first else 0):
             self.thread.call(ALLOC, self._lasting(120 * US, 0.8), 2 << 20)
 
     def _step(self, phase: Phase) -> None:
         thread = self.thread
-        thread.place = Place.NEXT_BATCH
+        thread.place = ProgramPlace.NEXT_BATCH
         if self._workers:
             worker = int(self._random.choice(self._workers))
             thread.block(Bucket.PEER_WAIT, self._lasting(phase.batch_wait_ns, 0.3), worker)
-        thread.place = Place.PREPARE
+        thread.place = ProgramPlace.PREPARE
         thread.run(Bucket.HOST_CPU, self._lasting(phase.host_ns, 0.1))
         if phase.pause_every_ns and thread.now >= self._pause_due_ns:
             self._pause_due_ns += phase.pause_every_ns
-            thread.place = Place.METRICS
+            thread.place = ProgramPlace.METRICS
             thread.run(Bucket.HOST_CPU, self._lasting(phase.pause_ns, 0.05))
         thread.idle = False
         self._copy(phase)
         self._give(phase)
-        thread.place = Place.WAIT
+        thread.place = ProgramPlace.WAIT
         thread.wait_for_gpu(SYNC, self._done_ns)
-        thread.place = Place.LOG
+        thread.place = ProgramPlace.LOG
         thread.run(Bucket.HOST_CPU, self._lasting(200 * US, 0.3))
 
     def _copy(self, phase: Phase) -> None:
-        self.thread.place = Place.COPY
+        self.thread.place = ProgramPlace.COPY
         by_cpu = phase.copy_bytes / phase.pageable_gbps if phase.pageable_gbps else 9 * US
         self.thread.call(COPY, self._lasting(by_cpu, 0.06 if phase.pageable_gbps else 0.3), phase.copy_bytes)
 
     def _give(self, phase: Phase) -> None:
         first = self.thread.now
         needs = self._lasting(phase.gpu_ns, 0.04)
-        self.thread.place = Place.FORWARD
+        self.thread.place = ProgramPlace.FORWARD
         inside = self._many(phase.launches, 5.2 * US, 0.4)
         self.thread.launch(LAUNCH, inside, self._many(phase.launches, 17 * US, 0.5))
-        self.thread.place = Place.REPLAY
+        self.thread.place = ProgramPlace.REPLAY
         self.thread.call(GRAPH, self._lasting(34 * US, 0.3))
-        self.thread.place = Place.REDUCE
+        self.thread.place = ProgramPlace.REDUCE
         if self._collective:
             self.thread.call(REDUCE, self._lasting(22 * US, 0.3), WEIGHTS_BYTES)
         # The last kernel cannot run before it was launched.

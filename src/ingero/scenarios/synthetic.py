@@ -24,9 +24,9 @@ from ingero.model.window import (
     SystemSample,
     Window,
 )
-from ingero.scenarios.code import Place, stack_hash, stacks
+from ingero.scenarios.code import ProgramPlace, stack_hash, stacks
 from ingero.scenarios.cut import CutThread
-from ingero.scenarios.job import OPERATIONS, Job, timed
+from ingero.scenarios.job import OPERATIONS, MadeUpJob, timed
 from ingero.scenarios.scenario import MS, SECOND, Phase, Program, Story
 from ingero.scenarios.thread import Thread
 
@@ -64,7 +64,7 @@ class _Cast:
 
     def _trainer(self) -> CutThread:
         thread = Thread(TRAINER, self._start, self._random)
-        Job(thread, self._random, self._workers, self._noise).play(
+        MadeUpJob(thread, self._random, self._workers, self._noise).play(
             [(end, each) for _, end, each in self.phases]
         )
         return CutThread(thread, self.phases[-1][1], COMM, CGROUP, self._names)
@@ -76,7 +76,7 @@ class _Cast:
             assert rival is not None
             start_ns, end_ns, _ = self.phases[number]
             thread = Thread(rival.pids[0], start_ns, self._random)
-            Job(thread, self._random, collective=False).play([(end_ns, phase)])
+            MadeUpJob(thread, self._random, collective=False).play([(end_ns, phase)])
             yield CutThread(thread, end_ns, rival.comm, 0, self._names)
 
     def window(self, number: int, phase: Phase, at: int) -> Window:
@@ -175,7 +175,7 @@ def _computing(worker: Records) -> Records:
     rows = np.zeros(1, SAMPLE)
     rows["pid"] = rows["tid"] = worker["pid"]
     rows["bucket"], rows["flags"] = Bucket.HOST_CPU, SampleFlag.SAMPLE_GIL
-    rows["stack_hash"] = stack_hash(Place.LOAD_ITEM)
+    rows["stack_hash"] = stack_hash(ProgramPlace.LOAD_ITEM)
     rows["count"] = round(int(worker["ns"][0, Bucket.HOST_CPU]) / SAMPLE_NS)
     return rows
 

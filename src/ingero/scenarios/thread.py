@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKETS
-from ingero.scenarios.code import Place
+from ingero.scenarios.code import ProgramPlace
 from ingero.scenarios.scenario import MS
 
 SLICE_NS = 3 * MS  # what the scheduler gives a task before the next one's turn
@@ -35,7 +35,7 @@ SPENT = np.dtype(
 
 
 @dataclass
-class Calls:
+class ScenarioCalls:
     """Calls of one operation, in order."""
 
     operation: Operation
@@ -66,11 +66,11 @@ class Thread:
         self.pid = pid
         self.now = start_ns
         self.start_ns = start_ns
-        self.calls: dict[int, Calls] = {}
+        self.calls: dict[int, ScenarioCalls] = {}
         self.waits: list[Wait] = []
         self.late: list[tuple[int, int]] = []  # when, and for how long after the GPU had finished
         self.rivals: tuple[int, ...] = ()  # who shares the core now
-        self.place = Place.NOWHERE  # in its program
+        self.place = ProgramPlace.NOWHERE  # in its program
         self.idle = False  # the GPU has done what it was given, and got nothing since
         self._random = random
         self._spent: list[NDArray[np.void]] = []
@@ -153,7 +153,7 @@ class Thread:
         self._inside = 0
 
     def add_calls(self, operation: Operation, start: Ints, took: Ints, split: Ints, size: int) -> None:
-        calls = self.calls.setdefault(operation.number, Calls(operation))
+        calls = self.calls.setdefault(operation.number, ScenarioCalls(operation))
         calls.start_ns.append(start)
         calls.duration_ns.append(took)
         calls.split_ns.append(split)

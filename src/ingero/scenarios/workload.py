@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ingero.scenarios.cuda import Library
+from ingero.scenarios.cuda import CudaLibrary
 from ingero.scenarios.scenario import Work
 
 WORKER_NAME = "data_worker"
@@ -50,7 +50,7 @@ def prepare_batches(asked: Connection, item_us: int) -> None:
 class Device:
     """A context, a kernel that spins, a stream and two buffers."""
 
-    def __init__(self, driver: Library, work: Work) -> None:
+    def __init__(self, driver: CudaLibrary, work: Work) -> None:
         self._driver = driver
         self._kernel, self._stream, self._target = c_void_p(), c_void_p(), c_ulonglong()
         context, pinned = c_void_p(), c_void_p()
@@ -81,7 +81,7 @@ class Device:
         driver.cuStreamSynchronize(stream)
 
 
-def train(driver: Library, work: Work) -> None:
+def train(driver: CudaLibrary, work: Work) -> None:
     """Until standard input ends."""
     workers = [_worker(work) for _ in range(work.workers)]
     device = Device(driver, work)
@@ -123,7 +123,7 @@ def main() -> None:
         os.sched_setaffinity(0, {int(core) for core in sys.argv[3].split(",")})
     if work.name:
         Path("/proc/self/comm").write_text(work.name)
-    driver = Library(library)
+    driver = CudaLibrary(library)
     print("ready", flush=True)
     if sys.stdin.readline():
         train(driver, work)

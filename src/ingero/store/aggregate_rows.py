@@ -13,7 +13,7 @@ from ingero.clock import Clock
 from ingero.model import histogram
 from ingero.model.layout import WakerKind
 from ingero.model.window import BUCKETS, Container, Records, SystemSample
-from ingero.store import in_flight_rows
+from ingero.store import call_rows
 from ingero.store.columns import insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import Processes
@@ -258,10 +258,10 @@ class AggregateRows:
 
     def in_flight(self, threads: Records) -> None:
         """Calls that have not returned and waits that have not ended."""
-        threads = in_flight_rows.known(threads)
+        threads = call_rows.known_in_flight(threads)
         if len(threads):
             process_ids = self._process_ids(threads["h"]["pid"])
-            in_flight_rows.save(
+            call_rows.save_in_flight(
                 self.connection,
                 self.node_id,
                 self.clock,

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.clock import Clock
-from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, GilMark, WakerKind
-from ingero.model.operations import Source
+from ingero.model.operations import KernelName, Source
 from ingero.model.window import BUCKET_NAMES, Records, StackHashes
-from ingero.store import collective_rows
-from ingero.store.collective_rows import argument
+from ingero.store import call_rows
+from ingero.store.call_rows import argument
 from ingero.store.columns import Column, insert, ints, lengths, nullable
 from ingero.store.names import Names, OperationTable
 from ingero.store.processes import LifeEvent, Processes
@@ -137,7 +136,9 @@ class EventRows:
         nccl = np.flatnonzero(self.table.source[op] == int(Source.NCCL))
         if len(nccl):
             ids = [ids[i] for i in nccl.tolist()]
-            collective_rows.save(self.connection, self.clock, self.table, calls[nccl], op_ids[op[nccl]], ids)
+            call_rows.save_collectives(
+                self.connection, self.clock, self.table, calls[nccl], op_ids[op[nccl]], ids
+            )
 
     def _head(
         self, records: Records, ids: list[int], source: Any, op_id: Any, create: bool

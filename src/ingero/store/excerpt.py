@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ingero.errors import StoreError
-from ingero.store import trouble
-from ingero.store.merge.source import Source, attached, open_source, plain_tables, private_database
+from ingero.store import opening
+from ingero.store.merge.source import MergeInput, attached, open_source, plain_tables, private_database
 from ingero.store.stack_rows import drop_unused_frames
 from ingero.units import MINUTE, format_bytes
 
@@ -107,7 +107,7 @@ class TooLargeError(StoreError):
 
 
 @dataclass(frozen=True)
-class Part:
+class ExcerptPart:
     """What of a recording: everything unless something is given."""
 
     from_ns: int | None = None
@@ -121,7 +121,7 @@ class Part:
         return self.from_ns is not None or self.to_ns is not None
 
 
-def write_excerpt(source: Path, target: Path, part: Part) -> None:
+def write_excerpt(source: Path, target: Path, part: ExcerptPart) -> None:
     """Into a new file, which is only of use when this returns."""
     folder = target.with_name(f"{target.name}.inputs")
     folder.mkdir(mode=0o700)
@@ -136,7 +136,7 @@ def write_excerpt(source: Path, target: Path, part: Part) -> None:
         folder.rmdir()
 
 
-def _copy(out: sqlite3.Connection, opened: Source, part: Part, source: Path) -> None:
+def _copy(out: sqlite3.Connection, opened: MergeInput, part: ExcerptPart, source: Path) -> None:
     if part.max_bytes is not None:
         page = int(out.execute("PRAGMA page_size").fetchone()[0])
         out.execute(f"PRAGMA max_page_count = {max(64, part.max_bytes // page)}")
@@ -144,7 +144,7 @@ def _copy(out: sqlite3.Connection, opened: Source, part: Part, source: Path) -> 
         with attached(out, opened):
             _tables(out, part)
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_FULL:
+        if isinstance(error, sqlite3.Error) and opening.code_of(error) == sqlite3.SQLITE_FULL:
             raise TooLargeError(
                 f"that part of {source} is larger than {format_bytes(part.max_bytes)}",
                 hint="Ask for a shorter time, as in --since 5m.",
@@ -153,7 +153,7 @@ def _copy(out: sqlite3.Connection, opened: Source, part: Part, source: Path) -> 
     out.execute("PRAGMA incremental_vacuum")
 
 
-def _tables(out: sqlite3.Connection, part: Part) -> None:
+def _tables(out: sqlite3.Connection, part: ExcerptPart) -> None:
     theirs, ours = plain_tables(out, "src"), plain_tables(out, "main")
     shift = _shifting(out, part)
     wanted = part.tables
@@ -179,7 +179,7 @@ def _tables(out: sqlite3.Connection, part: Part) -> None:
         _note_shifts(out, part)
 
 
-def _where(out: sqlite3.Connection, table: str, part: Part) -> str:
+def _where(out: sqlite3.Connection, table: str, part: ExcerptPart) -> str:
     if not part.timed:
         return ""
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 2**63 - 1
@@ -198,7 +198,7 @@ def _where(out: sqlite3.Connection, table: str, part: Part) -> str:
     return f" WHERE {' OR '.join(f's.{column} BETWEEN {a} AND {b}' for a, b in ranges) or 'false'}"
 
 
-def _shifting(out: sqlite3.Connection, part: Part) -> Callable[[str, str], str]:
+def _shifting(out: sqlite3.Connection, part: ExcerptPart) -> Callable[[str, str], str]:
     """SQL for a column's value; instants of moved nodes get what their stretch needs."""
     ids = {
         int(number): [(int(at), int(by)) for at, by in part.shifts[name]]
@@ -233,7 +233,7 @@ def _amount(column: str, shifts: Sequence[tuple[int, int]]) -> str:
     return f"CASE {later} ELSE {shifts[0][1]} END"
 
 
-def _note_shifts(out: sqlite3.Connection, part: Part) -> None:
+def _note_shifts(out: sqlite3.Connection, part: ExcerptPart) -> None:
     """So that nobody takes it for the recording as the node has it."""
     found = out.execute("SELECT r.id, n.name FROM main.recording r JOIN main.node n ON n.id = r.node_id")
     for number, name in found.fetchall():
@@ -243,7 +243,7 @@ def _note_shifts(out: sqlite3.Connection, part: Part) -> None:
             out.execute("INSERT OR REPLACE INTO main.meta VALUES (?, ?)", (key, value))
 
 
-def _findings(out: sqlite3.Connection, part: Part) -> None:
+def _findings(out: sqlite3.Connection, part: ExcerptPart) -> None:
     """A finding's own text tells its times too."""
     rows = out.execute(
         "SELECT f.id, n.name, f.json FROM main.finding f JOIN main.node n ON n.id = f.node_id"

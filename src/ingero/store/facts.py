@@ -17,9 +17,7 @@ from ingero.model.facts import SLICE_NS, Facts
 from ingero.model.layout import CallFlag, Why
 from ingero.model.span_sums import SUMMED, Span, SpanRows
 from ingero.model.window import BUCKET_NAMES, InFlightFlag, Records
-from ingero.store.gpu_facts import read_gpus
-from ingero.store.pod_facts import read_pods
-from ingero.store.said import read_said
+from ingero.store.beside_facts import read_gpus, read_pods, read_said
 from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.store.sites import SiteReader
 from ingero.units import cpus_of

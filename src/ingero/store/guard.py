@@ -3,7 +3,7 @@
 The connection is already read-only; on top of that an authorizer allows reading
 and nothing else, and rows, bytes, time and memory are bounded. Time is looked at
 between steps of SQLite's machine, and one step may be a function that takes hours
-over a megabyte of text: only apart.py, which runs this in a process that dies at its
+over a megabyte of text: only sql_process.py, which runs this in a process that dies at its
 limit, bounds that.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ingero.errors import StoreError, UsageError
-from ingero.store import trouble
+from ingero.store import opening
 from ingero.units import format_bytes
 
 HEAP_BYTES = 512 << 20
@@ -201,7 +201,7 @@ def _spilled(error: sqlite3.Error) -> bool:
     """Whether a temporary file could not grow, or there were too many: nothing else is written."""
     whole = getattr(error, "sqlite_errorcode", 0)
     return whole in (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_FULL) or (
-        trouble.code_of(error) == sqlite3.SQLITE_CANTOPEN
+        opening.code_of(error) == sqlite3.SQLITE_CANTOPEN
     )
 
 
@@ -217,11 +217,11 @@ def _explained(error: Exception, limits: Limits, late: bool) -> StoreError | Usa
     text = str(error)
     if late and "interrupt" in text:
         return too_long(limits)
-    if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_NOMEM:
+    if isinstance(error, sqlite3.Error) and opening.code_of(error) == sqlite3.SQLITE_NOMEM:
         return _too_large("memory", HEAP_BYTES)
     if isinstance(error, sqlite3.Error) and _spilled(error):
         return _too_large("temporary disk space", limits.temporary_bytes)
-    if isinstance(error, sqlite3.Error) and trouble.passing(error) is not None:
+    if isinstance(error, sqlite3.Error) and opening.passing(error) is not None:
         return StoreError(f"cannot read the database: {text}", hint="Is it damaged or in use?")
     for part, said, hint in _TEXTS:
         if part in text:

@@ -5,7 +5,7 @@ large file, in a temporary file that SQLite removes when it is closed; so every
 reading command works on it unchanged, and the file itself is only ever read.
 
 What such a recording can prove is little, and it is not stretched: see
-foreign/accounting.py for what a switch is taken for, foreign/limits.py for what was
+foreign/accounting.py for what a switch is taken for, foreign/recordings.py for what was
 not watched (`meta` key `not_watched:ID`, ID the recording's number).
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from ingero.store import migrations, trouble
+from ingero.store import migrations, opening
 from ingero.store.foreign.convert import convert_database
 from ingero.store.foreign.source import open_source, recognised
 from ingero.store.opening import open_read_only
@@ -35,7 +35,7 @@ def open_imported(connection: sqlite3.Connection, path: Path) -> sqlite3.Connect
         convert_database(source, out)
     except sqlite3.Error as error:
         out.close()
-        raise trouble.opening_error(path, error) from error
+        raise opening.opening_error(path, error) from error
     except BaseException:
         out.close()
         raise

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ingero import __version__
 from ingero.errors import StoreVersionError
+from ingero.store.opening import not_ours
 from ingero.store.schema import (
     ANNOTATION,
     BUCKET_ROWS,
@@ -26,8 +27,7 @@ from ingero.store.schema import (
     TABLES,
     TENANTS,
 )
-from ingero.store.shape import require_plain_tables
-from ingero.store.trouble import not_ours
+from ingero.store.soundness import require_plain_tables
 from ingero.store.views import TENANT_VIEWS, VIEWS, create_views
 
 APPLICATION_ID = 0x494E4752  # "INGR", shown by file(1)

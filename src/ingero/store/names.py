@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.model.kernels import KernelName
-from ingero.model.operations import Operation, Source
+from ingero.model.operations import KernelName, Operation, Source
 from ingero.units import clean
 
 COMM_LIMIT = 64

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ingero import rights
-from ingero.errors import StoreError
-from ingero.store import location, trouble
+from ingero.errors import StoreBusyError, StoreError, StoreFullError, StoreVersionError
+from ingero.store import location
 
 BUSY_S = 5.0
 _PRAGMAS = (
@@ -51,7 +51,7 @@ def _open_either(path: Path) -> tuple[sqlite3.Connection, str]:
         return _connect(path, "mode=ro")
     except sqlite3.OperationalError as error:
         if path.with_name(path.name + "-wal").exists():
-            raise trouble.opening_error(path, error) from error
+            raise opening_error(path, error) from error
     return _without_a_log(path)  # a read-only directory: SQLite cannot make its index of the log there
 
 
@@ -64,7 +64,7 @@ def _without_a_log(path: Path) -> tuple[sqlite3.Connection, str]:
     try:
         return _connect(path, "mode=ro&immutable=1")
     except sqlite3.OperationalError as error:
-        raise trouble.opening_error(path, error) from error
+        raise opening_error(path, error) from error
 
 
 def _require_readable(path: Path) -> None:
@@ -98,7 +98,7 @@ def _connect(path: Path, how: str) -> tuple[sqlite3.Connection, str]:
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-            raise trouble.opening_error(path, error) from error
+            raise opening_error(path, error) from error
         if isinstance(error, UnicodeDecodeError):  # SQLite quotes the file in its message
             raise StoreError(
                 f"the database {path} is damaged: its schema cannot be read", hint="Choose another with --db."
@@ -120,3 +120,61 @@ def set_up(connection: sqlite3.Connection) -> None:
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
+
+
+# What went wrong with SQLite, in words a user can act on.
+#
+# Trouble of the surroundings (full, locked, read-only) must not stop a trace:
+# `passing` tells it from mistakes of ours, which keep their traceback.
+
+
+_PASSING = {
+    sqlite3.SQLITE_FULL: "no space left for the database",
+    sqlite3.SQLITE_BUSY: "the database is locked by another program",
+    sqlite3.SQLITE_LOCKED: "the database is locked by another program",
+    sqlite3.SQLITE_READONLY: "the database cannot be written (read-only)",
+    sqlite3.SQLITE_IOERR: "the disk below the database reports an error",
+    sqlite3.SQLITE_CANTOPEN: "the database can no longer be opened",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged",
+    sqlite3.SQLITE_NOTADB: "the database is damaged",
+    sqlite3.SQLITE_PERM: "the database may not be written",
+    sqlite3.SQLITE_NOMEM: "no memory left for the database",
+}
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary result code, 0 where the error is Python's own."""
+    return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def passing(error: sqlite3.Error) -> str | None:
+    """What to show while it lasts, or None for a mistake of ours."""
+    return _PASSING.get(code_of(error))
+
+
+def opening_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """The error for a database that cannot be opened."""
+    code = code_of(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return not_ours(path)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusyError(
+            f"the database {path} is locked by another program",
+            hint="Close it there, or choose another with --db.",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreFullError(
+            f"no space left for the database {path}", hint="Free some, or choose another with --db."
+        )
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreError(
+            f"the database {path} is damaged: {error}",
+            hint="It was left as it is. Try `sqlite3 FILE .recover`, or record into another with --db.",
+        )
+    return StoreError(f"cannot open the database {path}: {error}", hint="Check the path and its permissions.")
+
+
+def not_ours(path: Path) -> StoreVersionError:
+    return StoreVersionError(
+        f"{path} is not an ingero database", hint="It was left as it is. Choose another file with --db."
+    )

@@ -7,22 +7,22 @@ rather than raised, and nothing is ever written, not even beside it.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ingero.errors import StoreError
+from ingero.errors import StoreError, TargetError
 from ingero.model.facts import Facts
-from ingero.store import imported, migrations, one_node, trouble
+from ingero.store import imported, migrations, opening
 from ingero.store.facts import FactReader
 from ingero.store.opening import add_private_views, open_read_only, set_up
 from ingero.store.schema import LATER, NODE_SHIFT
-from ingero.store.shape import odd_views
-from ingero.store.soundness import STUMBLES, damage, damaged
+from ingero.store.soundness import STUMBLES, damage, damaged, odd_views
 from ingero.store.views import LATER_VIEWS, VIEWS
+from ingero.units import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ class Reader:
             odd = odd_views(self.connection, self.path)
             self._see([f"CREATE TEMP VIEW {name} AS {VIEWS[name]}" for name in odd])
             if node is not None:
-                self._see(one_node.views_of_node(self.connection, self.path, node, odd))
+                self._see(views_of_node(self.connection, self.path, node, odd))
         except BaseException as error:
             self.connection.close()
             if isinstance(error, sqlite3.Error):
-                raise trouble.opening_error(self.path, error) from error
+                raise opening.opening_error(self.path, error) from error
             if isinstance(error, UnicodeDecodeError):  # SQLite quotes the file in its message
                 raise damaged(self.path, "its schema cannot be read") from error
             raise
@@ -70,7 +70,7 @@ class Reader:
         try:
             return self.connection.execute(sql, parameters).fetchall()
         except sqlite3.Error as error:
-            raise trouble.opening_error(self.path, error) from error
+            raise opening.opening_error(self.path, error) from error
         except OverflowError as error:  # computed from what the file has
             raise damaged(self.path, "a number in it is out of range") from error
 
@@ -80,7 +80,7 @@ class Reader:
         try:
             yield
         except sqlite3.Error as error:
-            raise trouble.opening_error(self.path, error) from error
+            raise opening.opening_error(self.path, error) from error
 
     def nodes(self) -> list[str]:
         """Those that recorded, by name."""
@@ -100,7 +100,7 @@ class Reader:
             facts = FactReader(self.connection, recording.node_id, recording.started_ns)
             return facts.read(max(from_ns, recording.started_ns), min(to_ns, recording.last_ns))
         except sqlite3.Error as error:
-            raise trouble.opening_error(self.path, error) from error
+            raise opening.opening_error(self.path, error) from error
         except (TypeError, ValueError, OverflowError) as error:  # SQLite takes text for a number
             raise StoreError(
                 f"{self.path} holds values that cannot be right: {error}", hint="The file is damaged."
@@ -132,7 +132,7 @@ class Reader:
     ) -> None:
         try:
             if isinstance(error, sqlite3.Error):
-                raise trouble.opening_error(self.path, error) from error
+                raise opening.opening_error(self.path, error) from error
             if isinstance(error, STUMBLES) and (why := damage(self.connection)):
                 raise damaged(self.path, why) from error
         finally:
@@ -152,7 +152,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.Error):
-            raise trouble.opening_error(path, error) from error
+            raise opening.opening_error(path, error) from error
         if isinstance(error, UnicodeDecodeError):
             raise damaged(path, "its schema cannot be read") from error
         raise
@@ -181,3 +181,50 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} is of an older version: it has no {sorted(missing)[0]}",
             hint="Let `ingero trace --db` of this version open it once, or merge it into a new one.",
         )
+
+
+# A merged database read as if it held one node only.
+#
+# Views of the connection's own, named like the tables and views they stand before,
+# show that node's rows; so every question asks about it, written or not with nodes in
+# mind. Nothing in the file changes.
+
+
+def views_of_node(
+    connection: sqlite3.Connection, path: Path, node: str, odd: Collection[str] = ()
+) -> list[str]:
+    """Statements after which a connection sees this node alone.
+
+    `odd` are views of the file that already have one of the connection's own before them.
+    """
+    found = connection.execute("SELECT id FROM node WHERE name = ?", (node,)).fetchone()
+    if found is None:
+        names = [
+            clean(row[0], 60) for row in connection.execute("SELECT name FROM node ORDER BY name LIMIT 20")
+        ]
+        raise TargetError(
+            f"there is no node {clean(node, 60)!r} in {path}", hint=f"It has {', '.join(names)}."
+        )
+    statements = [f"DROP VIEW temp.{name}" for name in odd]
+    seen = {name: VIEWS[name] for name in odd}
+    for name, condition in _conditions(connection, int(found[0]), node):
+        whole = f"({VIEWS[name]})" if name in odd else f'main."{name}"'
+        seen[name] = f"SELECT * FROM {whole} WHERE {condition}"
+    return statements + [f'CREATE TEMP VIEW "{name}" AS {select}' for name, select in seen.items()]
+
+
+def _conditions(connection: sqlite3.Connection, node_id: int, node: str) -> list[tuple[str, str]]:
+    quoted = node.replace("'", "''")
+    tables = [
+        row[0] for row in connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")
+    ]
+    found = [("node", f"id = {node_id}")]
+    for name in (*tables, *VIEWS):
+        columns = {row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (name,))}
+        if "node_id" in columns:
+            found.append((name, f"node_id = {node_id}"))
+        elif "node" in columns:
+            found.append((name, f"node = '{quoted}'"))
+        elif name in VIEWS and "id" in columns:  # gpu-node-01:4821
+            found.append((name, f"rtrim(id, '0123456789') = '{quoted}:'"))
+    return found

@@ -18,23 +18,14 @@ from ingero import __version__, rights
 from ingero.clock import Clock, ClockStep
 from ingero.model.facts import Facts, slice_start
 from ingero.model.operations import Operation
-from ingero.model.window import NotWatched, Window, aligned
-from ingero.store import (
-    annotation_rows,
-    findings,
-    in_flight_rows,
-    location,
-    migrations,
-    tenant_rows,
-    trouble,
-)
+from ingero.model.window import Unwatchable, Window, aligned
+from ingero.store import annotation_rows, call_rows, findings, location, migrations, opening, processes
 from ingero.store.aggregate_rows import AggregateRows
+from ingero.store.call_rows import fill_in
 from ingero.store.event_rows import EventRows, Ids
 from ingero.store.facts import FactReader
 from ingero.store.findings import NO_CHANGES, FindingChanges
-from ingero.store.governor_rows import save_overhead
-from ingero.store.gpu_rows import GpuRows
-from ingero.store.kernel_rows import fill_in
+from ingero.store.machine_rows import GpuRows, save_overhead
 from ingero.store.names import LOSS as NAMES_LOSS
 from ingero.store.names import Names, OperationTable, most_names
 from ingero.store.processes import LOSS as PROCESSES_LOSS
@@ -87,7 +78,7 @@ def _connect(path: Path, meant: tuple[int, int]) -> sqlite3.Connection:
             connection.close()
             raise
     except sqlite3.Error as error:
-        raise trouble.opening_error(path, error) from error
+        raise opening.opening_error(path, error) from error
     return connection
 
 
@@ -231,7 +222,7 @@ class Recording:
         foreign = self._events(window, ids)
         self._aggregates(window, start_ns, end_ns)
         if self._watching:
-            in_flight_rows.drop_returned(self.connection, self.node_id, self.id, end_ns)
+            call_rows.drop_returned(self.connection, self.node_id, self.id, end_ns)
         self._stacks.cite((window.call_stacks, window.wait_stacks, window.samples["stack_hash"]), end_ns)
         findings.save(self.connection, self.node_id, ids, found)
         seen = [(start_ns, end_ns, reason, count) for reason, count in window.losses.items()]
@@ -317,8 +308,8 @@ class Recording:
             end_ns,
         )
         rows.containers(window.containers)
-        tenant_rows.save_container_labels(self.connection, self.node_id, window.containers)
-        tenant_rows.save_pod_events(self.connection, self.node_id, start_ns, window.pod_events)
+        processes.save_container_labels(self.connection, self.node_id, window.containers)
+        processes.save_pod_events(self.connection, self.node_id, start_ns, window.pod_events)
         rows.operations(window.operations)
         rows.threads(window.threads)
         rows.samples(window.samples)
@@ -343,7 +334,7 @@ class Recording:
             ],
         )
 
-    def _save_not_watched(self, news: Iterable[NotWatched], at_ns: int) -> None:
+    def _save_not_watched(self, news: Iterable[Unwatchable], at_ns: int) -> None:
         self.connection.executemany(
             "INSERT OR IGNORE INTO not_watched VALUES (?, ?, ?, ?, ?, ?)",
             [

@@ -20,14 +20,12 @@ from ingero.model.facts import Facts
 from ingero.model.operations import Operation
 from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window
-from ingero.store import location, trouble
+from ingero.store import location, opening
 from ingero.store.findings import FindingChanges, FindingRow
-from ingero.store.meddling import Meddling
 from ingero.store.opening import open_as_it_lies
 from ingero.store.recording import Loss, Recording, connect
-from ingero.store.reserve import Reserve
-from ingero.store.retention import Retention
-from ingero.store.soundness import STUMBLES
+from ingero.store.retention import Reserve, Retention
+from ingero.store.soundness import STUMBLES, Meddling
 from ingero.units import clean
 
 BUSY_MS = 100
@@ -104,7 +102,7 @@ class Writer:
         except sqlite3.Error as error:
             self._reserve.release()
             self._connection.close()
-            raise trouble.opening_error(self.path, error) from error
+            raise opening.opening_error(self.path, error) from error
 
     @property
     def recording_id(self) -> int:
@@ -157,7 +155,7 @@ class Writer:
                     return cut_short
                 work()
         except (sqlite3.Error, *STUMBLES) as error:
-            status = trouble.passing(error) if isinstance(error, sqlite3.Error) else None
+            status = opening.passing(error) if isinstance(error, sqlite3.Error) else None
             status = status or self._meddling.blame(error)
             if not status:
                 raise

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.agent import waiting
+from ingero.agent import candidates
 from ingero.agent.communicators import Communicators
-from ingero.agent.name_rounds import LAUNCHES
+from ingero.agent.launched_kernels import LAUNCHES
 from ingero.agent.reading import Reading
 from ingero.agent.targets import Targets
 from ingero.attach.probes import BY_NAME
@@ -217,7 +217,7 @@ def test_children_of_many_new_targets_are_found_by_one_look_at_all_processes(
 def test_what_is_too_much_at_once_is_looked_at_the_next_time(
     runtime: str, crowd: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "MAX_EXAMINED", 3)
+    monkeypatch.setattr(candidates, "MAX_EXAMINED", 3)
     targets = targets_of(Session(Shape()))  # type: ignore[arg-type]
     targets._scope = Everybody()  # type: ignore[assignment]
     targets._readers = Finds(lambda: [Library(runtime, runtime, 1, 2, "runtime")])

@@ -120,7 +120,7 @@ def test_a_crowd_that_comes_and_goes_for_months_is_forgotten(monkeypatch: pytest
     monkeypatch.setattr(bystanders, "MAX_REMEMBERED", 30)
     monkeypatch.setattr(bystanders.processes, "read_stat", lambda pid: Stat(pid, "c", "S", 1, pid))
     book = Bystanders(cast(Any, Crowd()))
-    for start in range(10, 1000, 10):
+    for start in range(10_000_000, 10_001_000, 10):  # numbers no process has
         some = [culprit(pid=pid, ns=MATTERS_NS) for pid in range(start, start + 10)]
         found, containers = book.meet(window(culprits=some), {})
         assert len(found) == len(containers) == 10

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ingero.agent.collectors import UNUSED_NS, Collectors
+from ingero.agent.interpreters import UNUSED_NS, Collectors
 from ingero.attach.shapes import Point
 from ingero.discover.libraries import Library
 from ingero.native.elf import find_symbols

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ingero.agent.communicators import Communicators
-from ingero.discover import communicators
+from ingero.discover import communicator_layout
 from ingero.discover.libraries import Library
 from ingero.model.layout import CommState
 from ingero.scenarios import cuda
@@ -22,7 +22,7 @@ def test_a_library_that_says_where_things_lie_is_believed() -> None:
     row = Communicators(OPERATIONS, Here()).describe(7, [library(cuda.stub_dir() / "libnccl.so.2")])
     assert row["state"] == CommState.COMMS_READABLE
     assert row["hash_at"] == row["rank_at"] - 8
-    assert row["magic"] == communicators.MAGIC
+    assert row["magic"] == communicator_layout.MAGIC
 
 
 def test_of_a_process_without_nccl_nothing_is_told() -> None:

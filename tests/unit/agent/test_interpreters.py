@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ingero.agent.interpreters import Interpreters
 from ingero.attach.kernel import KernelSide
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
-from ingero.discover.thread_numbers import counts_its_own, own_numbers
-from ingero.model.window import NotWatched
+from ingero.discover.python_threads import counts_its_own, own_numbers
+from ingero.model.window import Unwatchable
 
 from .fakes import Here
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_watched_is_told_once_and_has_no_lock(answers: Answers, l
     answers[1], book = found(why="nobody knows"), interpreters()
     looked(book, 1, 1)
     assert book.locks() == {}
-    assert book.take_news() == [NotWatched(1, "gil", "nobody knows")]
+    assert book.take_news() == [Unwatchable(1, "gil", "nobody knows")]
     looked(book, 2, 1)
     assert book.take_news() == []
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ingero.agent.late import MAX_PROCESSES, Late, Row
+from ingero.agent.missed_calls import MAX_PROCESSES, LateProbes, Row
 from ingero.discover.libraries import Library, LibraryFinder, kind_of
-from ingero.model.window import FIRST_CALLS, OPERATION, NotWatched
+from ingero.model.window import FIRST_CALLS, OPERATION, Unwatchable
 
 MS = 1_000_000
 RUNTIME, DRIVER = (os.makedev(8, 1), 5), (os.makedev(8, 1), 6)
@@ -27,14 +27,14 @@ def library(path: str = "/opt/libcudart.so.12") -> Library:
     return Library("", path, *RUNTIME, "runtime", ((0x1000, 0x2000, 0),))
 
 
-def late(on_ms: float | None = None, live: dict[int, Any] | None = None) -> Late:
+def late(on_ms: float | None = None, live: dict[int, Any] | None = None) -> LateProbes:
     """The runtime's probes are on since then; None: they never are."""
     files = {} if on_ms is None else {RUNTIME: SimpleNamespace(on_ns=int(on_ms * MS), kind="runtime")}
     session: Any = SimpleNamespace(files=files)
-    return Late(session, live or {}, lambda path, _: kind_of(path))
+    return LateProbes(session, live or {}, lambda path, _: kind_of(path))
 
 
-def told(found: Late) -> list[str]:
+def told(found: LateProbes) -> list[str]:
     return [each.why for each in found.take_news()]
 
 
@@ -52,7 +52,7 @@ def test_the_time_until_the_probes_are_on_is_told_once() -> None:
     found.attached(7, library(), adopted_ns=0)
     found.ended(7, 50 * MS)
     why = "2.5 ms not watched: libcudart.so.12 was mapped before its probes were on"
-    assert found.take_news() == [NotWatched(7, FIRST_CALLS, why)]
+    assert found.take_news() == [Unwatchable(7, FIRST_CALLS, why)]
 
 
 def test_calls_before_a_process_was_admitted_are_missing_too() -> None:
@@ -72,7 +72,7 @@ def test_a_process_that_ended_before_anybody_looked_is_told_of() -> None:
 def test_a_program_that_is_gone_may_have_had_a_runtime_inside_where_it_used_the_driver() -> None:
     for driver, missing in (("libcuda.so.1", 1), ("libm.so.6", 0)):
         files: Any = {DRIVER: SimpleNamespace(on_ns=1, kind="driver")} if missing else {}
-        found = Late(SimpleNamespace(files=files), {}, LibraryFinder().kind_at)  # type: ignore[arg-type]
+        found = LateProbes(SimpleNamespace(files=files), {}, LibraryFinder().kind_at)  # type: ignore[arg-type]
         found.hear([row(at_ms=10, path="no/such/job"), row(at_ms=11, address=0x7000, inode=6, path=driver)])
         found.ended(7, 13 * MS)
         told_of = told(found)

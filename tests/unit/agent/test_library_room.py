@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ingero.agent import library_room
-from ingero.agent.library_room import IN_ALL, LOSS, PER_OWNER, LibraryRoom, warn
+from ingero.agent import library_files
+from ingero.agent.library_files import IN_ALL, LOSS, PER_OWNER, LibraryRoom, warn
 from ingero.agent.targets import Targets
 from ingero.errors import AttachError
 
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_be_read_is_counted_once(targets: Targets, tmp_path: 
 
 
 def test_warnings_that_anybody_can_cause_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library_room, "MOST_WARNINGS", 5)
+    monkeypatch.setattr(library_files, "MOST_WARNINGS", 5)
     warnings: dict[str, str] = {}
     for number in range(100):
         warn(warnings, str(number), "wrong")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ingero.agent.name_rounds import FUTILE_WAIT_NS, LAUNCHES, LONGEST_NS, ROUND_NS, WAITS_NS, NameRounds
+from ingero.agent.launched_kernels import FUTILE_WAIT_NS, LAUNCHES, LONGEST_NS, ROUND_NS, WAITS_NS, NameRounds
 from ingero.attach.probes import BY_NAME
 from ingero.attach.session import Attached, Session
 from ingero.attach.shapes import Point

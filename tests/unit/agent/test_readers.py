@@ -21,10 +21,10 @@ import pytest
 
 from ingero.agent import reader_process as readers_process
 from ingero.agent import readers as agent_readers
+from ingero.agent.frames import AskedSymbols
 from ingero.agent.reader_process import BEAT, TICK, Watchdog
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
-from ingero.agent.symbols import Symbols
 from ingero.attach.probes import ROWS
 from ingero.discover.libraries import Library
 from ingero.errors import FileFormatError
@@ -115,7 +115,7 @@ def nested() -> msgspec.Raw:
 def test_names_are_made_readable_by_a_reader_and_stay_as_they_are_where_it_could_not(
     readers: Readers,
 ) -> None:
-    symbols, me = Symbols(readers), os.getpid()
+    symbols, me = AskedSymbols(readers), os.getpid()
     assert symbols.readable(me, [b"plain", b"_Z1av", b"x\xff"]) == ["plain", "a()", "x\ufffd"]
     readers.ask(Reading.owner, "/")
     os.kill(readers._pid, signal.SIGSTOP)

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from ingero.agent.servers import Servers, is_due
+from ingero.agent.bystanders import Servers, is_due
 from ingero.agent.targets import Targets
-from ingero.discover.listeners import Round
+from ingero.discover.sockets import ListenerRound
 from ingero.model.window import Process
 from tests.builders import process
 
@@ -33,7 +33,7 @@ def test_a_change_is_news_and_the_same_again_is_not(
     targets: Targets, told: list[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers: dict[int, bool | None] = {100: False, 200: None}
-    monkeypatch.setattr(Round, "listens", lambda _, pid: answers[pid])
+    monkeypatch.setattr(ListenerRound, "listens", lambda _, pid: answers[pid])
     book = Servers()
 
     def look() -> list[Any]:

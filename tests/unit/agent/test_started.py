@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.agent.started import MAX_KEPT, StartedPrograms
+from ingero.agent.candidates import MAX_KEPT, StartedPrograms
 from ingero.model import layout
 from ingero.model.window import Process
 

@@ -7,7 +7,7 @@ import pytest
 
 from ingero.agent.tenants import NOT_ASKED, Tenants
 from ingero.discover.kubelet import KubeletError, pods_of
-from ingero.model.pods import KubeletAccess, Named, Pod
+from ingero.model.pods import KubeletAccess, NamedContainer, Pod
 from ingero.model.window import Container, Window
 from tests.a_kubelet import pod, restarted
 from tests.builders import window
@@ -24,7 +24,7 @@ class Node:
     def __init__(self) -> None:
         self.items: list[object] = [pod()]
         self.trouble = ""
-        self.names: dict[str, Named] = {}
+        self.names: dict[str, NamedContainer] = {}
         self.tenants = Tenants(ACCESS, since_ns=BEGAN_NS, ask_pods=self._pods, ask_names=self._names)
 
     def _pods(self, _: KubeletAccess) -> list[Pod]:
@@ -32,7 +32,7 @@ class Node:
             raise KubeletError(self.trouble)
         return pods_of(msgspec.json.encode({"items": self.items}))
 
-    def _names(self, wanted: set[str]) -> dict[str, Named]:
+    def _names(self, wanted: set[str]) -> dict[str, NamedContainer]:
         return {each: self.names[each] for each in wanted if each in self.names}
 
     def window(self, *containers: Container) -> Window:
@@ -121,7 +121,7 @@ def test_an_eviction_is_told_once() -> None:
 def test_runtimes_are_asked_about_containers_without_a_name_alone() -> None:
     node = Node()
     node.items = []
-    node.names = {A: Named(A, "web", labels=(("label:team", "a"), ("name", "web")))}
+    node.names = {A: NamedContainer(A, "web", labels=(("label:team", "a"), ("name", "web")))}
     node.window(THERE)
     node.tenants.look()
     (named,) = node.window().containers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.capture.annotations import LATE_NS, MAX_UNSENT, parse
+from ingero.agent.annotations import LATE_NS, MAX_UNSENT, parse
 
 NOW = 5_000_000_000_000
 

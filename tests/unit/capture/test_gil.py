@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.capture.gil import mark_gil
+from ingero.capture.threads import mark_gil
 from ingero.model.layout import GilMark
 from tests.builders import SECOND, thread, wait, window
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.capture.gpu_ids import number_cards
-from ingero.discover.devices import visible_devices
-from ingero.discover.gpus import Gpu
+from ingero.agent.gpus import number_cards
+from ingero.discover.gpu_devices import FoundGpu, visible_devices
 from ingero.model import layout
 
-CARDS = [Gpu(0, "H200", "GPU-aa11"), Gpu(1, "H200", "GPU-bb22"), Gpu(2, "H200", "GPU-bb33")]
+CARDS = [FoundGpu(0, "H200", "GPU-aa11"), FoundGpu(1, "H200", "GPU-bb22"), FoundGpu(2, "H200", "GPU-bb33")]
 
 
 def calls(*rows: tuple[int, int]) -> np.ndarray:
@@ -54,7 +53,7 @@ def test_the_only_visible_card_is_meant_by_a_thread_that_never_chose() -> None:
     assert made["gpu_id"].tolist() == [1, 1]
 
 
-MIXED = [Gpu(0, "slow", "GPU-aa"), Gpu(1, "fast", "GPU-bb")]
+MIXED = [FoundGpu(0, "slow", "GPU-aa"), FoundGpu(1, "fast", "GPU-bb")]
 
 
 def test_of_cards_of_several_kinds_cuda_puts_the_fastest_first_and_which_that_is_nobody_knows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingero.capture.interleave import interleave
+from ingero.capture.stacks import interleave
 from ingero.model.stack import Frame, NativeFrame, PythonFrame, note
 
 PYTHON = "/usr/lib/libpython3.12.so.1.0"

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.capture import io
-from ingero.capture.io import IDLE_READS, IoBook
+from ingero.capture import counters
+from ingero.capture.counters import IDLE_READS, IoBook
 from ingero.model import layout
 
 OWN_PID = 7
@@ -35,7 +35,7 @@ class Kernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel()
-    monkeypatch.setattr(io, "MapReader", lambda *_: made)
+    monkeypatch.setattr(counters, "MapReader", lambda *_: made)
     return made
 
 
@@ -66,7 +66,7 @@ def test_a_counter_the_kernel_began_anew_is_no_negative_number(kernel: Kernel) -
 def test_the_agents_own_writes_are_not_told_and_the_busiest_come_first(
     kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(io, "MAX_ROWS", 2)
+    monkeypatch.setattr(counters, "MAX_ROWS", 2)
     kernel.entries = {(pid, 1, 8): (1, 1, pid * 10, 1) for pid in (OWN_PID, 300, 500, 400)}
     assert [row[0] for row in told(IoBook(0, OWN_PID))] == [500, 400]
 

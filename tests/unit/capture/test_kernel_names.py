@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from ingero.capture import kernel_names, kernel_table
+from ingero.capture import kernel_names
 from ingero.capture.kernel_names import KernelBook
 from ingero.model import layout
-from ingero.model.kernels import KernelName, short_name
 from ingero.model.layout import CallFlag, RecordType
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, Operation, short_name
 from ingero.model.window import Records
 from tests.builders import NUMBERS, OPERATIONS, call, records
 
@@ -175,7 +174,7 @@ def test_names_are_tamed_cut_and_demangled_together(book: KernelBook, process: P
     first, second, third = texts(book, launch(1), launch(2), launch(3))
     assert (first, third) == ("bold", "mul()")
     assert second is not None
-    assert len(second) == kernel_table.MAX_CHARACTERS
+    assert len(second) == kernel_names.MAX_CHARACTERS
     assert second.endswith("k…")
     assert process.demangled == [3]
     book.hear(given(4, b"__device_stub__Z3mulv"))
@@ -191,7 +190,7 @@ def test_names_of_each_process_are_demangled_apart(book: KernelBook, process: Pr
 
 def test_what_is_held_is_bounded(monkeypatch: pytest.MonkeyPatch, process: Process) -> None:
     monkeypatch.setattr(kernel_names, "MAX_HANDLES", 8)
-    monkeypatch.setattr(kernel_table, "MAX_NAMES", 4)
+    monkeypatch.setattr(kernel_names, "MAX_NAMES", 4)
     book = KernelBook([*OPERATIONS, *MORE], process.functions_at, process.places_at, process.demangle)
     for number in range(100):
         book.hear(given(number, f"kernel {number % 50}".encode(), at_ns=number))

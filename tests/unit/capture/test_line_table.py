@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingero.capture.line_table import line_at
+from ingero.capture.code_objects import line_at
 from tests.pythons import SUPPORTED
 
 HERE = Path(__file__).parent

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingero.capture.held_polls import HELD_WINDOWS
-from ingero.capture.threads import COUNTS, ThreadBook, make_good
+from ingero.capture.threads import COUNTS, HELD_WINDOWS, ThreadBook, repay_told_twice
 from ingero.model import layout
 from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import BUCKETS, Records
@@ -118,7 +117,7 @@ def test_a_trace_that_ends_first_tells_open_polls_as_sleep_and_still_adds_up(
 def test_what_was_told_too_much_of_one_bucket_is_taken_from_the_others(change: list[int]) -> None:
     others = [3] * BUCKETS
     rows = np.array([others, change, others], np.int64)
-    make_good(rows)
+    repay_told_twice(rows)
     assert rows.min() >= 0
     assert rows[1].sum() == max(sum(change), 0)
     assert rows[[0, 2]].tolist() == [others, others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.capture.uncounted import with_uncounted
+from ingero.capture.operations import with_uncounted
 from ingero.model.layout import CallFlag, Why
 from tests.builders import call, operation, records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.correlate.chain import MAX_DEPTH, Chains, Root
+from ingero.correlate.loss import MAX_DEPTH, Chains, Root
 from ingero.model.layout import Bucket, WakerKind
 from tests.facts import JOB, WORKER, Story
 

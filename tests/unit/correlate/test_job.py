@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingero.correlate.job import MAX_GENERATIONS, Family
+from ingero.correlate.tables import MAX_GENERATIONS, Family
 from ingero.model.facts import ProcessFact
 
 

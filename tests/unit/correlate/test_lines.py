@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.correlate.lines import heaviest, is_users, places, source_of
+from ingero.correlate.activity import heaviest, is_users, places, source_of
 from ingero.model.finding import SourceLine
 from ingero.model.stack import Frame
 from tests.sites import Code, frames

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Severity
 from tests.facts import JOB, SECOND, Story, job
@@ -21,7 +21,7 @@ def failing(*codes: int, op: str = "cudaLaunchKernel", story: Story | None = Non
     return story
 
 
-@pytest.mark.parametrize("code", sorted(status_codes.FATAL))
+@pytest.mark.parametrize("code", sorted(cuda_error.FATAL))
 def test_an_error_that_loses_the_context_is_critical(code: int) -> None:
     (finding,) = failing(code).findings()
     assert (finding.kind, finding.severity) == (KIND, Severity.CRITICAL)
@@ -44,7 +44,7 @@ def test_the_fatal_one_of_several_is_the_headline() -> None:
     assert (finding.first_ns, finding.last_ns) == (SECOND, 3 * SECOND)
 
 
-@pytest.mark.parametrize("code", sorted(status_codes.ANSWERS))
+@pytest.mark.parametrize("code", sorted(cuda_error.ANSWERS))
 def test_answers_that_programs_ask_for_are_no_errors(code: int) -> None:
     assert failing(code).kinds() == []
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from ingero.detectors import ALL
-from ingero.detectors.lines import WEIGHTS
+from ingero.detectors.finding_lines import WEIGHTS
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Finding
 from ingero.model.layout import SampleFlag

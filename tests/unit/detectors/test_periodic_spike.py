@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from ingero.correlate.spikes import idle_ns, spikes_in
+from ingero.correlate.steps import idle_ns, spikes_in
 from ingero.model.finding import Severity
 from tests.facts import BY_NAME, MS, SECOND, Story, job
 

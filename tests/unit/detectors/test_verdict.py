@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingero.correlate.account import Accounts
 from ingero.correlate.loss import Lost
-from ingero.detectors.names import UNNAMED, Setting, name_of
+from ingero.detectors.bound import UNNAMED, Setting, name_of
 from ingero.model.finding import Finding
 from tests import contradictions
 from tests.facts import HOG, JOB, Story, job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.detectors import status_codes
+from ingero.detectors import cuda_error
 from ingero.model.facts import ErrorFact
 from ingero.model.finding import Severity
 from tests.facts import JOB, SECOND, Story, job
@@ -20,7 +20,7 @@ def refused(code: int) -> Story:
     return story
 
 
-@pytest.mark.parametrize("code", sorted(status_codes.MISMATCH))
+@pytest.mark.parametrize("code", sorted(cuda_error.MISMATCH))
 def test_every_code_of_a_mismatch_is_critical_and_named(code: int) -> None:
     (finding,) = refused(code).findings()
     assert (finding.kind, finding.severity) == (KIND, Severity.CRITICAL)
@@ -42,7 +42,7 @@ def test_without_calls_it_says_so() -> None:
     assert refused(35).abstains(KIND, "calls")
 
 
-@pytest.mark.parametrize("code", sorted(status_codes.MISMATCH))
+@pytest.mark.parametrize("code", sorted(cuda_error.MISMATCH))
 def test_code_for_another_gpu_that_a_library_tried_first_is_no_mismatch(code: int) -> None:
     """The job goes on launching 5000 kernels a second."""
     story = job()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ingero.discover import checks, host
+from ingero.discover import host, host_checks
 from ingero.discover.libraries import LibraryFinder
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 from .conftest import LOAD, Build, Start
 
@@ -31,7 +31,7 @@ NAMES = {
 
 
 def test_this_machine_gets_every_line_and_advice_where_it_is_needed(tmp_path: Path) -> None:
-    found = checks.run_checks(tmp_path)
+    found = host_checks.run_checks(tmp_path)
     assert {each.name for each in found} >= NAMES
     assert all(each.value for each in found)
     assert all(each.advice for each in found if each.status != "ok")
@@ -43,7 +43,7 @@ def test_a_check_that_breaks_becomes_a_warning_and_the_rest_goes_on(tmp_path: Pa
         raise ZeroDivisionError("oops")
 
     more = [("probe cost", broken), ("attach shapes", lambda: Check("attach shapes", "ok", "session"))]
-    found = {each.name: each for each in checks.run_checks(tmp_path, more)}
+    found = {each.name: each for each in host_checks.run_checks(tmp_path, more)}
     assert found["probe cost"].status == "warning"
     assert "oops" in found["probe cost"].value
     assert found["attach shapes"].value == "session"
@@ -55,16 +55,16 @@ def test_a_library_is_listed_with_the_processes_that_map_it(
 ) -> None:
     path = build(tmp_path / "libcudart.so.13", "int cudaMalloc(void) { return 0; }")
     children = [start(sys.executable, "-c", LOAD, str(path)) for _ in range(2)]
-    (line,) = (each for each in checks.cuda_libraries(LibraryFinder()) if str(path) in each.value)
+    (line,) = (each for each in host_checks.cuda_libraries(LibraryFinder()) if str(path) in each.value)
     assert line.status == "ok"
     assert all(str(child.pid) in line.value for child in children)
-    pythons = [each.value for each in checks.python_interpreters(LibraryFinder())]
+    pythons = [each.value for each in host_checks.python_interpreters(LibraryFinder())]
     assert all(any(f"process {child.pid}:" in value for value in pythons) for child in children)
 
 
 def test_missing_privileges_name_the_capability_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "effective_capabilities", lambda: 0)
-    found = checks.privileges()
+    found = host_checks.privileges()
     assert found.status == "failed"
     assert "CAP_BPF" in found.value
     assert "sudo ingero trace" in found.advice
@@ -77,7 +77,7 @@ def test_a_container_that_counts_its_own_processes_is_no_place_to_trace_from(
     assert host.counts_own_processes("pid:[4026532177]")
     assert not host.counts_own_processes("pid:[4026531836]")
     monkeypatch.setattr(host, "counts_own_processes", lambda: True)
-    found = checks.process_numbers()
+    found = host_checks.process_numbers()
     assert found.status == "failed"
     assert "--pid host" in found.advice
 
@@ -87,7 +87,7 @@ def test_only_full_lockdown_stands_in_the_way(
     monkeypatch: pytest.MonkeyPatch, state: str | None, status: str
 ) -> None:
     monkeypatch.setattr(host, "lockdown", lambda: state)
-    assert checks.lockdown().status == status
+    assert host_checks.lockdown().status == status
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_ptrace_is_judged_by_what_this_process_may_do(
 ) -> None:
     monkeypatch.setattr(host, "kernel_number", lambda name: scope)
     monkeypatch.setattr(host, "missing_capabilities", lambda: ["CAP_SYS_PTRACE"] if missing else [])
-    assert checks.ptrace().status == status
+    assert host_checks.ptrace().status == status
 
 
 def test_an_old_kernel_no_btf_and_a_full_disk_are_said(
@@ -107,9 +107,9 @@ def test_an_old_kernel_no_btf_and_a_full_disk_are_said(
     monkeypatch.setattr(host, "kernel_release", lambda: "5.4.0-generic")
     monkeypatch.setattr(host, "has_btf", lambda: False)
     monkeypatch.setattr(host, "free_bytes", lambda path: 1000)
-    assert checks.kernel().status == "warning"
-    assert checks.btf().status == "failed"
-    assert checks.free_space(tmp_path).status == "warning"
+    assert host_checks.kernel().status == "warning"
+    assert host_checks.btf().status == "failed"
+    assert host_checks.free_space(tmp_path).status == "warning"
 
 
 def test_an_interpreter_says_whether_its_frames_can_be_read(
@@ -125,8 +125,8 @@ int main(void) { puts("1"); fflush(stdout); return getchar(); }
     empty = start(str(build(tmp_path / "empty", source % "1", "-no-shared")))
     bad = start(str(build(tmp_path / "bad", source % ("123456789, " * 512), "-no-shared")))
     pids = [good.pid, empty.pid, bad.pid]
-    monkeypatch.setattr(checks.processes, "list_pids", lambda: pids)
-    lines = list(checks.python_interpreters(LibraryFinder()))
+    monkeypatch.setattr(host_checks.processes, "list_pids", lambda: pids)
+    lines = list(host_checks.python_interpreters(LibraryFinder()))
     assert [each.status for each in lines] == ["ok", "ok", "warning"]
     assert "frames can be read, thread state by pthread key" in lines[0].value
     assert "frames cannot be read yet" in lines[1].value

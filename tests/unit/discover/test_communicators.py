@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ingero.discover import communicators
-from ingero.discover.communicators import CommLayout, UnknownLayoutError, layout_of
+from ingero.discover import communicator_layout
+from ingero.discover.communicator_layout import CommLayout, UnknownLayoutError, layout_of
 from ingero.native.elf import EM_AARCH64, EM_X86_64
 from ingero.scenarios import cuda
 
@@ -155,7 +155,7 @@ def test_every_version_says_itself_where_rank_size_and_hash_are(wheel: tuple[Any
     found = layout_of(code_of(begin, version, *ends), machine)
     assert found.version == major * 10000 + minor * 100 + patch
     assert (found.rank_at, found.hash_at) == (rank_at, int(rank_at) - 8)
-    assert found.magic == (communicators.MAGIC if minor >= 21 else 0)
+    assert found.magic == (communicator_layout.MAGIC if minor >= 21 else 0)
 
 
 def sound() -> dict[str, bytes]:
@@ -199,7 +199,7 @@ def test_code_that_says_nothing_is_not_believed(code: bytes, machine: int) -> No
 
 
 def test_a_file_is_asked_and_one_without_communicators_says_none() -> None:
-    found = communicators.read_layout(cuda.stub_dir() / "libnccl.so.2")
+    found = communicator_layout.read_layout(cuda.stub_dir() / "libnccl.so.2")
     assert isinstance(found, CommLayout)
-    assert found.magic == communicators.MAGIC
-    assert communicators.read_layout(Path(cuda.stub_dir()) / "libcuda.so.1") is None
+    assert found.magic == communicator_layout.MAGIC
+    assert communicator_layout.read_layout(Path(cuda.stub_dir()) / "libcuda.so.1") is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ingero.discover.gil import Gil, GilFinder
+from ingero.discover.python_runtime import Gil, GilFinder
 
 from .conftest import WAIT, Build, Start
 from .test_interpreters import OTHERS

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ingero.discover.gpus import Gpu, driver_version, find_gpus
+from ingero.discover.gpu_devices import FoundGpu, driver_version, find_gpus
 from tests import nvml
 
 VERSION = """\
@@ -53,7 +53,9 @@ def test_the_version_is_read_from_both_kinds_of_driver(
 def test_without_nvml_the_kernel_module_lists_the_cards(driver: Path) -> None:
     report = find_gpus(driver)
     assert (report.driver, report.source) == ("580.65.06", "proc")
-    assert report.gpus == [Gpu(0, "NVIDIA H200", "GPU-1c7a9b1e-0000-0000-0000-000000000000", "0000:19:00.0")]
+    assert report.gpus == [
+        FoundGpu(0, "NVIDIA H200", "GPU-1c7a9b1e-0000-0000-0000-000000000000", "0000:19:00.0")
+    ]
     assert "not installed" in report.problem
 
 
@@ -108,7 +110,7 @@ def test_nvml_lists_cards_and_a_card_without_own_memory_is_kept(
 
 
 LOOK = (
-    "from ingero.discover import gpus; gpus.NVML_S = 2.0; found = gpus.find_gpus();"
+    "from ingero.discover import gpu_devices as gpus; gpus.NVML_S = 2.0; found = gpus.find_gpus();"
     " print(found.source, [gpu.uuid for gpu in found.gpus], found.problem)"
 )
 

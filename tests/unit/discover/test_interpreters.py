@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingero.discover.interpreters import find_interpreters, interpreter_of
+from ingero.discover.python_runtime import find_interpreters, interpreter_of
 from tests.pythons import ALL
 
 from .conftest import WAIT, Build, Start

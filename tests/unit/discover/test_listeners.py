@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ingero.discover import listeners
-from ingero.discover.listeners import Round, parse_tcp, parse_unix
+from ingero.discover import sockets
+from ingero.discover.sockets import ListenerRound, parse_tcp, parse_unix
 
 from .conftest import WAIT, Start
 
@@ -24,16 +24,16 @@ def serve(start: Start, family: str, name: object, listen: bool = True) -> int:
 
 @pytest.mark.parametrize("family, name", [("AF_INET", ("127.0.0.1", 0)), ("AF_INET6", ("::1", 0))])
 def test_a_tcp_server_listens(start: Start, family: str, name: object) -> None:
-    assert Round().listens(serve(start, family, name)) is True
+    assert ListenerRound().listens(serve(start, family, name)) is True
 
 
 def test_a_unix_server_listens_whatever_its_path(start: Start, tmp_path: Path) -> None:
-    assert Round().listens(serve(start, "AF_UNIX", str(tmp_path / "a b"))) is True
-    assert Round().listens(serve(start, "AF_UNIX", "\0hidden")) is True
+    assert ListenerRound().listens(serve(start, "AF_UNIX", str(tmp_path / "a b"))) is True
+    assert ListenerRound().listens(serve(start, "AF_UNIX", "\0hidden")) is True
 
 
 def test_clients_and_bound_sockets_do_not_listen(start: Start, tmp_path: Path) -> None:
-    here = Round()
+    here = ListenerRound()
     assert here.listens(serve(start, "AF_INET", ("127.0.0.1", 0), listen=False)) is False
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -42,21 +42,21 @@ def test_clients_and_bound_sockets_do_not_listen(start: Start, tmp_path: Path) -
             "-c",
             f"import socket; s = socket.create_connection(('127.0.0.1', {port}));" + WAIT,
         )
-        assert Round().listens(client.pid) is False
-        assert Round().listens(os.getpid()) is True
+        assert ListenerRound().listens(client.pid) is False
+        assert ListenerRound().listens(os.getpid()) is True
 
 
 def test_a_process_that_is_gone_is_not_known(start: Start) -> None:
     child = start()
     child.kill()
     child.wait()
-    assert Round().listens(child.pid) is None
+    assert ListenerRound().listens(child.pid) is None
 
 
 def test_more_sockets_than_we_read_is_not_known(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     child = serve(start, "AF_INET", ("127.0.0.1", 0))
-    monkeypatch.setattr(listeners, "MAX_TABLE_BYTES", 200)
-    assert Round().listens(child) is None
+    monkeypatch.setattr(sockets, "MAX_LISTENERS_BYTES", 200)
+    assert ListenerRound().listens(child) is None
 
 
 def test_a_path_that_looks_like_a_row_is_at_most_a_socket_nobody_holds() -> None:
@@ -73,4 +73,4 @@ def test_sockets_of_the_driver_and_of_pythons_helpers_serve_nobody() -> None:
     row = b"0000000000000000: 00000002 00000000 00010000 0001 01 %d %s\n"
     names = (b"@cuda-uvmfd-4026531836-2051", b"/tmp/pymp-x1/listener-ab", b"/run/app.sock", b"@app")
     table = head + b"".join(row % (number, name) for number, name in enumerate(names, start=1))
-    assert list(listeners.parse_unix(table)) == [3, 4]
+    assert list(sockets.parse_unix(table)) == [3, 4]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingero.discover.loader import loaded_with
+from ingero.discover.command_files import loaded_with
 from ingero.discover.preattach import MACHINE, preattach_candidates
 
 from .conftest import Build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingero.discover.mentions import MAX_SCRIPT_BYTES, read_mentions
+from ingero.discover.command_files import MAX_SCRIPT_BYTES, read_mentions
 
 PATH = {"PATH": "/usr/bin:/bin"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -165,23 +166,11 @@ def test_descendants_include_grandchildren_and_not_the_process_itself(start: Sta
     assert os.getpid() not in found
 
 
-def test_processes_of_a_user_are_found_by_name_and_number(start: Start) -> None:
-    child = start()
-    assert child.pid in [each.pid for each in processes.of_user(os.getuid())]
-    assert child.pid in [each.pid for each in processes.of_user(str(os.getuid()))]
+def test_a_user_is_known_by_name_and_number() -> None:
+    name = pwd.getpwuid(os.getuid()).pw_name
+    assert processes.user_id(name) == processes.user_id(str(os.getuid())) == os.getuid()
     with pytest.raises(TargetError):
-        processes.of_user("nobody-has-this-name")
-
-
-def test_processes_of_a_cgroup_are_found_by_its_path() -> None:
-    found = processes.read_process_and_container(os.getpid())
-    assert found is not None
-    assert os.getpid() in [each.pid for each in processes.of_cgroup(found[1].cgroup_path)]
-    assert processes.of_cgroup("/no/such/cgroup") == []
-
-
-def test_no_process_is_in_an_unknown_container() -> None:
-    assert processes.of_container("f" * 64) == []
+        processes.user_id("nobody-has-this-name")
 
 
 def test_a_pid_nobody_has_says_so() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ingero.discover import python_memory
+from ingero.discover import process_memory
 from ingero.discover.libraries import read_maps
+from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_layout import PythonFrames, layout_of
-from ingero.discover.python_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_offsets import OFFSETS, STATED
 from tests.pythons import HERE
 
@@ -106,7 +106,7 @@ def test_a_search_that_leads_everywhere_is_given_up(
     read = ProcessMemory.read_up_to
     monkeypatch.setattr(ProcessMemory, "read_up_to", lambda *a: (reads.append(1), read(*a))[1])
     looked_at(start(claimed(build, tmp_path, FILLS["many that point back"])).pid)
-    assert len(reads) <= 5 * (python_memory.MAX_READS + 1)
+    assert len(reads) <= 5 * (process_memory.MAX_READS + 1)
 
 
 def test_a_runtime_that_is_empty_is_not_ready_yet(start: Start, build: Build, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.discover.python_memory import NotThereError
-from ingero.discover.python_states import State
-from ingero.discover.python_tid import find_tid
+from ingero.discover.process_memory import NotThereError
+from ingero.discover.python_states import PythonThreadState
+from ingero.discover.python_threads import find_tid
 
 GLIBC = 720
 
@@ -30,7 +30,7 @@ class Descriptors:
         return values.view("<u8")
 
     def find(self, *alive: int) -> int:
-        states = [State(0x1000 + each, each, 0) for each in self.threads]
+        states = [PythonThreadState(0x1000 + each, each, 0) for each in self.threads]
         return find_tid(self, states, alive)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from ingero.discover.runtime_names import names
+from ingero.discover.container_names import names
 
 A, B = "a" * 64, "b" * 64
 LISTED = [

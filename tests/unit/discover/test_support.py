@@ -13,7 +13,7 @@ import pytest
 
 from ingero.discover.support import masked_command, masked_environment, masked_text, support_bundle
 from ingero.errors import UsageError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 
 from .conftest import LOAD, Build, Start
 

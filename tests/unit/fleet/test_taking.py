@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingero.fleet.push.taking import Taker, command_digest, told
-from ingero.model.metrics import Point, Snapshot
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.model.report import Bound
 from tests.builders import EPOCH_NS, SECOND, finding
 
@@ -12,8 +12,8 @@ GPU = ("0", "GPU-1", "H200")
 
 
 def snapshot(seconds: int, wait_s: float, lost: float = 0.0, start_ns: int = EPOCH_NS) -> Snapshot:
-    def point(value: float, *labels: str) -> Point:
-        return Point(labels, value, start_ns)
+    def point(value: float, *labels: str) -> SeriesPoint:
+        return SeriesPoint(labels, value, start_ns)
 
     points = {
         "process.info": [point(1, *WHO, "3", "8", "docker", "slurm-7")],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ingero.governor.counts import Estimator, spread_out
-from ingero.governor.seen import METERS, Base, Pace, Steps, Watched, own_ns
+from ingero.governor.seen import METERS, Base, CallingPace, Steps, Watched, own_ns
 from ingero.model.histogram import percentiles
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION
@@ -17,9 +17,9 @@ from tests.builders import OPERATIONS, call, operation, records
 LAUNCH = next(each.number for each in OPERATIONS if each.name == "cuLaunchKernel")
 SYNC = next(each.number for each in OPERATIONS if each.name == "cudaStreamSynchronize")
 SECOND = 1_000_000_000
-STEADY = Pace(0.02, 12)
+STEADY = CallingPace(0.02, 12)
 ANCHOR = 3
-IN_STEP = Pace(0.02, 12, anchor=ANCHOR)
+IN_STEP = CallingPace(0.02, 12, anchor=ANCHOR)
 
 
 def launches(durations_ns: tuple[int, ...], untimed: int = 0, op: str = "cuLaunchKernel"):
@@ -28,7 +28,9 @@ def launches(durations_ns: tuple[int, ...], untimed: int = 0, op: str = "cuLaunc
     return row
 
 
-def watched(share: float = 0.1, pace: Pace = STEADY, steps: Steps | None = None, waits: int = 0) -> Watched:
+def watched(
+    share: float = 0.1, pace: CallingPace = STEADY, steps: Steps | None = None, waits: int = 0
+) -> Watched:
     """`steps` against the function at meter ANCHOR, which was called `waits` times in the window."""
     on = int(share * SECOND)
     calls = np.zeros(METERS, np.int64)
@@ -180,7 +182,9 @@ def test_no_more_calls_than_fit_into_the_time(cpu_ns: int) -> None:
 
 def test_half_of_what_watching_may_cost_is_put_in_and_doubted() -> None:
     plain = Estimator().complete(records(launches((5000,) * 100)), watched())[0]
-    slowed = Estimator().complete(records(launches((5000,) * 100)), watched(pace=Pace(0.02, 12, 0.1)))[0]
+    slowed = Estimator().complete(records(launches((5000,) * 100)), watched(pace=CallingPace(0.02, 12, 0.1)))[
+        0
+    ]
     assert slowed["count"] == pytest.approx(100 + 900 / 0.95, abs=1)
     assert slowed["count"] - slowed["count_error"] < plain["count"]
     assert slowed["count"] + slowed["count_error"] > 100 + 900 / 0.9
@@ -214,7 +218,7 @@ def test_the_error_covers_the_truth_of_a_job_that_varies() -> None:
         between = chance.normal(900, 30)
         spread = float(seen.std(ddof=1) / seen.mean())
         rows = records(launches((5000,) * round(float(seen.mean()))))
-        row = Estimator().complete(rows, watched(0.1, Pace(spread, 12)))[0]
+        row = Estimator().complete(rows, watched(0.1, CallingPace(spread, 12)))[0]
         truth = round(float(seen.mean())) + between
         held += abs(int(row["count"]) - truth) <= int(row["count_error"])
     assert held >= 185

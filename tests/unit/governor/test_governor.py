@@ -14,10 +14,10 @@ import pytest
 
 from ingero.attach.kernel import Detail
 from ingero.attach.probes import BY_NAME
-from ingero.governor.counters import OPERATIONS, THREADS
 from ingero.governor.governor import Governor, at_once
 from ingero.governor.policy import ALL, Watch
-from ingero.model.governor import HitCost
+from ingero.governor.rates import OPERATIONS, THREADS
+from ingero.model.hit_cost import HitCost
 from ingero.model.layout import THREAD_COST, THREAD_TOTALS, Bucket, HeaderFlag
 from ingero.model.window import OPERATION, THREAD_TIME, Window
 from tests.builders import window

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ingero.governor.periods import Aligned, Period, Periods
-from ingero.governor.seen import METERS, OTHERS, Steps
+from ingero.governor.seen import METERS, OTHERS, Aligned, Period, Periods, Steps
 
 MS = 1_000_000
 PID, LAUNCH, ANCHOR, OTHER = 100, 7, 3, 4

@@ -25,7 +25,7 @@ from ingero.governor.policy import (
     period_ns,
     turn_ns,
 )
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 
 SESSION = HitCost("session", 1600.0, 1000.0, 850.0, 300.0)
 CARD = HitCost("session", 2900.0, 2000.0, 1700.0, 300.0)

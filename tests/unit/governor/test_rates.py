@@ -9,12 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ingero.attach.probes import BY_NAME
-from ingero.governor.counters import OPERATIONS, Counters, Reading
 from ingero.governor.policy import Load
-from ingero.governor.rates import Rates
+from ingero.governor.rates import OPERATIONS, CounterReading, Counters, Rates
 from ingero.governor.seen import METERS
 from ingero.model import layout
-from ingero.model.governor import HitCost
+from ingero.model.hit_cost import HitCost
 
 COST = HitCost("session", 3000.0, 1500.0, 1200.0, 1000.0)
 MS = 1_000_000
@@ -34,8 +33,8 @@ class Made:
         self.rates = Rates(cast(Counters, cast(Any, self)), COST, 0)
         self.now_ns = 0
 
-    def read(self) -> Reading:
-        return Reading(np.array([0]), self.row.copy())
+    def read(self) -> CounterReading:
+        return CounterReading(np.array([0]), self.row.copy())
 
     def hits(self) -> NDArray[np.int64]:
         return self.by_operation.copy()
@@ -155,7 +154,7 @@ def test_what_is_fitted_is_as_hard_as_every_process(made: Made) -> None:
     """One launches without end; another copies, and would never be the worst."""
     both = np.zeros(2, layout.THREAD_COST)
     both["pid"] = both["tid"] = TID, 200
-    made.read = lambda: Reading(np.array([0, 1]), both.copy())  # type: ignore[method-assign]
+    made.read = lambda: CounterReading(np.array([0, 1]), both.copy())  # type: ignore[method-assign]
     made.rates.skip(0)
     made.by_operation[LAUNCH], made.by_operation[COPY] = 5000, 1000
     made.take(50)
@@ -190,6 +189,6 @@ def test_a_thread_that_is_gone_is_forgotten(made: Made) -> None:
     assert made.rates.worst() is not None
     made.row["tid"] = 0
     made.row = made.row[:0]
-    made.read = lambda: Reading(np.zeros(0, np.int64), np.zeros(0, layout.THREAD_COST))  # type: ignore[method-assign]
+    made.read = lambda: CounterReading(np.zeros(0, np.int64), np.zeros(0, layout.THREAD_COST))  # type: ignore[method-assign]
     made.take(50)
     assert made.rates.worst() is None

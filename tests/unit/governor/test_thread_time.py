@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.governor.seen import Seen, Watched
+from ingero.governor.seen import SeenTime, Watched
 from ingero.governor.thread_time import ThreadEstimator
 from ingero.model.layout import Bucket
 from tests.builders import records, split, thread
@@ -12,12 +12,12 @@ from tests.builders import records, split, thread
 MS = 1_000_000
 
 
-def seen(gap: dict[str, int] | None = None, counted: int = 0, told: bool = True, **ns: int) -> Seen:
+def seen(gap: dict[str, int] | None = None, counted: int = 0, told: bool = True, **ns: int) -> SeenTime:
     spent = np.array(split(**ns), np.int64)
-    return Seen(spent, np.array(split(**(gap or {})), np.int64), counted, spent * told)
+    return SeenTime(spent, np.array(split(**(gap or {})), np.int64), counted, spent * told)
 
 
-def complete(row, *looks: Seen, hidden_ns: float = 0.0, blind: bool = False):
+def complete(row, *looks: SeenTime, hidden_ns: float = 0.0, blind: bool = False):
     rows = records(row)
     estimator = ThreadEstimator()
     for look in looks:

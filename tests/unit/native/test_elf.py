@@ -9,7 +9,6 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -60,15 +59,13 @@ def test_functions_are_those_pyelftools_finds(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", mapped_libraries()[:4], ids=lambda path: path.name)
-def test_sections_segments_machine_build_id_and_soname_agree_with_pyelftools(path: Path) -> None:
+def test_sections_segments_machine_and_soname_agree_with_pyelftools(path: Path) -> None:
     with path.open("rb") as file, ElfFile(path) as elf:
         other = ELFFile(file)
         assert [section.name for section in elf.sections] == [each.name for each in other.iter_sections()]
         loads = [each for each in other.iter_segments() if each["p_type"] == "PT_LOAD"]
         assert [each.offset for each in elf.segments] == [each["p_offset"] for each in loads]
         assert (elf.machine == EM_X86_64) == (other["e_machine"] == "EM_X86_64")
-        note: Any = other.get_section_by_name(".note.gnu.build-id")
-        assert elf.build_id == (next(note.iter_notes())["n_desc"] if note else None)
         tags = other.get_section_by_name(".dynamic")
         names = [tag.soname for tag in tags.iter_tags() if tag.entry.d_tag == "DT_SONAME"]
         assert elf.soname == (names[0] if names else None)
@@ -263,7 +260,7 @@ def test_damage_never_does_more_than_a_format_error(tmp_path: Path, data: bytes)
     path.write_bytes(data)
     try:
         with ElfFile(path) as elf:
-            _ = (elf.build_id, elf.segments)
+            _ = elf.segments
             for read in (
                 lambda: elf.soname,
                 lambda: elf.run_paths,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ingero.discover.code_files import functions_of
 from ingero.errors import FileFormatError
-from ingero.native import elf_limits
+from ingero.native import elf_symbols
 from ingero.native.elf import ElfFile
-from ingero.native.function_table import functions_of
 
 SYMTAB, STRTAB, DYNSYM = 2, 3, 11
 HEADER_BYTES, SECTION_BYTES, SYMBOL_BYTES = 64, 64, 24
@@ -72,7 +72,7 @@ def test_tables_in_holes_are_refused_before_they_are_read(tmp_path: Path) -> Non
 def test_more_symbols_than_any_library_has_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elf_limits, "MAX_SYMBOLS", 100)
+    monkeypatch.setattr(elf_symbols, "MAX_SYMBOLS", 100)
     size = 101 * SYMBOL_BYTES
     path = written(tmp_path / "many", [(DYNSYM, PAGE, size, 2), (STRTAB, PAGE + size, 100, 0)], size + 100)
     assert peak_of_refusal(path, "101 symbols, more than 100") < LITTLE

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ingero.discover.code_files import FunctionTable, functions_of
 from ingero.errors import FileFormatError
-from ingero.native import elf_limits, elf_symbols
+from ingero.native import elf_symbols
 from ingero.native.elf import ElfFile, find_symbols
-from ingero.native.function_table import FunctionTable, functions_of
 
 from .conftest import Compile
 
@@ -176,7 +176,7 @@ def test_tables_too_large_are_refused_before_they_are_read(
     compile_library: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = compile_library("int f(void) { return 1; }")
-    monkeypatch.setattr(elf_limits, "MAX_SYMBOL_BYTES", 100)
+    monkeypatch.setattr(elf_symbols, "MAX_SYMBOL_BYTES", 100)
     with pytest.raises(FileFormatError, match="symbols take"):
         table_of(path)
 

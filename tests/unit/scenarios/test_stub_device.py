@@ -220,7 +220,7 @@ def test_an_event_orders_streams_and_keeps_the_devices_time(processes: Any) -> N
     assert pending == cuda.NOT_READY
 
 
-def capture(runtime: cuda.Runtime, stream: int, kernels: int) -> int:
+def capture(runtime: cuda.CudaRuntime, stream: int, kernels: int) -> int:
     graph = ctypes.c_void_p()
     runtime.cudaStreamBeginCapture(stream, 0)
     for _ in range(kernels):

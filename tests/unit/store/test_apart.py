@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingero.errors import StoreError, UsageError
-from ingero.store.apart import run
 from ingero.store.guard import Limits
 from ingero.store.reader import Reader
+from ingero.store.sql_process import run
 from tests.builders import call, window
 from tests.go_databases import SECOND, GoRecording
 

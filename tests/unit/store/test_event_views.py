@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ingero.model import layout
 from ingero.model.layout import CallFlag, GilMark, WakerKind, Why
-from ingero.model.window import UNSAMPLED, Container, NotWatched
+from ingero.model.window import UNSAMPLED, Container, Unwatchable
 from tests.builders import (
     EPOCH_NS,
     NUMBERS,
@@ -369,7 +369,7 @@ def test_waits_say_whether_they_were_for_the_gil(ask: Ask) -> None:
 
 
 def test_what_is_not_watched_is_kept_once_with_its_reason(ask: Ask) -> None:
-    unseen = NotWatched(100, "gil", "a free-threaded Python\x1b[2J has no interpreter lock")
+    unseen = Unwatchable(100, "gil", "a free-threaded Python\x1b[2J has no interpreter lock")
     rows = ask(
         "SELECT pid, what, why FROM not_watched",
         window(not_watched=[unseen]),

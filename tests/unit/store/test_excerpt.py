@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingero.store import excerpt
-from ingero.store.excerpt import Part, TooLargeError, write_excerpt
+from ingero.store.excerpt import ExcerptPart, TooLargeError, write_excerpt
 from ingero.store.merge.result import merge
 from ingero.store.reader import Reader
 from ingero.store.schema import TABLES
@@ -85,13 +85,13 @@ def test_every_column_is_known_to_be_an_instant_or_a_length() -> None:
 
 def test_without_a_range_everything_is_there(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db")
-    write_excerpt(source, tmp_path / "part.db", Part())
+    write_excerpt(source, tmp_path / "part.db", ExcerptPart())
     assert [view for view in VIEWS if rows(tmp_path / "part.db", view) != rows(source, view)] == []
 
 
 def test_a_stretch_of_time_has_its_seconds_and_no_others(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db")
-    write_excerpt(source, tmp_path / "part.db", Part(EPOCH_NS + 5 * SECOND, EPOCH_NS + 8 * SECOND))
+    write_excerpt(source, tmp_path / "part.db", ExcerptPart(EPOCH_NS + 5 * SECOND, EPOCH_NS + 8 * SECOND))
     with Reader(tmp_path / "part.db") as reader:
         assert reader.rows(
             "SELECT MIN(timestamp), MAX(timestamp), COUNT(*) FROM events WHERE source <> 3"
@@ -103,7 +103,7 @@ def test_a_stretch_of_time_has_its_seconds_and_no_others(tmp_path: Path) -> None
 
 def test_only_the_tables_asked_for_and_what_names_their_rows(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db")
-    write_excerpt(source, tmp_path / "part.db", Part(tables=frozenset({"operation_second"})))
+    write_excerpt(source, tmp_path / "part.db", ExcerptPart(tables=frozenset({"operation_second"})))
     assert rows(tmp_path / "part.db", "operations") == rows(source, "operations")
     assert not rows(tmp_path / "part.db", "events")
 
@@ -111,25 +111,25 @@ def test_only_the_tables_asked_for_and_what_names_their_rows(tmp_path: Path) -> 
 def test_more_than_allowed_is_refused(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db", seconds=60)
     with pytest.raises(TooLargeError, match="larger than"):
-        write_excerpt(source, tmp_path / "part.db", Part(max_bytes=300 << 10))
+        write_excerpt(source, tmp_path / "part.db", ExcerptPart(max_bytes=300 << 10))
 
 
 def test_all_times_are_moved_and_nothing_else(tmp_path: Path) -> None:
     """Moved by an hour and back again it is what it was."""
     source = record(tmp_path / "a.db")
     by = 3600 * SECOND
-    write_excerpt(source, tmp_path / "later.db", Part(shifts={"a": [(0, by)]}))
+    write_excerpt(source, tmp_path / "later.db", ExcerptPart(shifts={"a": [(0, by)]}))
     with Reader(tmp_path / "later.db") as reader:
         assert reader.rows("SELECT MIN(timestamp) FROM events WHERE source = 1") == [(EPOCH_NS + by + 5,)]
         assert reader.recordings()[0].started_ns == EPOCH_NS + by
-    write_excerpt(tmp_path / "later.db", tmp_path / "back.db", Part(shifts={"a": [(0, -by)]}))
+    write_excerpt(tmp_path / "later.db", tmp_path / "back.db", ExcerptPart(shifts={"a": [(0, -by)]}))
     assert [view for view in VIEWS if rows(tmp_path / "back.db", view) != rows(source, view)] == []
 
 
 def test_each_stretch_between_two_steps_of_the_clock_has_its_own_move(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db")
     step_ns = EPOCH_NS + 10 * SECOND
-    write_excerpt(source, tmp_path / "moved.db", Part(shifts={"a": [(0, -5 * SECOND), (step_ns, 0)]}))
+    write_excerpt(source, tmp_path / "moved.db", ExcerptPart(shifts={"a": [(0, -5 * SECOND), (step_ns, 0)]}))
     with Reader(tmp_path / "moved.db") as reader:
         found = reader.rows("SELECT timestamp FROM events WHERE op = 'cudaLaunchKernel' ORDER BY 1")
     first, last = found[0][0], found[-1][0]
@@ -141,7 +141,7 @@ def test_a_moved_database_of_nodes_is_no_input_of_another_merge(tmp_path: Path) 
     """The same recording from elsewhere would not be known again, and counted twice."""
     from ingero.errors import StoreError
 
-    write_excerpt(record(tmp_path / "a.db"), tmp_path / "m.db", Part(shifts={"a": [(0, 5)]}))
+    write_excerpt(record(tmp_path / "a.db"), tmp_path / "m.db", ExcerptPart(shifts={"a": [(0, 5)]}))
     merge([tmp_path / "m.db", record(tmp_path / "b.db", "b")], tmp_path / "all.db")
     with pytest.raises(StoreError, match="clocks were corrected"):
         merge([tmp_path / "all.db", tmp_path / "a.db"], tmp_path / "again.db")
@@ -151,7 +151,7 @@ def test_a_findings_own_text_is_moved_with_it(tmp_path: Path) -> None:
     source = record(tmp_path / "a.db")
     told = finding()
     save_finding(source, told)
-    write_excerpt(source, tmp_path / "m.db", Part(shifts={"a": [(0, SECOND)]}))
+    write_excerpt(source, tmp_path / "m.db", ExcerptPart(shifts={"a": [(0, SECOND)]}))
     with Reader(tmp_path / "m.db") as reader:
         ((first_ns, text),) = reader.rows("SELECT first_ns, json FROM findings")
     assert first_ns == told.first_ns + SECOND

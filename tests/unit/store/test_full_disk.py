@@ -12,11 +12,11 @@ from ingero.model.window import Window
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
 from ingero.serve.cli.closing import with_memory
-from ingero.serve.cli.diagnosis import Detail, footer
-from ingero.store import reserve
+from ingero.serve.cli.diagnosis import Verbosity, footer
+from ingero.store import retention
 from ingero.store import writer as writing
 from ingero.store.recording import Recording
-from ingero.store.reserve import Reserve
+from ingero.store.retention import Reserve
 from ingero.store.writer import Writer
 from tests.builders import EPOCH_NS, OPERATIONS, SECOND, FakeTime, call, operation, process, thread, window
 
@@ -80,7 +80,7 @@ def test_a_recording_that_could_not_even_say_so_is_known_to_have_no_end(
     report = get_report(path, Range())
     assert report.unfinished
     assert "was not closed" in report.not_watched[0].why
-    (lost, *_) = footer(report, Detail())
+    (lost, *_) = footer(report, Verbosity())
     assert "what came later is unknown" in str(lost)
 
 
@@ -110,7 +110,7 @@ def test_the_space_is_nameless_and_goes_with_the_recording(
     assert list(path.parent.iterdir()) == []
     assert held.release()
     assert not held.release()
-    monkeypatch.setattr(reserve, "LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(retention, "LEAST_FREE", 1 << 62)
     assert not Reserve(path.parent).release()  # little room: none is taken from it
     assert not Reserve(Path("/proc/nowhere")).release()
 

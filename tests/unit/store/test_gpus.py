@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.window import NotWatched, Window
+from ingero.model.window import Unwatchable, Window
 from ingero.store import migrations
 from ingero.store.merge.result import merge
 from ingero.store.reader import Reader
@@ -103,7 +103,7 @@ def test_new_memory_errors_count_and_old_ones_do_not(stored: Callable[..., Reade
 
 
 def test_a_recording_without_samples_says_why(stored: Callable[..., Reader]) -> None:
-    told = window(0, cards=(), not_watched=[NotWatched(0, "gpu", "NVML: Driver Not Loaded")])
+    told = window(0, cards=(), not_watched=[Unwatchable(0, "gpu", "NVML: Driver Not Loaded")])
     found = facts(stored(told, window(1, cards=()), window(2, cards=())))
     assert found.absent["gpu"] == "NVML: Driver Not Loaded"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ingero.model.kernels import KernelName, LearntKernel
+from ingero.model.operations import KernelName, LearntKernel
 from ingero.model.window import Records
 from ingero.store.reader import Reader
 from tests.builders import SECOND, call, window

@@ -14,9 +14,9 @@ import pytest
 
 from ingero.errors import StoreError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.kernels import KernelName
+from ingero.model.operations import KernelName
 from ingero.model.stack import Frame, ResolvedStack
-from ingero.model.window import Annotation, Container, GovernorAction, NotWatched, PodEvent, SystemSample
+from ingero.model.window import Annotation, Container, GovernorAction, PodEvent, SystemSample, Unwatchable
 from ingero.store.findings import FindingRow
 from ingero.store.merge.clocks import clock_notes
 from ingero.store.merge.result import merge
@@ -89,7 +89,7 @@ def busy_window(start_ns: int, rank: int = 0, comm: str = "python"):
                               (("name", "trainer"), ("owner", "Job/train")))],
         pod_events=[PodEvent(EPOCH_NS + start_ns, "train-0", "ml", "u-1", "trainer", "restart", "Error", 1)],
         losses={"ring_call": 3},
-        not_watched=[NotWatched(100, "gil", "free-threaded")],
+        not_watched=[Unwatchable(100, "gil", "free-threaded")],
         annotations=[Annotation(100, start_ns + 10, "step", str(start_ns // SECOND))],
         system=SystemSample(0.5, 0.25, 1 << 30, 1.5, 8, 0, 0.1, None, None),
         gpus=GpuNews(

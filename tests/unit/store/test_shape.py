@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ingero.errors import StoreError
-from ingero.store import shape
+from ingero.store import soundness
 from ingero.store.merge.source import open_source
 from ingero.store.reader import Reader
-from ingero.store.shape import TABLE_NAMES, require_plain_tables
+from ingero.store.soundness import TABLE_NAMES, require_plain_tables
 from ingero.store.views import VIEWS
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, window
@@ -66,7 +66,7 @@ def test_a_table_that_computes_is_refused(recorded: Path, made: str) -> None:
 
 
 def test_an_older_sqlite_refuses_it_too(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shape, "_KINDS", "SELECT name, type FROM pragma_that_came_later")
+    monkeypatch.setattr(soundness, "_KINDS", "SELECT name, type FROM pragma_that_came_later")
     Reader(recorded).close()
     change(recorded, "PRAGMA legacy_alter_table = ON", *as_view("event"))
     with pytest.raises(StoreError, match="the table event is not a plain table"):

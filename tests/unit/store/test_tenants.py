@@ -8,8 +8,7 @@ import pytest
 
 from ingero.model.window import Container
 from ingero.serve.answers.operations import Filters
-from ingero.serve.answers.query import STORED_ROWS, Range, ask_sql, ask_statistics
-from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.query import STORED_ROWS, Limits, Range, ask_sql, ask_statistics
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, window

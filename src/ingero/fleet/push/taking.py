@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from ingero import __version__, units
 from ingero.model.finding import Cause, Finding
 from ingero.model.fleet import FINDINGS, GPUS, JOBS, FindingHealth, GpuHealth, Health, JobHealth
-from ingero.model.metrics import PROCESS, Distribution, Point, Snapshot
+from ingero.model.metrics import PROCESS, Distribution, SeriesPoint, Snapshot
 from ingero.model.report import Bound
 
 TEXT = 300
@@ -126,7 +126,7 @@ def _cause(causes: list[Cause]) -> str:
     return f"{largest.bucket}: {largest.who[0].comm}" if largest.who else largest.bucket
 
 
-def _number(point: Point) -> float:
+def _number(point: SeriesPoint) -> float:
     assert not isinstance(point.value, Distribution)
     return float(point.value)
 

@@ -80,7 +80,7 @@ class FleetState(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Told:
+class NodeAnswer:
     """What one node answered, read."""
 
     node: Node
@@ -125,7 +125,7 @@ def about(path: str, wanted: Range, body: object = None, into: Into = None, **mo
     return Question(path, parameters, instants, body, into)
 
 
-def read(replies: list[Reply], decode: Callable[[bytes], T]) -> list[Told]:
+def read(replies: list[Reply], decode: Callable[[bytes], T]) -> list[NodeAnswer]:
     """The answers that can be read; the reply of any other becomes one that did not answer."""
     found = []
     for reply in replies:
@@ -136,7 +136,7 @@ def read(replies: list[Reply], decode: Callable[[bytes], T]) -> list[Told]:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             reply.failure = _unreadable(reply, error)
             continue
-        found.append(Told(reply.node, reply.hello.nodes, reply.clock, value))
+        found.append(NodeAnswer(reply.node, reply.hello.nodes, reply.clock, value))
     return found
 
 

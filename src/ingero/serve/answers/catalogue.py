@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from ingero.correlate import account, activity, chain, ledger, pace, steps, timeline
+from ingero.correlate import account, activity, ledger, loss, pace, steps, timeline
 from ingero.detectors import ALL, bound, judge, unwatched, verdict
 from ingero.detectors.detector import Detector
 from ingero.model.finding import SEVERITY_SHARES
@@ -96,7 +96,7 @@ def described(text: str) -> tuple[str, dict[str, str]]:
 def thresholds() -> list[Threshold]:
     """Numbers of the modules that judge, in the order in which they are used."""
     watched = [detector for detector in ALL if not detector.unwatched]
-    before = [pace, activity, account, verdict, bound, timeline, steps, chain, ledger, judge]
+    before = [pace, activity, account, verdict, bound, timeline, steps, loss, ledger, judge]
     modules = [*before, *map(module_of, watched)]
     return [each for module in modules for each in _thresholds_of(module)]
 

@@ -1,18 +1,24 @@
-"""Whether this machine can be traced: what discovery sees and what attaching needs.
-
-A part that cannot even be asked (no native module, no privilege) is a failed
-check with the reason, never a missing line.
+"""Whether this machine can be traced, and which ingero it is: what discovery sees and what attaching
+needs.
 """
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from ingero import __version__
 from ingero.errors import IngeroError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
+
+# Whether this machine can be traced: what discovery sees and what attaching needs.
+#
+# A part that cannot even be asked (no native module, no privilege) is a failed
+# check with the reason, never a missing line.
 
 
 class CheckAnswer(msgspec.Struct, frozen=True):
@@ -24,7 +30,7 @@ class CheckAnswer(msgspec.Struct, frozen=True):
 
 def get_checks(db: Path | None = None) -> CheckAnswer:
     """Look at everything; `db` says which disk must have space."""
-    from ingero.discover.checks import run_checks
+    from ingero.discover.host_checks import run_checks
     from ingero.store.location import default_path
 
     more = (
@@ -61,12 +67,39 @@ def _shapes() -> list[Check]:
 
 
 def _cost() -> list[Check]:
-    from ingero.attach.cost import describe_cost
+    from ingero.attach.probe_cost import describe_cost
 
     return list(describe_cost())
 
 
 def _switch_cost() -> list[Check]:
-    from ingero.attach.switch_cost import describe_switch_cost
+    from ingero.attach.probe_cost import describe_switch_cost
 
     return [describe_switch_cost()]
+
+
+# Which ingero this is, and on what it runs.
+
+
+class Version(msgspec.Struct, frozen=True):
+    """The answer; libbpf is None where the native module is not built."""
+
+    version: str
+    python: str
+    kernel: str
+    machine: str
+    libbpf: str | None
+
+
+def get_version() -> Version:
+    uname = os.uname()
+    return Version(__version__, platform.python_version(), uname.release, uname.machine, _libbpf_version())
+
+
+def _libbpf_version() -> str | None:
+    try:
+        from ingero.native import _shim  # type: ignore[attr-defined,unused-ignore]
+
+        return str(_shim.libbpf_version())
+    except (ImportError, AttributeError):
+        return None

@@ -22,7 +22,7 @@ from ingero.errors import StoreError, UsageError
 from ingero.model.finding import Finding
 from ingero.model.report import Report
 from ingero.serve.answers.cost_use import Rows, use_within
-from ingero.serve.answers.efficiency import Efficiency, Facts, efficiency_of, facts_within
+from ingero.serve.answers.efficiency import Efficiency, EfficiencyFacts, efficiency_of, facts_within
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range, WindowAnswer
@@ -203,7 +203,7 @@ class _Ledger:
         findings: Iterable[Finding],
         models: dict[tuple[int, int], str],
         prices: Prices,
-        facts: Facts,
+        facts: EfficiencyFacts,
     ) -> None:
         self._rows, self._people, self._models, self._prices = rows, people, models, prices
         self._facts = facts

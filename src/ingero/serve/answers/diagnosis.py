@@ -1,8 +1,13 @@
-"""The diagnosis of a stretch of time: each recording in it is looked at by itself."""
+"""The diagnosis of a stretch of time, recording by recording, and its findings made ready: fixes for now,
+and the steps they touch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
@@ -10,13 +15,18 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import diagnose, in_order
 from ingero.detectors.judge import usual_step_ns
 from ingero.detectors.lasting import weigh
+from ingero.errors import UsageError
 from ingero.model.facts import Facts
-from ingero.model.finding import STATES, Finding, Unexplained
+from ingero.model.finding import STATES, Finding, Fix, LabelRange, Unexplained
 from ingero.model.report import Bound, NotWatched, StepTime
+from ingero.serve.answers.labels import Held, Label, Span, held, keys_said
 from ingero.serve.answers.report_processes import Extras
 from ingero.serve.answers.window import TimeRange
 from ingero.store.findings import told
+from ingero.store.processes import boot_id
 from ingero.store.reader import Reader, RecordingInfo
+
+# The diagnosis of a stretch of time: each recording in it is looked at by itself.
 
 
 @dataclass(slots=True)
@@ -103,3 +113,99 @@ def _learn(extras: Extras, job: Job, findings: list[Finding]) -> None:
     extras.steps[job.pid] = StepTime(
         job.loop.name, sum(job.steps(number) for number in settled), int(usual or now), int(now)
     )
+
+
+# Fixes for now: a command about processes that are gone becomes the one that finds them.
+#
+# Only of what this boot of this machine recorded is it known; of others the command stays as it is.
+
+
+STARTED = 19  # field of /proc/PID/stat, counted behind the name
+
+
+def for_now(reader: Reader, findings: list[Finding]) -> list[Finding]:
+    """Each with the commands that can be run now."""
+    named = {pid for finding in findings for fix in finding.fix for pid in fix.pids}
+    gone = _gone(reader, named) if named else set()
+    if not gone:
+        return findings
+    return [msgspec.structs.replace(each, fix=[_of(fix, gone) for fix in each.fix]) for each in findings]
+
+
+def _of(fix: Fix, gone: set[int]) -> Fix:
+    ended = [pid for pid in fix.pids if pid in gone]
+    if not ended:
+        return fix
+    who = f"Process {ended[0]} has" if len(ended) == 1 else f"{len(ended)} of these processes have"
+    then = "; this looks for them again." if fix.if_ended else "."
+    return msgspec.structs.replace(fix, text=f"{fix.text} {who} ended{then}", command=fix.if_ended, pids=[])
+
+
+def _gone(reader: Reader, pids: Iterable[int]) -> set[int]:
+    here, gone = boot_id(), set()
+    recorded_here = here and reader.rows("SELECT 1 FROM process WHERE boot_id = ? LIMIT 1", (here,))
+    for pid in pids:
+        rows = reader.rows(
+            "SELECT boot_id, start_tick FROM process WHERE pid = ? ORDER BY id DESC LIMIT 1", (pid,)
+        )
+        if not rows and recorded_here and _started(pid) is None:  # of a bystander only sums are kept
+            gone.add(pid)
+        if rows and here and rows[0][0] == here and rows[0][1] is not None and _started(pid) != rows[0][1]:
+            gone.add(pid)
+    return gone
+
+
+def _started(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[STARTED])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+# Which steps a finding touches, where the job said its steps.
+
+
+MOST_KEYS = 6
+
+
+def with_labels(reader: Reader, when: TimeRange, findings: list[Finding]) -> list[Finding]:
+    """The same findings, each with what its victim said meanwhile."""
+    if not findings or not (keys := keys_said(reader)[:MOST_KEYS]):
+        return findings
+    said: dict[str, Held] = {}
+    for key in keys:
+        with suppress(UsageError):  # not in that time
+            said[key] = held(reader, when, Label(key))
+    rows = reader.rows("SELECT id, pid FROM process")
+    numbers: dict[int, list[int]] = {}
+    for number, pid in rows:
+        numbers.setdefault(pid, []).append(number)
+    return [
+        msgspec.structs.replace(each, labels=_ranges(each, said, numbers.get(each.victim.pid, [])))
+        for each in findings
+    ]
+
+
+def _ranges(finding: Finding, said: dict[str, Held], processes: list[int]) -> list[LabelRange]:
+    episodes = finding.episodes or [(finding.first_ns, finding.last_ns)]
+    found = []
+    for key, spans in said.items():
+        mine = (span for process in processes for span in spans.get(process, []))
+        if values := _values(mine, episodes):
+            found.append(LabelRange(key, values[0], values[-1], len(values)))
+    return found
+
+
+def _values(spans: Iterable[Span], episodes: list[tuple[int, int]]) -> list[str]:
+    """Different ones in order: of number where they are numbers, else of time."""
+    touched = [
+        span
+        for span in spans
+        if any(span.start_ns < end_ns and span.end_ns > start_ns for start_ns, end_ns in episodes)
+    ]
+    values = list(dict.fromkeys(span.value for span in sorted(touched)))
+    return sorted(values, key=int) if all(map(_is_number, values)) else values
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and len(text) < 20

@@ -50,15 +50,15 @@ class Efficiency(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class Facts:
+class EfficiencyFacts:
     launches: dict[int, dict[int, int]] = field(default_factory=dict)  # by process and minute
     steps: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # number, and when
     seats: dict[int, tuple[str, int]] = field(default_factory=dict)  # of which job it is which rank
     gpus: dict[tuple[int, int], tuple[float, float, float]] = field(default_factory=dict)
 
 
-def facts_within(reader: Reader, when: TimeRange) -> Facts:
-    between, found = (when.from_ns, when.to_ns), Facts()
+def facts_within(reader: Reader, when: TimeRange) -> EfficiencyFacts:
+    between, found = (when.from_ns, when.to_ns), EfficiencyFacts()
     for process, minute, count in reader.rows(_CALLS.format(minute=MINUTE), between):
         found.launches.setdefault(process, {})[minute] = count
     for process, number, at_ns in reader.rows(_STEPS, between):
@@ -73,7 +73,7 @@ def facts_within(reader: Reader, when: TimeRange) -> Facts:
     return found
 
 
-def efficiency_of(rows: Rows, members: list[int], facts: Facts) -> Efficiency:
+def efficiency_of(rows: Rows, members: list[int], facts: EfficiencyFacts) -> Efficiency:
     known = ~np.isnan(rows["busy_ns"])
     held = float(rows["held_ns"][known].sum())
     busy = float(rows["busy_ns"][known].sum()) / held if held else None
@@ -96,7 +96,7 @@ def _clock(rows: Rows) -> float | None:
     return float((np.nan_to_num(rows["clock"]) * weight).sum() / weight.sum()) if weight.sum() else None
 
 
-def _pace(members: list[int], facts: Facts) -> tuple[float | None, str | None]:
+def _pace(members: list[int], facts: EfficiencyFacts) -> tuple[float | None, str | None]:
     """The first and the last minute of a job are not whole."""
     minutes: dict[int, int] = {}
     for member in members:
@@ -112,7 +112,7 @@ def _pace(members: list[int], facts: Facts) -> tuple[float | None, str | None]:
     return float(np.mean(inner)) / max(inner) if max(inner) else None, "minute"
 
 
-def _goodput(members: list[int], facts: Facts) -> tuple[float | None, int | None]:
+def _goodput(members: list[int], facts: EfficiencyFacts) -> tuple[float | None, int | None]:
     """Steps that counted, and all: a rank that says a step again, restarted or not, did it again."""
     done = counted = 0
     for lives in _by_job([member for member in members if member in facts.steps], facts):
@@ -122,7 +122,7 @@ def _goodput(members: list[int], facts: Facts) -> tuple[float | None, int | None
     return (counted / done, done) if done else (None, None)
 
 
-def _by_job(members: list[int], facts: Facts) -> list[list[int]]:
+def _by_job(members: list[int], facts: EfficiencyFacts) -> list[list[int]]:
     """Processes that were one rank of one job, one after the other; those at the same time are two jobs'."""
     spans = {each: _span(facts.steps[each]) for each in members}
     seats: dict[object, list[list[int]]] = {}
@@ -141,7 +141,7 @@ def _span(steps: list[tuple[int, int]]) -> tuple[int, int]:
     return min(at), max(at)
 
 
-def _more(rows: Rows, members: list[int], facts: Facts, busy: float | None) -> int | None:
+def _more(rows: Rows, members: list[int], facts: EfficiencyFacts, busy: float | None) -> int | None:
     """A GPU takes as many processes like these as its memory and time allow; a job may need several GPUs."""
     memory = rows["memory"][~np.isnan(rows["memory"])]
     nodes = set(rows["node"].tolist())
@@ -160,7 +160,7 @@ def _more(rows: Rows, members: list[int], facts: Facts, busy: float | None) -> i
     return more
 
 
-def _shape(rows: Rows, facts: Facts) -> tuple[int, int]:
+def _shape(rows: Rows, facts: EfficiencyFacts) -> tuple[int, int]:
     """On how many GPUs one of these jobs is, in the median, and how many of its processes on each."""
     jobs: dict[object, set[tuple[int, int, object]]] = {}
     for row in np.unique(rows[["process", "node", "gpu"]]):

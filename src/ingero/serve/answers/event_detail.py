@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from ingero.correlate.lines import source_of
+from ingero.correlate.activity import source_of
 from ingero.errors import TargetError, UsageError
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.serve.answers.sense import checked, sense_made_of
-from ingero.serve.answers.timeline_calls import DIRECTIONS
+from ingero.serve.answers.timeline_events import DIRECTIONS
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.store.schema import BUCKET_COLUMNS, SEQ_MASK

@@ -31,21 +31,16 @@ from ingero.model.report import (
     ReportWindow,
     SystemContext,
 )
-from ingero.serve.answers.across import NOT_TOGETHER, across_nodes
-from ingero.serve.answers.alive import for_now
-from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, recordings_within
-from ingero.serve.answers.gpus import gpus_within
-from ingero.serve.answers.label_findings import with_labels
+from ingero.serve.answers.diagnosis import Diagnosed, diagnosed, for_now, recordings_within, with_labels
+from ingero.serve.answers.gpu_series import gpus_within
 from ingero.serve.answers.label_time import label_report
 from ingero.serve.answers.labels import NO_LABELS, Labels, LabelTimes, held_by_all, label_times
-from ingero.serve.answers.late import late_calls, late_processes
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import late_calls, late_processes, losses_within, untimed_calls
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_reports
 from ingero.serve.answers.sense import checked, sense_made_of
-from ingero.serve.answers.several_nodes import combined
-from ingero.serve.answers.untimed import untimed_calls
+from ingero.serve.answers.several_nodes import NOT_TOGETHER, across_nodes, combined
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
 from ingero.serve.answers.window import TimeRange, ended, time_range
 from ingero.store.location import last_path
@@ -112,7 +107,7 @@ def get_report(
         when = time_range(reader, wanted.since, wanted.start, wanted.end, now_ns)
         nodes = reader.nodes()
         require_whose(reader, whose)
-        asked = Asked(pid, whose, labels)
+        asked = AskedFor(pid, whose, labels)
         if len(nodes) < 2:
             return _report(reader, when, asked)
         recorded = recorded_ns(reader, when)
@@ -128,7 +123,7 @@ def get_report(
     return combined(reports, recorded, across)
 
 
-class Asked(NamedTuple):
+class AskedFor(NamedTuple):
     """Of whom, and for which labels."""
 
     pid: int | None
@@ -148,7 +143,7 @@ def _by_node(
     nodes: list[str],
     when: TimeRange | None,
     now_ns: int,
-    asked: Asked,
+    asked: AskedFor,
     seen: dict[str, list[Timeline]],
     readers: ExitStack,
 ) -> list[Report]:
@@ -175,7 +170,9 @@ def _by_node(
     return found
 
 
-def _report(reader: Reader, when: TimeRange, asked: Asked, timelines: list[Timeline] | None = None) -> Report:
+def _report(
+    reader: Reader, when: TimeRange, asked: AskedFor, timelines: list[Timeline] | None = None
+) -> Report:
     labels, pids = asked.labels, asked.pids(reader)
     held: LabelTimes | None = None
     if labels.wanted:

@@ -1,16 +1,23 @@
-"""Series of the GPUs, from what NVML told last; without NVML there are none.
-
-A card that was not heard of for a while has no series any more: what it did then says
-nothing of now.
+"""Series of the GPUs, from what NVML told last, and the time processes held them; without NVML there are
+none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+
 from ingero import units
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.serve.answers.metric_accounts import NOBODY
+from ingero.serve.answers.cost_use import LONGEST_NS, parts
+from ingero.serve.answers.process_metrics import NOBODY
+from ingero.units import SECOND
+
+# Series of the GPUs, from what NVML told last; without NVML there are none.
+#
+# A card that was not heard of for a while has no series any more: what it did then says
+# nothing of now.
 
 OLD_NS = 15_000_000_000
 PROCESSES = 64  # with series of their own, those with most memory
@@ -112,3 +119,37 @@ class GpuSeries:
 
 def _reasons(mask: int) -> set[str]:
     return {reason for bit, reason in FORCED.items() if mask & bit}
+
+
+# GPU time that processes hold while a trace runs, by the rule of cost_use.py, sample by sample.
+
+
+class GpuTimeHeld:
+    """Remembers when each GPU was looked at last."""
+
+    def __init__(self) -> None:
+        self._last_ns: dict[int, int] = {}
+
+    def add(self, news: GpuNews) -> Iterator[tuple[int, float, float | None]]:
+        """(pid, time held, time busy or None where that is not known) of every look and process."""
+        on_it: dict[tuple[int, int], list[GpuProcess]] = {}
+        for each in news.processes:
+            if not each.graphics:
+                on_it.setdefault((each.gpu_id, each.at_ns), []).append(each)
+        for sample in news.samples:
+            length_ns = self._length(sample)
+            there = on_it.get((sample.gpu_id, sample.at_ns), [])
+            if not there or sample.lost:
+                continue
+            use = np.array([np.nan if each.sm_share is None else each.sm_share for each in there])
+            shares = parts(np.zeros(len(there), np.int64), use, 1)
+            for each, share in zip(there, shares.tolist(), strict=True):
+                held = share * length_ns
+                busy = None if sample.gpu_share is None else held * min(max(sample.gpu_share, 0.0), 1.0)
+                yield each.pid, held, busy
+
+    def _length(self, sample: GpuSample) -> int:
+        before = self._last_ns.get(sample.gpu_id)
+        self._last_ns[sample.gpu_id] = sample.at_ns
+        length = sample.at_ns - before if before is not None else SECOND
+        return length if 0 <= length <= LONGEST_NS else SECOND

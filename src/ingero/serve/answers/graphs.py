@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ingero.model.report import Loss
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, recorded_ns, stats_by_process
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ingero.model.report import Loss
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, conditions, recorded_ns
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader

@@ -18,9 +18,9 @@ import numpy as np
 
 from ingero.errors import StoreError
 from ingero.model.layout import Why
+from ingero.serve.answers.label_time import Floats, Ints, Placed, recorded
 from ingero.serve.answers.labels import Held, Span, union_ns
 from ingero.serve.answers.operations import SHARES, Filters, OperationStats, conditions
-from ingero.serve.answers.recorded_time import Floats, Ints, Placed, recorded
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 

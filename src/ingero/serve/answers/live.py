@@ -18,7 +18,7 @@ import numpy as np
 from ingero import units
 from ingero.model import histogram
 from ingero.model.layout import Bucket
-from ingero.model.live import HostRow, InFlight, LiveView, OperationRow, ProcessRow, SystemLine, ThreadRow
+from ingero.model.live import HostRow, LiveCall, LiveView, OperationRow, ProcessRow, SystemLine, ThreadRow
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, BUCKETS, Records, SystemSample, Window
 from ingero.serve.answers.live_cards import LiveCards
@@ -299,7 +299,7 @@ class LiveTotals:
             culprits=tuple(culprits),
         )
 
-    def _in_flight(self) -> tuple[InFlight, ...]:
+    def _in_flight(self) -> tuple[LiveCall, ...]:
         if self._last is None:
             return ()
         calls = self._last.in_flight
@@ -307,10 +307,10 @@ class LiveTotals:
         long = calls[(calls["call_start_ns"] > 0) & (lasted >= LONG_CALL_NS) & (calls["dead"] == 0)]
         return tuple(sorted((self._call_in_flight(row) for row in long), key=lambda call: -call.duration_ns))
 
-    def _call_in_flight(self, row: np.void) -> InFlight:
+    def _call_in_flight(self, row: np.void) -> LiveCall:
         operation, header = self._operations.get(int(row["call_op"])), row["h"]
         bucket = int(row["open_bucket"])
-        return InFlight(
+        return LiveCall(
             pid=int(header["pid"]),
             tid=int(header["tid"]),
             comm=units.clean(bytes(header["comm"])),

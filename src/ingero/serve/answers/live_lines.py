@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ingero.correlate.lines import LEAST_SHARE, source_of
+from ingero.correlate.activity import LEAST_SHARE, source_of
 from ingero.model.finding import SourceLine
 from ingero.model.stack import ResolvedStack
 from ingero.model.window import Window, aligned

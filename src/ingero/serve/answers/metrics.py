@@ -16,16 +16,14 @@ from ingero.clock import Clock
 from ingero.model.finding import Finding, Severity
 from ingero.model.layout import Loss
 from ingero.model.live import LiveView
-from ingero.model.metrics import USUAL, Distribution, Limits, Point, Snapshot
+from ingero.model.metrics import USUAL, Distribution, SeriesLimits, SeriesPoint, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
 from ingero.model.words import KINDS
-from ingero.serve.answers.gpu_metrics import GpuSeries
-from ingero.serve.answers.held import Held
+from ingero.serve.answers.gpu_metrics import GpuSeries, GpuTimeHeld
 from ingero.serve.answers.live import events_in
-from ingero.serve.answers.metric_accounts import NOBODY, Account, Calls, People
-from ingero.serve.answers.metric_seats import Seats
 from ingero.serve.answers.moved_bytes import allocated, copied
+from ingero.serve.answers.process_metrics import NOBODY, OperationCalls, People, ProcessSeries, Seats
 
 FINDINGS = 64  # with series of their own
 PEOPLE = 2048  # of those who left; 1.5 KB each
@@ -40,16 +38,16 @@ class Meter:
     """Counts in windows, tells snapshots; any thread may ask."""
 
     def __init__(
-        self, operations: Iterable[Operation], clock: Clock, node: str, limits: Limits = USUAL
+        self, operations: Iterable[Operation], clock: Clock, node: str, limits: SeriesLimits = USUAL
     ) -> None:
         self._operations = {operation.number: operation for operation in operations}
         self._clock, self._node, self._limits = clock, node, limits
         self._lock = threading.Lock()
         self._people = People()
         self._start_ns: int | None = None  # monotonic, of the first window
-        self._accounts: Seats[int, Account] = Seats(limits.processes, limits.keep_ns, self._new_account)
-        self._nobody: Account | None = None
-        self._gpus, self._held = GpuSeries(), Held()
+        self._accounts: Seats[int, ProcessSeries] = Seats(limits.processes, limits.keep_ns, self._new_account)
+        self._nobody: ProcessSeries | None = None
+        self._gpus, self._held = GpuSeries(), GpuTimeHeld()
         self._events = self._hits = self._agent_cpu_ns = 0
         self._xids: dict[str, int] = {}
         self._found: dict[tuple[str, str], int] = {}
@@ -89,13 +87,13 @@ class Meter:
                 self._count_findings(view.findings)
             self._view = view
 
-    def _new_account(self, pid: int, now_ns: int) -> Account:
-        return Account(self._people.who(pid), now_ns, self._limits)
+    def _new_account(self, pid: int, now_ns: int) -> ProcessSeries:
+        return ProcessSeries(self._people.who(pid), now_ns, self._limits)
 
-    def _account(self, pid: int, now_ns: int) -> Account:
+    def _account(self, pid: int, now_ns: int) -> ProcessSeries:
         found = self._accounts.take(pid, now_ns)
         if found is None:
-            self._nobody = found = self._nobody or Account(NOBODY, now_ns, self._limits)
+            self._nobody = found = self._nobody or ProcessSeries(NOBODY, now_ns, self._limits)
         return found
 
     def _add_operations(self, window: Window) -> None:
@@ -156,10 +154,10 @@ class Meter:
 
     def _snapshot(self) -> Snapshot:
         start_ns = self._clock.now_ns if self._start_ns is None else self._clock.wall_ns(self._start_ns)
-        points: dict[str, list[Point]] = {}
+        points: dict[str, list[SeriesPoint]] = {}
         for name, labels, value, since_ns in self._rows():
             since = start_ns if since_ns is None else self._clock.wall_ns(since_ns)
-            points.setdefault(name, []).append(Point(labels, value, since))
+            points.setdefault(name, []).append(SeriesPoint(labels, value, since))
         view = self._view
         at_ns = view.now_ns if view else start_ns
         return Snapshot(at_ns, start_ns, self._node, points, view.findings if view else ())
@@ -212,7 +210,7 @@ class Meter:
         return (account.who if account else self._people.who(pid)).labels
 
 
-def _account_rows(account: Account) -> Iterator[Row]:
+def _account_rows(account: ProcessSeries) -> Iterator[Row]:
     who, since = account.who.labels, account.start_ns
     if account.who is not NOBODY:
         yield "process.info", (*who, *account.who.more), 1, since
@@ -236,7 +234,7 @@ def _account_rows(account: Account) -> Iterator[Row]:
         yield from _calls_rows(who, calls)
 
 
-def _calls_rows(who: tuple[str, ...], calls: Calls) -> Iterator[Row]:
+def _calls_rows(who: tuple[str, ...], calls: OperationCalls) -> Iterator[Row]:
     labels, since = (*who, *calls.name), calls.start_ns
     yield "operation.calls", labels, calls.count, since
     yield "operation.errors", labels, calls.errors, since

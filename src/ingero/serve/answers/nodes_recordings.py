@@ -25,10 +25,9 @@ from ingero.model.clocks import ClockOffset
 from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, state_of
 from ingero.serve.answers.merging import MergeAnswer, merge_databases
 from ingero.serve.answers.nodes_rows import FleetRows
-from ingero.serve.answers.query import Range, ask_sql
-from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.query import Limits, Range, ask_sql
 from ingero.store import guard
-from ingero.store.excerpt import Part, write_excerpt
+from ingero.store.excerpt import ExcerptPart, write_excerpt
 from ingero.store.merge.source import private_database
 from ingero.units import clean
 
@@ -138,7 +137,7 @@ def by_our_clock(reply: Reply, set_to: dict[str, NodeClock]) -> Path | None:
         if not any(by for moved in shifts.values() for _, by in moved):
             return reply.file
         moved_file = reply.file.with_suffix(MOVED)
-        write_excerpt(reply.file, moved_file, Part(shifts=shifts))
+        write_excerpt(reply.file, moved_file, ExcerptPart(shifts=shifts))
         reply.file.unlink()
         return moved_file
     except (IngeroError, sqlite3.Error, ValueError, TypeError) as error:

@@ -1,7 +1,5 @@
-"""The diagnoses of many nodes side by side, as one report whose times are by our clock.
-
-Each node was diagnosed by itself, by its own server. Who waits for whom is then found in their
-recordings, fetched and put together as a merge does.
+"""What many nodes say, put together and set to our clock: their diagnoses as one report, and what their
+GPUs cost.
 """
 
 from __future__ import annotations
@@ -13,11 +11,17 @@ import msgspec
 from ingero.detectors.across import Across
 from ingero.errors import IngeroError
 from ingero.model.report import NotWatched, Report
-from ingero.serve.answers.across import NOT_TOGETHER, WAITING, across_recordings
 from ingero.serve.answers.asked_nodes import Fleet, FleetState, about, ask, read, state_of
+from ingero.serve.answers.cost import CostAnswer, Prices, get_cost
 from ingero.serve.answers.nodes_recordings import gathered
 from ingero.serve.answers.query import Range
-from ingero.serve.answers.several_nodes import combined
+from ingero.serve.answers.several_nodes import NOT_TOGETHER, WAITING, across_recordings, combined
+from ingero.serve.answers.whose import EVERYBODY, Whose
+
+# The diagnoses of many nodes side by side, as one report whose times are by our clock.
+#
+# Each node was diagnosed by itself, by its own server. Who waits for whom is then found in their
+# recordings, fetched and put together as a merge does.
 
 T = TypeVar("T")
 # Fields that are instants, wherever in a report they stand; `episodes` and the like are pairs of them.
@@ -77,3 +81,27 @@ def _moved(value: Any, shift_ns: int) -> Any:
         elif isinstance(old, list | msgspec.Struct):
             changes[name] = _moved(old, shift_ns)
     return msgspec.structs.replace(value, **changes)
+
+
+# What the GPUs of many nodes cost: their recordings fetched, set to our clock and summed up together.
+
+
+class FleetCost(CostAnswer, frozen=True, kw_only=True):
+    """As of one machine, and who was asked."""
+
+    fleet: FleetState
+
+
+def ask_fleet_cost(
+    fleet: Fleet,
+    wanted: Range,
+    prices: Prices,
+    by: str | None = None,
+    node: str | None = None,
+    whose: Whose = EVERYBODY,
+) -> FleetCost:
+    """Without a range, of every node's last recording."""
+    with gathered(fleet, wanted, last=wanted == Range()) as found:
+        whole = get_cost(found.path, wanted, prices, by, node, whose)
+        fields = {name: getattr(whole, name) for name in CostAnswer.__struct_fields__}
+        return FleetCost(**fields, fleet=found.state)

@@ -13,7 +13,16 @@ from typing import Any, cast
 
 import msgspec
 
-from ingero.serve.answers.asked_nodes import Fleet, FleetState, Question, Told, about, ask, read, state_of
+from ingero.serve.answers.asked_nodes import (
+    Fleet,
+    FleetState,
+    NodeAnswer,
+    Question,
+    about,
+    ask,
+    read,
+    state_of,
+)
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range, SqlAnswer, StatisticsAnswer, WindowAnswer, distinct
 from ingero.serve.answers.several_nodes import all_losses
@@ -107,7 +116,7 @@ def fair(sizes: list[int], most: int) -> list[int]:
     return kept
 
 
-def _shape(told: list[Told]) -> tuple[bool, list[tuple[str, str]]]:
+def _shape(told: list[NodeAnswer]) -> tuple[bool, list[tuple[str, str]]]:
     """Whether the rows name their node themselves; and the other columns, ours and theirs."""
     names = list(dict.fromkeys(name for each in told for name in cast(SqlAnswer, each.value).columns))
     if all(map(_named, told)):
@@ -115,13 +124,13 @@ def _shape(told: list[Told]) -> tuple[bool, list[tuple[str, str]]]:
     return False, list(zip(distinct([NODE, *names])[1:], names, strict=True))
 
 
-def _named(told: Told) -> bool:
+def _named(told: NodeAnswer) -> bool:
     """A column `node` that says something else is not the node."""
     answer = cast(SqlAnswer, told.value)
     return NODE in answer.columns and all(row.get(NODE) in told.names for row in answer.rows)
 
 
-def _rows(told: Told, named: bool, columns: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def _rows(told: NodeAnswer, named: bool, columns: list[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {NODE: row[NODE] if named else told.label}
         | {ours: _instant(theirs, row.get(theirs), told.shift_ns) for ours, theirs in columns}
@@ -137,14 +146,14 @@ def _is_instant(name: str, value: Any) -> bool:
     return name in INSTANTS and isinstance(value, int) and value > _YEAR_2001_NS
 
 
-def _corrected(told: list[Told], columns: list[str]) -> list[str]:
+def _corrected(told: list[NodeAnswer], columns: list[str]) -> list[str]:
     shifted = [cast(SqlAnswer, each.value).rows for each in told if each.shift_ns]
     return [
         name for name in columns if any(_is_instant(name, row.get(name)) for rows in shifted for row in rows)
     ]
 
 
-def _differing(told: list[Told]) -> Iterable[str]:
+def _differing(told: list[NodeAnswer]) -> Iterable[str]:
     """Versions may have other columns behind a `*`."""
     shapes = {tuple(cast(SqlAnswer, each.value).columns) for each in told}
     if len(shapes) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ingero.errors import IngeroError
 from ingero.store.location import invoking_user, last_path, state_folder
 
 __all__ = ["database", "owner_of_new_files", "stamp_of", "state_folder", "written_ns"]
@@ -35,3 +36,22 @@ def stamp_of(db: Path) -> tuple[int, ...]:
         except OSError:
             found += [0, 0, 0]
     return tuple(found)
+
+
+# Which database is read without --db, and when it last changed; nothing in it is looked at.
+
+
+def last_changed() -> float | None:
+    """Seconds since the epoch; None: there is none, or it is not ours to read."""
+    try:
+        return written_ns(last_path()) / 1e9 or None
+    except IngeroError:
+        return None
+
+
+def is_found(db: Path) -> bool:
+    """Whether a question without --db is about this one."""
+    try:
+        return last_path().samefile(db)
+    except (OSError, ValueError, IngeroError):
+        return False

@@ -12,17 +12,21 @@ from typing import Any
 
 import msgspec
 
+from ingero.errors import TargetError
 from ingero.model.report import Loss
 from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
 from ingero.serve.answers.label_operations import LabelValue, values_of
 from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_times
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
 from ingero.serve.answers.sense import sense_made_of
-from ingero.serve.answers.sql import Limits, answer_sql
+from ingero.serve.answers.whose import require_whose
 from ingero.serve.answers.window import TimeRange, time_range
+from ingero.store import sql_process
+from ingero.store.guard import Limits, Rows
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
+from ingero.units import clean
 
 STORED_ROWS = (
     "COUNT, SUM and AVG here are over stored rows, and a row can represent several calls:"
@@ -169,3 +173,41 @@ def distinct(columns: list[str]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes) else value
+
+
+# Columns and rows of somebody's SQL, run under guard.
+
+
+__all__ = ["Limits", "Rows", "answer_sql"]
+
+
+def answer_sql(reader: Reader, sql: str, limits: Limits | None = None) -> Rows:
+    """One reading statement; raises UsageError for bad SQL and StoreError for what takes too long."""
+    return sql_process.run(reader, sql, limits)
+
+
+# Whether the recording has what is asked for by name.
+#
+# An empty answer to a process that never was would look like one that did nothing.
+
+
+_KNOWN = {
+    "pid": ("process", "process", "pid = ?"),
+    "op": ("operation", "op", "name = ? COLLATE NOCASE"),
+}
+
+
+def require_known(db: Path | None, filters: Filters, node: str | None = None) -> None:
+    """Raises TargetError for the first that no part of the recording has."""
+    asked = {name: getattr(filters, name) for name in _KNOWN if getattr(filters, name) is not None}
+    if not asked and not filters.whose:
+        return
+    with Reader(db or last_path(), node) as reader:
+        require_whose(reader, filters.whose)
+        for name, value in asked.items():
+            what, table, condition = _KNOWN[name]
+            if not reader.rows(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", (value,)):
+                raise TargetError(
+                    f"there is no {what} {clean(str(value), 60)!r} in this recording",
+                    hint="It may have been another recording, or another node.",
+                )

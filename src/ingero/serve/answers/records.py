@@ -16,9 +16,8 @@ import numpy as np
 
 from ingero import units
 from ingero.clock import Clock
-from ingero.model.kernels import KernelName
 from ingero.model.layout import CallFlag, WakerKind
-from ingero.model.operations import Operation, Source
+from ingero.model.operations import KernelName, Operation, Source
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import BUCKET_NAMES, Process, Window, aligned
 

@@ -13,10 +13,9 @@ from typing import Any
 from ingero.model.operations import LAYER_SOURCE as LAYERS
 from ingero.model.report import OperationLine, ProcessReport, StepTime, ThreadLine
 from ingero.model.window import BUCKET_NAMES
-from ingero.serve.answers.buckets import off_cpu, together
-from ingero.serve.answers.call_sites import process_lines
+from ingero.serve.answers.call_sites import process_lines, worst_stalls
 from ingero.serve.answers.operations import OperationStats, stats_by_process
-from ingero.serve.answers.stalls import worst_stalls
+from ingero.serve.answers.shares import off_cpu, together
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.schema import BUCKET_COLUMNS, ON_CORE

@@ -12,7 +12,7 @@ from ingero.model.report import Report
 from ingero.serve.answers.flame import FlameAnswer, get_flame
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
-from ingero.serve.answers.zoom_tracks import ZoomTrack
+from ingero.serve.answers.zoom_events import ZoomTrack
 
 WIDTH = 1600  # points of the timeline, however long the recording is
 THREADS = 16

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ingero.correlate.lines import source_of
+from ingero.correlate.activity import source_of
 from ingero.model.finding import SourceLine, StackFrame
 from ingero.model.report import Loss
 from ingero.model.stack import Frame
-from ingero.serve.answers.losses import losses_within
+from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.window import TimeRange, time_range

@@ -17,7 +17,7 @@ from ingero.serve.answers.query import Range
 from ingero.serve.answers.schema import VIEWS
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids
 from ingero.serve.answers.window import time_range
-from ingero.store import trouble
+from ingero.store import opening
 from ingero.store.column_kinds import kinds_of
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -35,7 +35,7 @@ _ENDS = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRows:
     """Which rows: all of them unless something is given."""
 
     db: Path | None
@@ -57,15 +57,15 @@ def column_kinds(name: str) -> dict[str, str]:
 
 
 @contextmanager
-def open_tables(wanted: Wanted) -> Iterator[Tables]:
+def open_tables(wanted: WantedRows) -> Iterator[ExportTables]:
     with Reader(wanted.db or last_path(), wanted.node) as reader:
-        yield Tables(reader, wanted)
+        yield ExportTables(reader, wanted)
 
 
-class Tables:
+class ExportTables:
     """The tables of one database."""
 
-    def __init__(self, reader: Reader, wanted: Wanted) -> None:
+    def __init__(self, reader: Reader, wanted: WantedRows) -> None:
         self._reader, self._wanted = reader, wanted
         when = wanted.when
         self._pids = None if wanted.pid is None else frozenset({wanted.pid})
@@ -85,7 +85,7 @@ class Tables:
             while rows := cursor.fetchmany(FETCH):
                 yield from rows
         except sqlite3.Error as error:
-            raise trouble.opening_error(self._reader.path, error) from error
+            raise opening.opening_error(self._reader.path, error) from error
 
     def _where(self, name: str, columns: tuple[str, ...]) -> tuple[str, tuple[int, ...]]:
         parts: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ingero.model.words import bucket_words
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli.document import (
     Bar,
     Block,

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli import tables
 from ingero.serve.cli.called import runnable
 from ingero.serve.cli.document import (
@@ -30,8 +30,7 @@ from ingero.serve.cli.document import (
     Rows,
     Title,
 )
-from ingero.serve.cli.fitting import Fitting
-from ingero.serve.cli.wrapping import wrapped
+from ingero.serve.cli.fitting import Fitting, wrapped
 
 INDENT, LABEL = 2, 13
 TONES = {"plain": "", "dim": "bright_black", "warning": "yellow", "good": "green"}

@@ -124,7 +124,7 @@ def _no_password() -> str:
 
 
 def _token(named: Path | None, configured: Path | None) -> str | None:
-    from ingero.serve.web.tokens import from_environment, from_file
+    from ingero.serve.web.sessions import from_environment, from_file
 
     if named is not None:
         return from_file(named)[0]

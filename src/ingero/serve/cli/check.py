@@ -15,7 +15,7 @@ from ingero.serve.cli.options import as_json, configured, database
 
 if TYPE_CHECKING:
     from ingero.config import Config
-    from ingero.model.checks import Check
+    from ingero.model.check_line import Check
 
 ICONS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 OF_A_PROCESS = re.compile(r"process (\d+): (.*)", re.DOTALL)

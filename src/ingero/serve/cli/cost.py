@@ -13,7 +13,7 @@ from ingero.serve.cli.options import as_json, configured, database, one_node, wh
 if TYPE_CHECKING:
     from ingero.config import Config
     from ingero.serve.answers.cost import CostAnswer, CostLine, Prices
-    from ingero.serve.answers.nodes_cost import FleetCost
+    from ingero.serve.answers.nodes_report import FleetCost
     from ingero.serve.answers.query import Range
     from ingero.serve.answers.whose import Whose
 
@@ -77,7 +77,7 @@ def _of_nodes(
     fleet = fleet_of(config, flags, local=flags["db"] is not None)
     if fleet is None:
         return None
-    from ingero.serve.answers.nodes_cost import ask_fleet_cost
+    from ingero.serve.answers.nodes_report import ask_fleet_cost
 
     return ask_fleet_cost(fleet, wanted, prices, flags["by"], flags["node"], tenant)
 

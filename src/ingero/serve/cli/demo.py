@@ -117,7 +117,7 @@ def _allowed(mode: str) -> str:
 
 
 def _require_privileges() -> None:
-    from ingero.agent.needs import require_privileges
+    from ingero.agent.starting import require_privileges
 
     try:
         require_privileges()

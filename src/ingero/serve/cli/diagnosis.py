@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 from ingero import units
 from ingero.model.finding import Cause, Finding, Who
-from ingero.model.governor import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
+from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
 from ingero.model.words import SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.answers.who_counts import OWN, who_counts
+from ingero.serve.answers.shares import OWN, percents, who_counts
 from ingero.serve.cli.document import (
     Block,
     Code,
@@ -38,11 +37,11 @@ from ingero.serve.cli.statistics import COUNTED_FROM
 
 IN_FULL = 3
 FRAMES = 20
-ALL_COUNTED = ", all counted"  # how governor/words.py ends what it says of timing
+ALL_COUNTED = ", all counted"  # how governor/policy.py ends what it says of timing
 
 
 @dataclass(frozen=True)
-class Detail:
+class Verbosity:
     """How much to say."""
 
     verbose: bool = False
@@ -65,7 +64,7 @@ CARDS = 8  # a machine seldom has more of them
 EVERYTHING = _Room(1000, 1000, 1000, 1000)
 
 
-def diagnosis(report: Report, detail: Detail) -> Document:
+def diagnosis(report: Report, detail: Verbosity) -> Document:
     """What `ingero explain` prints."""
     document = Document(f"Diagnosis of {tidy(report.node)}")
     document.add(*header(report, detail), *_bound(report, detail), Gap())
@@ -81,7 +80,7 @@ def diagnosis(report: Report, detail: Detail) -> Document:
     return document
 
 
-def header(report: Report, detail: Detail) -> Iterator[Block]:
+def header(report: Report, detail: Verbosity) -> Iterator[Block]:
     window = report.window
     when = terminal.between(window.from_ns, window.to_ns)
     yield Title(f"Diagnosis of {tidy(report.node, 80)}, {when}")
@@ -94,7 +93,7 @@ def header(report: Report, detail: Detail) -> Iterator[Block]:
     )
 
 
-def _bound(report: Report, detail: Detail) -> Iterator[Block]:
+def _bound(report: Report, detail: Verbosity) -> Iterator[Block]:
     """What limits each job now, whether something is wrong or not."""
     shown = report.bound if detail.verbose else report.bound[:IN_FULL]
     for each in shown:
@@ -139,7 +138,7 @@ def card_words(card: GpuLine, over: str = "") -> str:
     return f"{where}GPU {card.gpu_id}: {tidy(card.name, 40)} | {' | '.join(words)}"
 
 
-def _findings(report: Report, detail: Detail) -> Iterator[Block]:
+def _findings(report: Report, detail: Verbosity) -> Iterator[Block]:
     full = report.findings if detail.verbose else report.findings[:IN_FULL]
     room = EVERYTHING if detail.verbose else ROOM[len(full)]
     shown: set[tuple[str, int]] = set()  # the victim's time is drawn once
@@ -174,7 +173,9 @@ def _victim(report: Report, finding: Finding) -> ProcessReport | None:
     return next(found, None)
 
 
-def _finding(finding: Finding, victim: ProcessReport | None, room: _Room, detail: Detail) -> Iterator[Block]:
+def _finding(
+    finding: Finding, victim: ProcessReport | None, room: _Room, detail: Verbosity
+) -> Iterator[Block]:
     confidence = f"confidence {units.format_share(finding.confidence)}"
     yield Field("When", f"{when_words(finding, detail.verbose)}; {confidence}", rows=room.rows)
     if finding.labels:
@@ -268,7 +269,7 @@ def _causes(finding: Finding, room: _Room) -> list[Cause]:
     return (proven[: room.causes] + rest) if room.causes > 1 else proven[:1] or rest
 
 
-def _cause(cause: Cause, room: _Room, detail: Detail) -> Iterator[Block]:
+def _cause(cause: Cause, room: _Room, detail: Verbosity) -> Iterator[Block]:
     words = f"{units.format_share(cause.share)} {bucket_words(tidy(cause.bucket, 40))}"
     words += f" ({units.format_ns(cause.ns)})"
     proofs = cause.evidence if detail.show_sql else cause.evidence[: room.proofs]
@@ -372,7 +373,7 @@ def _unexplained(report: Report) -> Iterator[Block]:
         yield Gap()
 
 
-def footer(report: Report, detail: Detail) -> Iterator[Block]:
+def footer(report: Report, detail: Verbosity) -> Iterator[Block]:
     """What was dropped, what tracing cost, what was not covered."""
     dropped = ", ".join(f"{tidy(loss.reason, 40)} {units.format_count(loss.count)}" for loss in report.losses)
     if report.unfinished:

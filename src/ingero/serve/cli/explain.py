@@ -121,7 +121,7 @@ def explain(config: Config, as_json: bool, form: str | None, **flags: Any) -> in
 
 def _page(report: Report, flags: dict[str, Any]) -> str:
     """The one file to send on."""
-    from ingero.serve.cli.as_page import as_page
+    from ingero.serve.cli.as_html import as_page
 
     return as_page(_document(report, flags), report, flags["db"], flags["node"])
 
@@ -146,10 +146,10 @@ def _explain_nodes(fleet: Fleet, form: str, flags: dict[str, Any]) -> int:
 
 
 def _document(report: Any, flags: dict[str, Any]) -> Document:
-    from ingero.serve.cli.diagnosis import Detail, diagnosis
+    from ingero.serve.cli.diagnosis import Verbosity, diagnosis
     from ingero.serve.cli.per_process import breakdown
 
-    detail = Detail(flags["verbose"], flags["show_sql"])
+    detail = Verbosity(flags["verbose"], flags["show_sql"])
     return breakdown(report, detail) if flags["per_process"] else diagnosis(report, detail)
 
 
@@ -223,11 +223,11 @@ def print_diagnosis(
     from ingero.serve.answers.explain import get_report
     from ingero.serve.answers.query import Range
     from ingero.serve.cli.closing import with_memory
-    from ingero.serve.cli.diagnosis import Detail, diagnosis
+    from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 
     try:
         report = with_memory(get_report(db, Range()), view)
-        document = diagnosis(report, Detail())
+        document = diagnosis(report, Verbosity())
     except IngeroError as error:
         click.echo(f"No diagnosis: {units.clean(error.message, 500)}", file=out)
         return False
@@ -242,7 +242,7 @@ def _write_page(document: Document, report: Report, db: Path | None, page: Path,
     """The report to send on; where it cannot be written the diagnosis stands all the same."""
     from ingero import rights, units
     from ingero.serve.cli import output as writing
-    from ingero.serve.cli.as_page import as_page
+    from ingero.serve.cli.as_html import as_page
     from ingero.serve.cli.harmless import shown
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ingero.errors import StoreError, UsageError
-from ingero.serve.answers.folded import WHAT, folded
+from ingero.serve.answers.flame import FOLDED_BY, folded
 from ingero.serve.cli import output
 from ingero.serve.cli.export import Export
 
@@ -24,4 +24,4 @@ def export_folded(request: Export) -> None:
         click.echo(text, nl=False)
         return
     output.write_file(request.output, text)
-    click.echo(f"Wrote {request.output}: {len(lines)} stacks, in {WHAT[what].unit}", err=True)
+    click.echo(f"Wrote {request.output}: {len(lines)} stacks, in {FOLDED_BY[what].unit}", err=True)

@@ -18,12 +18,11 @@ from typing import Any, BinaryIO
 import click
 
 from ingero.errors import StoreError, UsageError
-from ingero.serve.answers.tables import COLUMNS, Wanted, column_kinds, open_tables, require_table
+from ingero.serve.answers.tables import COLUMNS, WantedRows, column_kinds, open_tables, require_table
 from ingero.serve.answers.whose import EVERYBODY
 from ingero.serve.cli.export import Export
-from ingero.serve.cli.folders import held_folder
 from ingero.serve.cli.harmless import cell
-from ingero.serve.cli.output import parquet_modules, writing
+from ingero.serve.cli.output import held_folder, parquet_modules, writing
 
 DEFAULT = "events"
 GROUP_ROWS = 50_000
@@ -45,7 +44,7 @@ def export_parquet(request: Export) -> None:
 def _export(request: Export, suffix: str, write: Write) -> None:
     if request.table is not None:
         require_table(request.table)
-    wanted = Wanted(request.db, request.when, request.pid, request.node, request.whose or EVERYBODY)
+    wanted = WantedRows(request.db, request.when, request.pid, request.node, request.whose or EVERYBODY)
     with open_tables(wanted) as tables:
         for name, path in _files(request, suffix):
             if path is None:

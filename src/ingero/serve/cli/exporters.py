@@ -55,12 +55,14 @@ def exported(
     if not exporters:
         return surface
     from ingero import units
-    from ingero.model.metrics import Limits
+    from ingero.model.metrics import SeriesLimits
     from ingero.serve.metrics.surface import Exported
 
     known = config.metrics
     return Exported(
-        surface, exporters, Limits(known.processes, known.operations, units.parse_duration(str(known.keep)))
+        surface,
+        exporters,
+        SeriesLimits(known.processes, known.operations, units.parse_duration(str(known.keep))),
     )
 
 
@@ -94,14 +96,14 @@ def _prometheus(address: str, config: Config) -> Exporter:
 
 def _otlp(where: str, config: Config) -> Exporter:
     try:
-        from ingero.serve.metrics.otlp import OtlpExporter, Pace
+        from ingero.serve.metrics.otlp import OtlpExporter, SendingPace
     except ModuleNotFoundError as error:
         raise _missing("otlp", error) from error
     from ingero import units
 
     interval_s = units.parse_duration(str(config.otlp.interval)) / 1e9
     longest_s = units.parse_duration(str(config.otlp.longest_pause)) / 1e9
-    pace = Pace(interval_s, first_pause_s=min(0.5, longest_s), longest_pause_s=longest_s)
+    pace = SendingPace(interval_s, first_pause_s=min(0.5, longest_s), longest_pause_s=longest_s)
     return OtlpExporter(_destination(where, config), pace)
 
 

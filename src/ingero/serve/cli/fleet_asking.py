@@ -37,7 +37,7 @@ class CollectorAsked:
         variables: tuple[str, ...] = TOKENS,
     ) -> None:
         from ingero.serve.metrics.otlp_destination import refuse_leak
-        from ingero.serve.web.tokens import from_environment, from_file
+        from ingero.serve.web.sessions import from_environment, from_file
 
         tokens = from_environment(os.environ, variables) or (from_file(token_file) if token_file else [])
         to = collector(where, "--collector", config)

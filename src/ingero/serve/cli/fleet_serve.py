@@ -126,7 +126,7 @@ def _credentials(
     found: Opened, client_ca: Path | None, node_secret: Path | None, gateways: tuple[str, ...]
 ) -> tuple[Credentials, list[str]]:
     from ingero.fleet.collector.credentials import Credentials
-    from ingero.serve.cli.fleet_secret import node_secret_of
+    from ingero.serve.cli.fleet_token import node_secret_of
     from ingero.serve.web.certificates import ask_clients
 
     if client_ca is not None:

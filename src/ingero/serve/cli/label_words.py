@@ -8,7 +8,7 @@ from ingero import units
 from ingero.model.finding import LabelRange
 from ingero.model.report import LabelReport, LabelTime
 from ingero.model.words import bucket_words
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli.document import Block, Gap, Heading, Line, Rows, tidy
 
 SHOWN = 10

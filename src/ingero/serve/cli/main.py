@@ -12,7 +12,6 @@ import errno
 import gc
 import importlib
 import os
-import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -224,12 +223,6 @@ def _usage_hint(error: click.UsageError) -> str:
     if meant:
         return f"Did you mean {' or '.join(meant)}?"
     return f"See {error.ctx.command_path if error.ctx else 'ingero'} --help."
-
-
-def _is_device(stream: TextIO) -> bool:
-    with suppress(OSError, ValueError):
-        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
-    return False
 
 
 def _forget_stdout() -> None:

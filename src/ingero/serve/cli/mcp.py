@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
     from ingero.config import Config
-    from ingero.serve.mcp.source import Collector
+    from ingero.serve.mcp.source import FleetSource
 
 VARIABLES = ("INGERO_MCP_BEARER_TOKEN",)
 EPILOG = """\b
@@ -62,7 +62,7 @@ def _server(db: Path | None, config: Config) -> MCPServer[Any]:
 
     try:
         from ingero.serve.mcp.server import make_server
-        from ingero.serve.mcp.source import Source
+        from ingero.serve.mcp.source import AssistantSource
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ingero"):
             raise
@@ -70,13 +70,13 @@ def _server(db: Path | None, config: Config) -> MCPServer[Any]:
             f"the MCP server needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[mcp]'",
         ) from error
-    return make_server(Source(db, config, lambda: quiet_fleet(config), _collector(config)))
+    return make_server(AssistantSource(db, config, lambda: quiet_fleet(config), _collector(config)))
 
 
-def _collector(config: Config) -> Callable[[], Collector | None]:
+def _collector(config: Config) -> Callable[[], FleetSource | None]:
     """Who is told by the nodes; looked at when somebody asks."""
 
-    def made() -> Collector | None:
+    def made() -> FleetSource | None:
         from ingero.serve.cli.fleet_asking import TOKENS, CollectorAsked
 
         where = config.collector.address

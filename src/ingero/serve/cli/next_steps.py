@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ingero.serve.answers.last_recording import is_found
+from ingero.serve.answers.places import is_found
 from ingero.serve.cli.called import how_we_are_called
 
 

@@ -9,7 +9,7 @@ from ingero.model.report import Bound, CodeLine, ProcessReport, Report, ThreadLi
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.cli.diagnosis import Detail, footer, header, line_words, person
+from ingero.serve.cli.diagnosis import Verbosity, footer, header, line_words, person
 from ingero.serve.cli.document import Block, Document, Field, Gap, Heading, Line, Rows, tidy, time_bar
 from ingero.serve.cli.label_words import slowest
 
@@ -19,7 +19,7 @@ LINE_COLUMNS = ("Line", "What it does", "Time", "Times", "Share")
 THREAD_COLUMNS = ("Thread", "TID", "Feeds", "Time", "Off-CPU", "Most of it", "Switches")
 
 
-def breakdown(report: Report, detail: Detail) -> Document:
+def breakdown(report: Report, detail: Verbosity) -> Document:
     """What `ingero explain --per-process` prints."""
     document = Document(f"Processes of {tidy(report.node)}")
     document.add(*header(report, detail), Gap())
@@ -42,7 +42,7 @@ def breakdown(report: Report, detail: Detail) -> Document:
     return document
 
 
-def _process(process: ProcessReport, bound: Bound | None, detail: Detail) -> Iterator[Block]:
+def _process(process: ProcessReport, bound: Bound | None, detail: Verbosity) -> Iterator[Block]:
     place = f" in {tidy(process.container, 60)}" if process.container else ""
     place += f" on {tidy(process.node, 80)}" if process.node else ""
     yield Heading(f"{person(process.comm, process.pid)}{place}")
@@ -150,7 +150,7 @@ def _switches(threads: list[ThreadLine]) -> tuple[int, int]:
     return sum(t.voluntary_switches for t in threads), sum(t.involuntary_switches for t in threads)
 
 
-def _calls(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+def _calls(process: ProcessReport, detail: Verbosity) -> Iterator[Block]:
     lines = process.operations if detail.verbose else process.operations[:CALLS]
     rows = [
         (
@@ -168,7 +168,7 @@ def _calls(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield Line(terminal.ROUGH_WORDS, "dim")
 
 
-def _lines(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+def _lines(process: ProcessReport, detail: Verbosity) -> Iterator[Block]:
     """The lines that cost most, whatever they spend it on."""
     ordered = sorted(process.lines, key=lambda line: -line.ns)
     shown = ordered if detail.verbose else ordered[:LINES]
@@ -177,7 +177,7 @@ def _lines(process: ProcessReport, detail: Detail) -> Iterator[Block]:
         yield Line(f"More lines, shown with -v: {len(ordered) - len(shown)}", "dim")
 
 
-def _line(line: CodeLine, detail: Detail) -> tuple[str, ...]:
+def _line(line: CodeLine, detail: Verbosity) -> tuple[str, ...]:
     return (
         line_words(line.function, line.file, line.line, whole=detail.verbose),
         _doing(line),
@@ -200,7 +200,7 @@ def _doing(line: CodeLine) -> str:
     return f"computes{collector}{thread}"
 
 
-def _threads(process: ProcessReport, detail: Detail) -> Iterator[Block]:
+def _threads(process: ProcessReport, detail: Verbosity) -> Iterator[Block]:
     lines = process.threads if detail.verbose else process.threads[:THREADS]
     yield Rows(THREAD_COLUMNS, [_thread(line) for line in lines], (0, 2, 5))
     if len(lines) < len(process.threads):

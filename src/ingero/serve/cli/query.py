@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingero.config import Config
+    from ingero.serve.answers.json_schemas import ViewsAnswer
     from ingero.serve.answers.kernels import KernelsAnswer
     from ingero.serve.answers.labels import Labels
     from ingero.serve.answers.nodes_rows import FleetRows
     from ingero.serve.answers.operations import Filters, OperationStats
-    from ingero.serve.answers.query import LabelledAnswer, Range, SqlAnswer, StatisticsAnswer
-    from ingero.serve.answers.schemas import ViewsAnswer
-    from ingero.serve.answers.sql import Limits
+    from ingero.serve.answers.query import LabelledAnswer, Limits, Range, SqlAnswer, StatisticsAnswer
 
 EPILOG = """\b
 Examples:
@@ -152,9 +151,8 @@ def _kernels(config: Config, flags: dict[str, Any]) -> KernelsAnswer:
 
 
 def _asked(config: Config, flags: dict[str, Any]) -> tuple[Path | None, Range, Filters, int, str | None]:
-    from ingero.serve.answers.known import require_known
     from ingero.serve.answers.operations import Filters
-    from ingero.serve.answers.query import Range
+    from ingero.serve.answers.query import Range, require_known
     from ingero.serve.answers.whose import WORDS
 
     filters = Filters(flags["pid"], flags["op"], *(flags[name] for name in WORDS))
@@ -181,7 +179,7 @@ def _rows(sql: str, config: Config, flags: dict[str, Any]) -> SqlAnswer:
 
 def sql_limits(config: Config, flags: dict[str, Any]) -> Limits:
     from ingero import units
-    from ingero.serve.answers.sql import Limits
+    from ingero.serve.answers.query import Limits
 
     seconds = units.parse_duration(str(config.query.timeout)) / units.SECOND
     return Limits(rows=given(flags["limit"], config.query.limit), seconds=seconds)
@@ -280,10 +278,10 @@ def _print_kernels(answer: KernelsAnswer, form: str) -> None:
     elif form == "parquet":
         output.write_parquet(columns, list(map(asdict, answer.kernels)))
     else:
-        from ingero.serve.cli import kernels, tables
+        from ingero.serve.cli import statistics, tables
 
         console = tables.console(sys.stdout)
-        for part in kernels.parts(answer):
+        for part in statistics.kernel_parts(answer):
             console.print(part)
 
 
@@ -304,7 +302,7 @@ def _print_tables(answer: StatisticsAnswer) -> None:
 
 
 def _print_schema(form: str) -> None:
-    from ingero.serve.answers.schemas import get_views
+    from ingero.serve.answers.json_schemas import get_views
     from ingero.serve.cli import output
 
     answer = get_views()

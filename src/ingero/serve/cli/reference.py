@@ -6,7 +6,9 @@ what this module would write.
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ from typing import Any
 import click
 
 from ingero import config
+from ingero.model import words
+from ingero.serve.answers import catalogue
+from ingero.serve.answers.catalogue import Entry
 from ingero.serve.answers.schema_page import schema_markdown
-from ingero.serve.cli import detector_pages, glossary
+from ingero.serve.cli import glossary
 from ingero.serve.cli.main import COMMANDS, ingero
 
 WRITTEN_BY = "<!-- Written by `python -m ingero.serve.cli.reference docs`; do not edit. -->"
-
 CONFIGURATION = """\
 # Configuration
 
@@ -37,7 +41,6 @@ Durations: `90s 5m 5min 1h 2d 1w 3d12h`. Sizes: `500m 10g`.
 Two variables have no key: `INGERO_DB`, the database every command uses unless `-d` names one, and
 `INGERO_CONFIG`. `NO_COLOR` switches colours off.
 """
-
 COMMANDS_PAGE = """\
 # Commands
 
@@ -62,8 +65,6 @@ where that holds no job, else beside it as `demo.db`. Without `-d` and `INGERO_D
 whichever of the two was written last. `ingero schema --json` describes what
 `--json` prints.
 """
-
-
 # A value for every key that has no default, and for those where the default says little.
 EXAMPLES = {
     "agent.node": "gpu-node-01",
@@ -110,7 +111,7 @@ def pages() -> dict[str, str]:
         "schema.md": schema_markdown(),
         "glossary.md": glossary.page(WRITTEN_BY),
     }
-    return made | detector_pages.pages(WRITTEN_BY)
+    return made | detector_pages(WRITTEN_BY)
 
 
 def configuration_page() -> str:
@@ -177,6 +178,100 @@ def main(folder: str) -> None:
         path = Path(folder) / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+# The pages in docs/detectors, written from the detectors: one each, an index, the thresholds.
+
+
+WIDTH = 105
+INDEX = """\
+# What is found
+
+{written_by}
+
+Every kind of finding has its page: how the problem shows, what proves it, what it is not, and what we
+cannot see. How a verdict is made: [diagnosis](../diagnosis.md); the numbers that decide:
+[thresholds](thresholds.md). A problem that is not watched is named in every answer, with the reason; it
+is never "fine".
+
+| kind | problem | watched |
+|---|---|---|
+"""
+SOURCES = """
+## Sources
+
+What was not recorded makes the kinds that need it say so (`not_watched`).
+
+| source | what it tells |
+|---|---|
+"""
+THRESHOLDS = """\
+# Thresholds
+
+{written_by}
+
+The numbers that decide, collected from the modules that use them. Those of the severities are in
+[diagnosis](../diagnosis.md).
+
+| module | number | value | why |
+|---|---|---|---|
+"""
+
+
+def detector_pages(written_by: str) -> dict[str, str]:
+    """Every page by its name under docs."""
+    entries = catalogue.entries()
+    kinds = {entry.name for entry in entries}
+    made = {f"detectors/{entry.name}.md": _page(entry, kinds, written_by) for entry in entries}
+    made["detectors/README.md"] = _index(entries, written_by)
+    made["detectors/thresholds.md"] = _thresholds(written_by)
+    return made
+
+
+def _index(entries: list[Entry], written_by: str) -> str:
+    rows = [
+        f"| [`{entry.name}`]({entry.name}.md) | {entry.title} |"
+        f" {f'no: {entry.unwatched}' if entry.unwatched else 'yes'} |\n"
+        for entry in entries
+    ]
+    sources = [f"| `{name}` | {about} |\n" for name, about in words.SOURCES.items()]
+    return "".join([INDEX.format(written_by=written_by), *rows, SOURCES, *sources])
+
+
+def _page(entry: Entry, kinds: set[str], written_by: str) -> str:
+    watched = f"no: {entry.unwatched}" if entry.unwatched else "yes"
+    opening = _wrapped(f"**{entry.title}.** {_linked(entry.summary, kinds, entry.name)}")
+    needs = ", ".join(f"`{name}`" for name in entry.needs)
+    lines = [
+        f"# {entry.name}\n\n{written_by}\n\n{opening}\n",
+        "\n| severity | needs | watched |\n|---|---|---|\n",
+        f"| {entry.severity} | {needs} | {watched} |\n",
+    ]
+    for part in catalogue.PARTS:
+        text = _linked(entry.parts[part], kinds, entry.name)
+        lines.append(f"\n## {part}\n\n{_wrapped(text[:1].upper() + text[1:])}\n")
+    return "".join([*lines, "\n[All kinds](README.md), [how a verdict is made](../diagnosis.md)\n"])
+
+
+def _linked(text: str, kinds: set[str], own: str) -> str:
+    """Other kinds that a text names lead to their pages."""
+    return re.sub(
+        r"\b[a-z]+(?:-[a-z]+)+\b",
+        lambda word: f"[{word[0]}]({word[0]}.md)" if word[0] in kinds - {own} else word[0],
+        text,
+    )
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _thresholds(written_by: str) -> str:
+    rows = [
+        f"| `{each.module.removeprefix('ingero.')}` | `{each.name}` | {each.value} | {each.reason} |\n"
+        for each in catalogue.thresholds()
+    ]
+    return "".join([THRESHOLDS.format(written_by=written_by), *rows])
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ def schema(as_json: bool, config: Config) -> None:  # noqa: ARG001
 
     Without --json it lists the answers. `ingero query --schema` describes the tables of a recording.
     """
-    from ingero.serve.answers import schemas
+    from ingero.serve.answers import json_schemas
     from ingero.serve.cli.output import to_json
 
     if as_json:
-        click.echo(to_json(schemas.get_schema()))
+        click.echo(to_json(json_schemas.get_schema()))
         return
-    for name, (command, _) in schemas.ANSWERS.items():
+    for name, (command, _) in json_schemas.ANSWERS.items():
         click.echo(f"{name:17}{command}")

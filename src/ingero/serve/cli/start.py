@@ -39,7 +39,7 @@ def _steps() -> Iterator[tuple[str, str]]:
 
 def _age_of_last() -> str | None:
     from ingero import units
-    from ingero.serve.answers.last_recording import last_changed
+    from ingero.serve.answers.places import last_changed
 
     changed = last_changed()
     return None if changed is None else f"{units.format_ns(max(time.time() - changed, 0) * 1e9)} ago"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @configured
 def version(as_json: bool, config: Config) -> None:  # noqa: ARG001
     """Print the version."""
-    from ingero.serve.answers.version import get_version
+    from ingero.serve.answers.checks import get_version
     from ingero.serve.cli.output import to_json
 
     answer = get_version()

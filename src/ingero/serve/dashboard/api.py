@@ -14,12 +14,11 @@ from starlette.responses import Response
 
 from ingero.errors import IngeroError, StoreError, TargetError, UsageError
 from ingero.serve.answers.asked_nodes import ask_one
-from ingero.serve.answers.known import require_known
-from ingero.serve.answers.recording_part import TooLargeError
+from ingero.serve.answers.query import require_known
+from ingero.serve.answers.recordings import TooLargeError
 from ingero.serve.dashboard.openapi import Failure, document
-from ingero.serve.dashboard.questions import OfProcess
-from ingero.serve.dashboard.routes import Route
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.routes import OfProcess, Route
+from ingero.serve.dashboard.source import DashboardSource
 from ingero.units import clean
 
 log = logging.getLogger(__name__)
@@ -34,7 +33,7 @@ class BadRequest(Exception):  # noqa: N818 - no error of ours
     """Parameters that are not what they should be."""
 
 
-def endpoint(route: Route, source: Source, threads: ThreadPoolExecutor) -> Endpoint:
+def endpoint(route: Route, source: DashboardSource, threads: ThreadPoolExecutor) -> Endpoint:
     async def answer(request: Request) -> Response:
         try:
             loop = asyncio.get_running_loop()
@@ -64,7 +63,7 @@ async def _forwarded(request: Request) -> tuple[dict[str, str], Any]:
         raise BadRequest(clean(str(error), 300)) from error
 
 
-def _elsewhere(route: Route, source: Source, parameters: dict[str, str], body: Any) -> bytes:
+def _elsewhere(route: Route, source: DashboardSource, parameters: dict[str, str], body: Any) -> bytes:
     """Another node's answer to the same question."""
     if not route.elsewhere:
         raise UsageError(f"{route.path} is not asked of another node", hint=f"Leave {ELSEWHERE} out.")
@@ -95,14 +94,14 @@ async def asked_with(request: Request, kind: type[msgspec.Struct]) -> Any:
         raise BadRequest(clean(str(error), 300)) from error
 
 
-def _body(route: Route, source: Source, asked: Any) -> bytes:
+def _body(route: Route, source: DashboardSource, asked: Any) -> bytes:
     if not route.kept:
         return _encoded(route, source, asked)
     key = (route.path, asked, source.stamp)
     return source.answers.once(key, lambda: _encoded(route, source, asked))
 
 
-def _encoded(route: Route, source: Source, asked: Any) -> bytes:
+def _encoded(route: Route, source: DashboardSource, asked: Any) -> bytes:
     if isinstance(asked, OfProcess):  # the same on every route: an unknown one is not found
         require_known(source.db, asked.filters, asked.node)
     return msgspec.json.encode(route.ask(source, asked))

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from ingero import __version__
-from ingero.serve.dashboard.questions import RECORDING, Nothing, OfRecording
-from ingero.serve.dashboard.routes import ROUTES, Route
+from ingero.serve.dashboard.routes import RECORDING, ROUTES, Nothing, OfRecording, Route
 
 PREFIX = "/api/v1"
 FAILURES = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from ingero import __version__
 from ingero.model.report import Report
@@ -23,15 +24,132 @@ from ingero.serve.answers.flame import FlameAnswer, get_flame
 from ingero.serve.answers.gpu_series import GpusAnswer, get_gpus
 from ingero.serve.answers.graphs import GraphsAnswer, get_graphs
 from ingero.serve.answers.heatmap import HeatmapAnswer, get_heatmap
+from ingero.serve.answers.json_schemas import ViewsAnswer, get_views
 from ingero.serve.answers.kernels import KernelsAnswer
-from ingero.serve.answers.query import SqlAnswer, StatisticsAnswer, ask_kernels, ask_sql, ask_statistics
-from ingero.serve.answers.recordings import RecordingsAnswer, get_recordings
-from ingero.serve.answers.schemas import ViewsAnswer, get_views
-from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.operations import Filters
+from ingero.serve.answers.query import (
+    Limits,
+    Range,
+    SqlAnswer,
+    StatisticsAnswer,
+    ask_kernels,
+    ask_sql,
+    ask_statistics,
+)
+from ingero.serve.answers.recordings import MOST_BYTES, RecordingsAnswer, get_recordings
 from ingero.serve.answers.stacks import StacksAnswer, get_stacks
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
-from ingero.serve.dashboard import questions as q
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.source import DashboardSource
+
+# What can be asked, as types: the parameters of each route, checked and documented from here.
+
+RECORDING = "application/vnd.sqlite3"
+Text = Annotated[str, Meta(max_length=300)]
+Names = Annotated[str, Meta(max_length=2000)]
+Count = Annotated[int, Meta(ge=1, le=10_000)]
+Pid = Annotated[int, Meta(ge=0, le=2**31)]
+
+
+class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No parameters."""
+
+
+class Between(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    rename={"start": "from", "end": "to"},
+):
+    """A stretch of time."""
+
+    since: Annotated[Text | None, Meta(description="As in 5m: back from now, or the last record.")] = None
+    start: Annotated[Text | None, Meta(description="An instant: ISO 8601, or Unix seconds.")] = None
+    end: Annotated[Text | None, Meta(description="An instant, excluded.")] = None
+
+    @property
+    def range(self) -> Range:
+        return Range(self.since, self.start, self.end)
+
+
+class When(Between, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A stretch of time of one node, or of all; without any, the whole last recording."""
+
+    node: Annotated[Text | None, Meta(description="One node of a merged database.")] = None
+
+
+class OfProcess(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, of one process where asked for."""
+
+    pid: Pid | None = None
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(pid=self.pid)
+
+
+class OfOperations(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, narrowed further; at most `limit` rows."""
+
+    op: Text | None = None
+    container: Annotated[Text | None, Meta(description="Its id, or the beginning of it.")] = None
+    pod: Text | None = None
+    namespace: Text | None = None
+    job: Annotated[Text | None, Meta(description="Of Slurm, ECS, Ray, torchrun, or a pod's owner.")] = None
+    user: Text | None = None
+    limit: Count = 100
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(self.pid, self.op, self.container, self.pod, self.namespace, self.job, self.user)
+
+
+class OfCost(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, one line for each of these; a price is every GPU's."""
+
+    by: Text | None = None
+    price: Annotated[float, Meta(ge=0, le=1e6)] | None = None
+
+
+class OnScreen(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to draw on so many points."""
+
+    width: Annotated[int, Meta(ge=1, le=20_000, description="Points of the screen.")] = 1000
+
+
+class OfStacks(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is weighed: calls, allocations, waits or samples."""
+
+    what: Text = "calls"
+    op: Text | None = None
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(pid=self.pid, op=self.op)
+
+
+class OfEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An id such as gpu-node-01:4821."""
+
+    id: Text
+
+
+class Sql(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One reading statement over the views."""
+
+    sql: Annotated[str, Meta(max_length=100_000)]
+    limit: Count = 1000
+    node: Text | None = None
+    exact: Annotated[bool, Meta(description="Integers that JavaScript would round come as text.")] = False
+
+
+class OfRecording(Between, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part; without a range everything, or with `last` the last recording."""
+
+    tables: Annotated[Names | None, Meta(description="Only these, with commas between.")] = None
+    last: bool = False
+    most_bytes: Annotated[int, Meta(ge=1, description="Larger ones are refused.")] = MOST_BYTES
+
 
 SQL_SECONDS = 20.0
 LARGEST = 1 << 53  # above it a number of JavaScript has no room for the last digits
@@ -53,18 +171,18 @@ class Route(NamedTuple):
     summary: str
     asked: type[msgspec.Struct]
     answer: type
-    ask: Callable[[Source, Any], Any]
+    ask: Callable[[DashboardSource, Any], Any]
     method: str = "GET"
     kept: bool = True  # the same until the database changes
     elsewhere: bool = True  # may be asked of another node of the fleet
 
 
-def _health(source: Source) -> Health:
+def _health(source: DashboardSource) -> Health:
     nodes = source.nodes  # first: the clock is read as late as possible
     return Health(__version__, time.time_ns(), source.instance, nodes)
 
 
-def _rows(source: Source, asked: q.Sql) -> SqlAnswer:
+def _rows(source: DashboardSource, asked: Sql) -> SqlAnswer:
     answer = ask_sql(source.db, asked.sql, Limits(rows=asked.limit, seconds=SQL_SECONDS), asked.node)
     if not asked.exact:
         return answer
@@ -77,41 +195,41 @@ def _as_text(value: Any) -> Any:
 
 
 ROUTES = (
-    Route("health", "Whether it answers, its version and its clock", q.Nothing, Health,
+    Route("health", "Whether it answers, its version and its clock", Nothing, Health,
           lambda s, _: _health(s), kept=False),
-    Route("fleet", "Nodes that can be asked through this server", q.Nothing, FleetState,
+    Route("fleet", "Nodes that can be asked through this server", Nothing, FleetState,
           lambda s, _: get_fleet(s.fleet()), kept=False, elsewhere=False),
-    Route("recordings", "Nodes, recordings and the time they cover", q.When, RecordingsAnswer,
+    Route("recordings", "Nodes, recordings and the time they cover", When, RecordingsAnswer,
           lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
-    Route("explain", "The diagnosis, as `ingero explain --json` prints it", q.OfProcess, Report,
+    Route("explain", "The diagnosis, as `ingero explain --json` prints it", OfProcess, Report,
           lambda s, a: s.report(a.range, a.node, a.pid)),
-    Route("accounting", "Where the time of each process and container went", q.OfProcess, AccountingAnswer,
+    Route("accounting", "Where the time of each process and container went", OfProcess, AccountingAnswer,
           lambda s, a: accounting(s.report(a.range, a.node, a.pid))),
-    Route("operations", "Per-operation statistics", q.OfOperations, StatisticsAnswer,
+    Route("operations", "Per-operation statistics", OfOperations, StatisticsAnswer,
           lambda s, a: ask_statistics(s.db, a.range, a.filters, a.limit, a.node)),
-    Route("kernels", "Launches by kernel", q.OfOperations, KernelsAnswer,
+    Route("kernels", "Launches by kernel", OfOperations, KernelsAnswer,
           lambda s, a: ask_kernels(s.db, a.range, a.filters, a.limit, a.node)),
-    Route("heatmap", "Latencies over time, by operation", q.OfOperations, HeatmapAnswer,
+    Route("heatmap", "Latencies over time, by operation", OfOperations, HeatmapAnswer,
           lambda s, a: get_heatmap(s.db, a.range, a.filters, min(a.limit, 50), a.node)),
-    Route("timeline", "What to draw of a stretch of time", q.OnScreen, ZoomAnswer,
+    Route("timeline", "What to draw of a stretch of time", OnScreen, ZoomAnswer,
           lambda s, a: get_zoom(s.db, a.range, a.width, a.node, a.pid)),
-    Route("event", "One event with its stack", q.OfEvent, EventAnswer,
+    Route("event", "One event with its stack", OfEvent, EventAnswer,
           lambda s, a: get_event(s.db, a.id)),
-    Route("flame", "Stacks as a tree", q.OfStacks, FlameAnswer,
+    Route("flame", "Stacks as a tree", OfStacks, FlameAnswer,
           lambda s, a: get_flame(s.db, a.range, a.what, a.pid, a.op, a.node)),
-    Route("stacks", "Stacks with most time, by operation", q.OfOperations, StacksAnswer,
+    Route("stacks", "Stacks with most time, by operation", OfOperations, StacksAnswer,
           lambda s, a: get_stacks(s.db, a.range, a.pid, a.op, min(a.limit, 100), a.node)),
-    Route("gpus", "GPUs and their counters", q.When, GpusAnswer,
+    Route("gpus", "GPUs and their counters", When, GpusAnswer,
           lambda s, a: get_gpus(s.db, a.range, a.node)),
-    Route("cost", "What GPUs cost by tenant, and what of it was lost to what", q.OfCost, CostAnswer,
+    Route("cost", "What GPUs cost by tenant, and what of it was lost to what", OfCost, CostAnswer,
           lambda s, a: get_cost(s.db, a.range, prices_of(s.cost, a.price), a.by, a.node,
                                 report=lambda: s.report(a.range, a.node, None))),
-    Route("graphs", "CUDA graphs", q.OfProcess, GraphsAnswer,
+    Route("graphs", "CUDA graphs", OfProcess, GraphsAnswer,
           lambda s, a: get_graphs(s.db, a.range, a.pid, a.node)),
-    Route("collectives", "Collectives by communicator and rank", q.When, CollectivesAnswer,
+    Route("collectives", "Collectives by communicator and rank", When, CollectivesAnswer,
           lambda s, a: get_collectives(s.db, a.range, a.node)),
-    Route("schema", "Views and columns that SQL can read", q.Nothing, ViewsAnswer,
+    Route("schema", "Views and columns that SQL can read", Nothing, ViewsAnswer,
           lambda _, __: get_views()),
-    Route("query", "Rows of one read-only statement", q.Sql, SqlAnswer,
+    Route("query", "Rows of one read-only statement", Sql, SqlAnswer,
           lambda s, a: _rows(s, a), method="POST", kept=False),
 )  # fmt: skip

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import secrets
+import signal
+import subprocess
+import sys
+import threading
+import weakref
 from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from typing import Any
 
+from ingero import isolated
 from ingero.config_tenants import Cost
 from ingero.errors import IngeroError
 from ingero.model.report import Report
 from ingero.serve.answers.asked_nodes import Fleet
+from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.kept import Kept, Key
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.recordings import get_nodes
-from ingero.serve.dashboard.diagnosing import Diagnosing
 
 REPORTS = 8
 ANSWERS = 64  # as bytes; a large one has a megabyte
 
 
-class Source:
+class DashboardSource:
     """One database."""
 
     def __init__(
@@ -55,3 +65,92 @@ class Source:
         """The diagnosis, which several pages show parts of."""
         key = (wanted, node, pid, self.stamp)
         return self._reports.once(key, lambda: self.diagnosing.report(self.db, wanted, pid, node))
+
+
+# The diagnosis in a process of its own: it computes for seconds, and nothing beside it would be quick.
+#
+# The process is started with the server, asked through a pipe, and ends when the pipe
+# does. Where there is none, or it died twice, the diagnosis is made here.
+
+
+log = logging.getLogger(__name__)
+NICE = 5  # whoever looks at the timeline meanwhile goes first
+TRIES = 2
+
+
+class Diagnosing:
+    """One diagnosis after the other."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._pipe: Connection | None = None
+        self._process: subprocess.Popen[Any] | None = None
+        self._end: Callable[[], object] = lambda: None
+
+    def start(self) -> None:
+        """So that the first question need not wait for it."""
+        with self._turn:
+            self._connected()
+
+    def report(self, db: Path, wanted: Range, pid: int | None, node: str | None) -> Report:
+        asked = (db.absolute(), wanted, pid, None, node)
+        with self._turn:
+            for _ in range(TRIES):
+                try:
+                    pipe = self._connected()
+                    pipe.send(asked)
+                    made, answer = pipe.recv()
+                    break
+                except (EOFError, OSError) as error:
+                    log.warning("the process that diagnoses is gone: %s", error or "killed")
+                    self._end()
+                    self._pipe = None
+            else:
+                return get_report(*asked)
+        if not made:
+            raise answer
+        report: Report = answer
+        return report
+
+    def _connected(self) -> Connection:
+        if self._pipe is None:
+            self._pipe, theirs = Pipe()
+            with theirs:  # a fresh interpreter: a copy of this process would have its threads' locks
+                self._process = isolated.start(
+                    __name__,
+                    str(theirs.fileno()),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                )
+            self._end = weakref.finalize(self, _end, self._pipe, self._process)
+        return self._pipe
+
+
+def _end(pipe: Connection, process: subprocess.Popen[Any]) -> None:
+    """When it no longer answers, and when nobody can ask it any more."""
+    pipe.close()
+    process.kill()
+    process.wait()
+
+
+def _work(pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to both; the server decides
+    os.nice(NICE)
+    while True:
+        try:
+            asked: tuple[Any, ...] = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[bool, Any] = (True, get_report(*asked))
+        except Exception as error:
+            answer = (False, error)
+        try:
+            pipe.send(answer)
+        except OSError:  # the server ended meanwhile
+            return
+
+
+if __name__ == "__main__":
+    _work(Connection(int(sys.argv[1])))

@@ -11,8 +11,7 @@ from ingero.serve.answers.graphs import GraphCounts, GraphEvent, Launched
 from ingero.serve.answers.kernels import KernelsAnswer
 from ingero.serve.answers.stacks import StackTime
 from ingero.serve.mcp import rendering
-from ingero.serve.mcp.code_lines import place
-from ingero.serve.mcp.quoting import data, name, word
+from ingero.serve.mcp.bounds import data, name, place, word
 
 Part = dict[str, Any]
 CELL = 200  # characters

@@ -12,11 +12,9 @@ from typing import Any
 from ingero.model.finding import Cause, Finding, Proof, StackFrame, Unexplained, Who
 from ingero.model.report import Bound, Loss, NotWatched, OperationLine, ProcessReport, Report, ThreadLine
 from ingero.model.words import bucket_words
-from ingero.serve.answers.buckets import percents
 from ingero.serve.answers.operations import OperationStats
-from ingero.serve.answers.who_counts import who_counts
-from ingero.serve.mcp.code_lines import code_lines, place
-from ingero.serve.mcp.quoting import data, name, word
+from ingero.serve.answers.shares import percents, who_counts
+from ingero.serve.mcp.bounds import code_lines, data, name, place, word
 from ingero.units import format_bytes, format_count, format_ns, format_share
 
 Part = dict[str, Any]

@@ -16,15 +16,15 @@ from ingero.serve.answers import cost as costs
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.own_cost import own_cost_words
-from ingero.serve.answers.query import Range, ask_kernels_if_quick, ask_sql, ask_statistics
+from ingero.serve.answers.query import Limits, Range, ask_kernels_if_quick, ask_sql, ask_statistics
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.answers.sql import Limits
 from ingero.serve.answers.stacks import get_stacks
-from ingero.serve.mcp import collected, demo, parts, rendering
-from ingero.serve.mcp.bounds import Answer, Detail
+from ingero.serve.mcp import fleet as mcp_fleet
+from ingero.serve.mcp import parts, rendering
+from ingero.serve.mcp import source as mcp_source
+from ingero.serve.mcp.bounds import Answer, Detail, data, name, word
 from ingero.serve.mcp.fleet import ask_nodes
-from ingero.serve.mcp.quoting import data, name, word
-from ingero.serve.mcp.source import Collector, Source
+from ingero.serve.mcp.source import AssistantSource, FleetSource
 
 KERNELS = 10  # most of them in statistics
 SQL_SECONDS = 10.0
@@ -54,7 +54,7 @@ def most(entries: int) -> object:
 class Tools:
     """The tools, asked about one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: AssistantSource) -> None:
         self._source = source
 
     def get_check(self, detail: HowMuch = "brief") -> Answer:
@@ -289,7 +289,7 @@ class Tools:
     def run_demo(self, scenario: Scenario = "incident", detail: HowMuch = "brief") -> Answer:
         """Records a made-up GPU job in trouble into a database of its own and diagnoses it: shows what
         answers look like without a GPU. Does not touch the recording the other tools read."""
-        summary, report = demo.play(scenario)
+        summary, report = mcp_source.play(scenario)
         return {
             "answer": f"made up, to show how it looks: {summary}",
             "diagnosis": _verdict(report),
@@ -340,7 +340,7 @@ class Tools:
             "cluster": cluster, "node": node, "job": job, "namespace": namespace, "finding": finding,
             "state": state, "limit": limit,
         }  # fmt: skip
-        return collected.status_part(self._collector().status(words), detail == "full")
+        return mcp_fleet.status_part(self._collector().status(words), detail == "full")
 
     def get_node_history(
         self,
@@ -351,9 +351,9 @@ class Tools:
     ) -> Answer:
         """One node's last hours, from the collector: pace against its own usual, GPUs busy, events lost, and
         findings with when they began and ended."""
-        return collected.history_part(self._collector().history(cluster, node, hours), detail == "full")
+        return mcp_fleet.history_part(self._collector().history(cluster, node, hours), detail == "full")
 
-    def _collector(self) -> Collector:
+    def _collector(self) -> FleetSource:
         found = self._source.collector()
         if found is None:
             raise UsageError(

@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 
 from ingero.model.histogram import MIN_BITS, SLOTS, SUB_BITS
-from ingero.model.metrics import BY_NAME, Distribution, Kind, Point, Snapshot
+from ingero.model.metrics import BY_NAME, Distribution, Kind, SeriesPoint, Snapshot
 from ingero.model.metrics import Metric as Row
 
 # From a microsecond (1024 ns) to seventeen seconds.
@@ -37,7 +37,7 @@ def families(snapshot: Snapshot) -> Iterator[Metric]:
             yield _family(row, points)
 
 
-def _family(row: Row, points: list[Point]) -> Metric:
+def _family(row: Row, points: list[SeriesPoint]) -> Metric:
     if row.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(row.prometheus, row.help, labels=row.labels)
         for point in points:
@@ -76,7 +76,7 @@ def text(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
     return encode(registry), content_type
 
 
-class Texts:
+class SnapshotTexts:
     """The texts of the newest snapshot; one thread at a time makes one."""
 
     def __init__(self, read: Read) -> None:

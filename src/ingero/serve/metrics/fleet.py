@@ -23,7 +23,7 @@ from ingero.fleet.push.taking import Taker, told
 from ingero.model.finding import Finding
 from ingero.model.fleet import ROUND_S, Advice, FindingHealth, Health
 from ingero.model.live import LiveView
-from ingero.model.metrics import Point, Snapshot
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.model.report import Bound
 from ingero.serve.answers.finding_news import FindingNews, What
 from ingero.serve.metrics.otlp_destination import Destination
@@ -134,7 +134,7 @@ class FleetExporter:
             self._view = view
             self._sender.look(view.findings)
 
-    def own(self) -> dict[str, list[Point]]:
+    def own(self) -> dict[str, list[SeriesPoint]]:
         return {}
 
     def warnings(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingero.model.live import LiveView
-from ingero.model.metrics import PROCESS, Point, Snapshot
+from ingero.model.metrics import PROCESS, SeriesPoint, Snapshot
 from ingero.serve.answers.finding_news import FindingNews, News, What
 from ingero.serve.metrics import otlp_findings, otlp_metrics
 from ingero.serve.metrics.otlp_destination import SIGNALS, Destination
-from ingero.serve.metrics.otlp_resource import Value, host_resource
+from ingero.serve.metrics.otlp_metrics import Value, host_resource
 from ingero.serve.metrics.otlp_sending import Outcome, Sender, sender
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ PEOPLE = 4096  # processes whose labels are remembered for findings to come
 
 
 @dataclass(frozen=True)
-class Pace:
+class SendingPace:
     """How often, how long and how much."""
 
     interval_s: float = 10.0
@@ -42,14 +42,14 @@ class Pace:
     batch: int = 256
 
 
-USUAL = Pace()
+USUAL = SendingPace()
 
 
 class OtlpExporter:
     """Starts with a trace, ends a little after it."""
 
     def __init__(
-        self, destination: Destination, pace: Pace = USUAL, environ: Mapping[str, str] = os.environ
+        self, destination: Destination, pace: SendingPace = USUAL, environ: Mapping[str, str] = os.environ
     ) -> None:
         self._to, self._pace, self._environ = destination, pace, environ
         self._sender: Sender = sender(destination)
@@ -90,12 +90,13 @@ class OtlpExporter:
             told = ", ".join(f"{count} {signal}" for signal, count in waiting.items())
             log.warning("OTLP: %s took no more; not sent: %s", self._to.url, told)
 
-    def own(self) -> dict[str, list[Point]]:
+    def own(self) -> dict[str, list[SeriesPoint]]:
         with self._lock:
-            exports = [Point(key, count, self._started_ns) for key, count in self.exports.items()]
-            lost = [Point((signal,), self.lost[signal], self._started_ns) for signal in SIGNALS]
+            exports = [SeriesPoint(key, count, self._started_ns) for key, count in self.exports.items()]
+            lost = [SeriesPoint((signal,), self.lost[signal], self._started_ns) for signal in SIGNALS]
             waiting = [
-                Point((signal,), len(items), self._started_ns) for signal, items in self._waiting.items()
+                SeriesPoint((signal,), len(items), self._started_ns)
+                for signal, items in self._waiting.items()
             ]
         return {"otlp.exports": exports, "otlp.lost": lost, "otlp.waiting": waiting}
 

@@ -20,7 +20,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from ingero import units
 from ingero.model.finding import Cause, Finding, Severity
 from ingero.serve.answers.finding_news import News, What
-from ingero.serve.metrics.otlp_resource import SCOPE, Value, attributes, process_values, resource
+from ingero.serve.metrics.otlp_metrics import SCOPE, Value, attributes, process_values, resource
 
 EPISODES = 64
 CAUSES = 16

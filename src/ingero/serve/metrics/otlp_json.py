@@ -16,8 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from ingero.model.metrics import PROCESS, Snapshot
 from ingero.serve.answers.finding_news import News
 from ingero.serve.metrics.otlp_findings import encode_logs, encode_spans
-from ingero.serve.metrics.otlp_metrics import encode
-from ingero.serve.metrics.otlp_resource import host_resource
+from ingero.serve.metrics.otlp_metrics import encode, host_resource
 
 IDS = {"traceId", "spanId", "parentSpanId"}
 

@@ -7,11 +7,14 @@ call is lost, and none is off by more than our own slots are wide, an eighth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AggregationTemporality,
     ExponentialHistogram,
@@ -23,11 +26,12 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ScopeMetrics,
     Sum,
 )
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from ingero import __version__
 from ingero.model.histogram import MIN_BITS, Counts, lower_bounds
-from ingero.model.metrics import BY_NAME, LABELS, PROCESS, Distribution, Kind, Point, Snapshot
+from ingero.model.metrics import BY_NAME, LABELS, PROCESS, Distribution, Kind, SeriesPoint, Snapshot
 from ingero.model.metrics import Metric as Row
-from ingero.serve.metrics.otlp_resource import SCOPE, Value, attributes, process_resource, resource
 
 SCALE = 3
 ZERO_S = 2**MIN_BITS / 1e9  # below it we do not tell durations apart
@@ -50,7 +54,7 @@ def encode(snapshot: Snapshot, host: Mapping[str, Value]) -> bytes:
     request = ExportMetricsServiceRequest()
     parts: dict[tuple[str, ...], ScopeMetrics] = {}
     for name, row in BY_NAME.items():
-        grouped: dict[tuple[str, ...], list[Point]] = {}
+        grouped: dict[tuple[str, ...], list[SeriesPoint]] = {}
         for point in snapshot.points.get(name, ()):
             who = point.labels[: len(PROCESS)] if row.of_process else ()
             grouped.setdefault(who, []).append(point)
@@ -72,7 +76,7 @@ def _part(
     return part
 
 
-def _metric(row: Row, points: list[Point], at_ns: int) -> Metric:
+def _metric(row: Row, points: list[SeriesPoint], at_ns: int) -> Metric:
     metric = Metric(name=row.name, unit=row.unit, description=row.help)
     if row.kind is Kind.HISTOGRAM:
         found = [_distribution(row, point, at_ns) for point in points]
@@ -88,13 +92,13 @@ def _metric(row: Row, points: list[Point], at_ns: int) -> Metric:
     return metric
 
 
-def _labels(row: Row, point: Point) -> list[tuple[str, Value]]:
+def _labels(row: Row, point: SeriesPoint) -> list[tuple[str, Value]]:
     pairs = zip(row.labels, point.labels, strict=True)
     skip = len(PROCESS) if row.of_process else 0  # those stand in the resource
     return [(LABELS[label][0], value) for label, value in list(pairs)[skip:]]
 
 
-def _number(row: Row, point: Point, at_ns: int) -> NumberDataPoint:
+def _number(row: Row, point: SeriesPoint, at_ns: int) -> NumberDataPoint:
     assert not isinstance(point.value, Distribution)
     number = NumberDataPoint(
         attributes=attributes(_labels(row, point)),
@@ -108,7 +112,7 @@ def _number(row: Row, point: Point, at_ns: int) -> NumberDataPoint:
     return number
 
 
-def _distribution(row: Row, point: Point, at_ns: int) -> ExponentialHistogramDataPoint:
+def _distribution(row: Row, point: SeriesPoint, at_ns: int) -> ExponentialHistogramDataPoint:
     value = point.value
     assert isinstance(value, Distribution)
     offset, counts = exponential(value.slots)
@@ -137,3 +141,69 @@ def exponential(slots: Counts) -> tuple[int, list[int]]:
     counts = np.zeros(last - first + 1, np.uint64)
     np.add.at(counts, BUCKET_OF[used] - first, slots[1:][used])
     return first, [int(count) for count in counts]
+
+
+# Whom OTLP data is about, in the words of OpenTelemetry's semantic conventions.
+#
+# The machine is one resource, each process with series of its own another. Every resource
+# has a service.instance.id of its own: receivers that keep only that of a resource can still
+# tell series apart.
+
+
+SERVICE = "ingero"
+SCOPE = InstrumentationScope(name="ingero", version=__version__)
+Value = str | int | float | bool
+PLACES = tuple(LABELS[name][0] for name in PROCESS)
+
+
+def attributes(pairs: Iterable[tuple[str, Value]]) -> list[KeyValue]:
+    """Those with a value; an empty string is none."""
+    return [KeyValue(key=key, value=_any(value)) for key, value in pairs if value != ""]
+
+
+def _any(value: Value) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    return AnyValue(string_value=value)
+
+
+def host_resource(node: str, environ: Mapping[str, str]) -> dict[str, Value]:
+    """The machine and this agent; OTEL_RESOURCE_ATTRIBUTES adds, OTEL_SERVICE_NAME renames."""
+    found: dict[str, Value] = {
+        "service.name": SERVICE,
+        "service.version": __version__,
+        "service.instance.id": node,
+        "host.name": node,
+        "host.arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+        "os.type": "linux",
+    }
+    for pair in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","):
+        key, equals, value = pair.partition("=")
+        if equals and key.strip():
+            found[key.strip()] = unquote(value.strip())
+    if environ.get("OTEL_SERVICE_NAME"):
+        found["service.name"] = environ["OTEL_SERVICE_NAME"]
+    return found
+
+
+def process_values(labels: tuple[str, ...]) -> dict[str, Value]:
+    """What stands in the labels of a process."""
+    named: dict[str, Value] = dict(zip(PLACES, labels, strict=True))
+    if labels[0].isdecimal():
+        named["process.pid"] = int(labels[0])
+    return {key: value for key, value in named.items() if value != ""}
+
+
+def process_resource(host: Mapping[str, Value], labels: tuple[str, ...]) -> Resource:
+    """The machine with one process on it."""
+    name = f"{host['service.instance.id']}:{labels[0] or labels[1]}"
+    values = {**host, **process_values(labels), "service.instance.id": name}
+    return Resource(attributes=attributes(values.items()))
+
+
+def resource(values: Mapping[str, Value]) -> Resource:
+    return Resource(attributes=attributes(values.items()))

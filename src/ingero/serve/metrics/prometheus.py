@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ingero.model.live import LiveView
-from ingero.model.metrics import Point, Snapshot
-from ingero.serve.metrics.apart import Apart
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.serve.metrics.scraping import ALIVE, scraped_app
+from ingero.serve.metrics.server_process import ServerProcess
 from ingero.serve.web.guard import Guard
 from ingero.serve.web.opening import Opened
 from ingero.serve.web.server import serve
@@ -24,7 +24,7 @@ class PrometheusExporter:
             app = Guard(scraped_app(read), replace(opened.rules, open_paths=frozenset({ALIVE})))
             serve(app, opened.sockets, opened.tls, ready, lifespan="off")
 
-        self._server = Apart(serving)
+        self._server = ServerProcess(serving)
         for each in opened.sockets:  # they are the server's now
             each.close()
 
@@ -33,7 +33,7 @@ class PrometheusExporter:
 
     def look(self, view: LiveView) -> None: ...
 
-    def own(self) -> dict[str, list[Point]]:
+    def own(self) -> dict[str, list[SeriesPoint]]:
         return {}
 
     def warnings(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from ingero.serve.metrics.exposition import Read, Texts
+from ingero.serve.metrics.exposition import Read, SnapshotTexts
 
 PATH, ALIVE = "/metrics", "/alive"
 STANDS_S = 60  # without a look at the kernel
@@ -22,7 +22,7 @@ Application = Callable[[Message, Callable[[], Awaitable[Message]], Send], Awaita
 
 def scraped_app(read: Read) -> Application:
     """ASGI; text is made in a thread, so that a large one does not keep others waiting."""
-    texts = Texts(read)
+    texts = SnapshotTexts(read)
 
     async def app(scope: Message, receive: Any, send: Send) -> None:  # noqa: ARG001
         if scope["type"] != "http":
@@ -48,7 +48,7 @@ def _is_alive(read: Read) -> bool:
     return time.time() - last_s < STANDS_S
 
 
-async def _metrics(scope: Message, send: Send, texts: Texts) -> None:
+async def _metrics(scope: Message, send: Send, texts: SnapshotTexts) -> None:
     asked = {name: value.decode("latin-1") for name, value in scope["headers"]}
     packed = "gzip" in asked.get(b"accept-encoding", "")
     body, content_type = await asyncio.to_thread(texts.get, asked.get(b"accept", ""), packed)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ingero.model.live import LiveView, Surface
-from ingero.model.metrics import Limits, Point, Snapshot
+from ingero.model.metrics import SeriesLimits, SeriesPoint, Snapshot
 
 
 class Exporter(Protocol):
@@ -23,7 +23,7 @@ class Exporter(Protocol):
         """A second has passed."""
         ...
 
-    def own(self) -> dict[str, list[Point]]:
+    def own(self) -> dict[str, list[SeriesPoint]]:
         """Series about the exporter itself."""
         ...
 
@@ -39,11 +39,11 @@ class Exporter(Protocol):
 class Exported:
     """Passes everything on, and tells the exporters."""
 
-    def __init__(self, surface: Surface, exporters: Sequence[Exporter], limits: Limits) -> None:
+    def __init__(self, surface: Surface, exporters: Sequence[Exporter], limits: SeriesLimits) -> None:
         self.stop_requested = surface.stop_requested
         self.wants_records = surface.wants_records
         self.takes_the_screen = surface.takes_the_screen
-        self.metric_limits: Limits | None = limits
+        self.metric_limits: SeriesLimits | None = limits
         self.records, self.behind, self.starting = surface.records, surface.behind, surface.starting
         self._surface, self._exporters = surface, exporters
         self._read: Callable[[], Snapshot] | None = None
@@ -67,7 +67,7 @@ class Exported:
         assert self._read is not None
         plain = self._read()
         if self._made is None or self._made[0] is not plain:
-            more: dict[str, list[Point]] = {}
+            more: dict[str, list[SeriesPoint]] = {}
             for exporter in self._exporters:
                 more |= exporter.own()
             self._made = plain, plain.also(more)

@@ -11,7 +11,7 @@ from ingero.model.finding import Cause, Finding, Who
 from ingero.model.live import LiveView
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.who_counts import OWN, who_counts
+from ingero.serve.answers.shares import OWN, who_counts
 
 FRAMES = 20
 LABEL = 9

@@ -11,7 +11,7 @@ from ingero.model.finding import Finding
 from ingero.model.live import LiveView, ProcessRow, Second
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.tui import chart
 
 GUTTER = 14

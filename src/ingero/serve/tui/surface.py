@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ingero.model.live import LiveView, Surface
-from ingero.model.metrics import Limits, Snapshot
+from ingero.model.metrics import SeriesLimits, Snapshot
 from ingero.serve.tui.app import LiveApp
 
 CLOSING_S = 2.0  # to draw the last picture and restore the terminal
@@ -25,7 +25,7 @@ class TuiSurface:
 
     wants_records = False
     takes_the_screen = True
-    metric_limits: Limits | None = None
+    metric_limits: SeriesLimits | None = None
 
     def __init__(self, afterwards: Surface) -> None:
         self.stop_requested = threading.Event()

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from ingero.serve.web.peers import address_of, is_ours
-from ingero.serve.web.sessions import Sessions
-from ingero.serve.web.tokens import Tokens
+from ingero.serve.web.connections import address_of, is_ours
+from ingero.serve.web.sessions import Sessions, Tokens
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

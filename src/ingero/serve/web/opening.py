@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ingero.errors import UsageError
-from ingero.serve.web import certificates, server, tokens
+from ingero.serve.web import certificates, server, sessions
 from ingero.serve.web.guard import Rules
 from ingero.serve.web.private_files import Folder
 
@@ -61,7 +61,9 @@ def open_server(
     if same_user:
         said.append("no token: only programs of this user can connect")
     sockets = server.listen(wanted.address)
-    rules = Rules(frozenset(names), tokens.Tokens(known) if known is not None else None, same_user=same_user)
+    rules = Rules(
+        frozenset(names), sessions.Tokens(known) if known is not None else None, same_user=same_user
+    )
     url = server.url_of(wanted.address, sockets, wanted.tls)
     notes = [*said, *certified, *source]
     return Opened(sockets, tls, rules, url, notes, known[0] if known is not None else None, made)
@@ -98,12 +100,12 @@ def _tokens(
     wanted: Wanted, folder: Folder, environ: Mapping[str, str], variables: Sequence[str]
 ) -> tuple[list[str] | None, list[str], bool]:
     """The tokens that count, where they are, and whether we made them; None: none is asked for."""
-    given = tokens.from_environment(environ, variables)
+    given = sessions.from_environment(environ, variables)
     if given:
         return given, ["token: from the environment"], False
     if wanted.token_file is not None:
-        return tokens.from_file(wanted.token_file), [f"token: {wanted.token_file}"], False
+        return sessions.from_file(wanted.token_file), [f"token: {wanted.token_file}"], False
     if wanted.address.loopback or wanted.client_ca is not None:
         return None, [], False
-    path = tokens.own_token(folder)
-    return tokens.from_file(path), [f"token: {path}"], True
+    path = sessions.own_token(folder)
+    return sessions.from_file(path), [f"token: {path}"], True

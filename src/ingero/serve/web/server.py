@@ -3,7 +3,7 @@
 uvicorn gives a client all the time it likes to send a request: a connection that
 sends a byte now and then would stay for ever, and enough of them would keep
 everybody else out. Here a request has to arrive within its time (and connections are bounded
-from the first packet on: doors.py).
+from the first packet on: connections.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ingero.errors import UsageError
-from ingero.serve.web.doors import doors_of
+from ingero.serve.web.connections import address_of, doors_of
 from ingero.serve.web.guard import Application
-from ingero.serve.web.peers import address_of
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 REQUEST_S = 15.0  # from the connection, or the answer before, to the last byte of a request

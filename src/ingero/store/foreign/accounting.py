@@ -110,14 +110,14 @@ def _no_sleep(length: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class IntervalSums:
     """Nanoseconds by second and bucket; the last column is what no interval covers."""
 
     seconds: Ints  # their begin, Unix epoch
     ns: Ints  # one row per second, BUCKETS + 1 columns
 
 
-def account(off: Spans, bucket: Ints, calls: Spans, syncs: Spans) -> Account:
+def account(off: Spans, bucket: Ints, calls: Spans, syncs: Spans) -> IntervalSums:
     """From the thread's first interval to its last; every nanosecond in one column."""
     off = Spans(np.maximum(off.start, _ended_before(off)), off.end)  # a broken file may overlap
     keep = off.end > off.start
@@ -133,7 +133,7 @@ def account(off: Spans, bucket: Ints, calls: Spans, syncs: Spans) -> Account:
     ns = np.zeros((len(seconds), BUCKETS + 1), np.int64)
     if len(middle):
         np.add.at(ns, ((middle - seconds[0]) // SECOND, column), lengths)
-    return Account(seconds, ns)
+    return IntervalSums(seconds, ns)
 
 
 def _ended_before(off: Spans) -> Ints:

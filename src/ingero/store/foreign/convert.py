@@ -6,15 +6,20 @@ happened in the same window, and ours is to account for time.
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ingero.errors import StoreError
-from ingero.store.foreign import events, people, recordings, stacks, threads, totals, work
-from ingero.store.foreign.source import GoDatabase
-from ingero.store.foreign.work import Work
+from ingero.model.stack import Frame, ResolvedStack
+from ingero.store.foreign import events, processes, recordings, source, threads, totals
+from ingero.store.foreign.source import Conversion, GoDatabase
 from ingero.store.names import Names
+from ingero.store.stack_rows import StackRows
+from ingero.units import clean
 
 NAMELESS = "unknown"
 
@@ -25,8 +30,8 @@ def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None =
     `node` names what the file gives no node.
     """
     with _transaction(out), _snapshot(go):
-        work.prepare(out)
-        shared = Work(go, out, Names(out), _default_node(go, node))
+        source.prepare(out)
+        shared = Conversion(go, out, Names(out), _default_node(go, node))
         recordings.nodes(shared)
         recordings.recordings(shared)
         there = recordings.already_there(shared)
@@ -35,16 +40,16 @@ def convert_database(go: GoDatabase, out: sqlite3.Connection, node: str | None =
                 _forget(out, recording.id)
         else:
             _everything(shared)
-        work.drop(out)
+        source.drop(out)
     return not there
 
 
-def _everything(shared: Work) -> None:
-    people.comms(shared)
-    people.processes(shared)
-    people.containers(shared)
+def _everything(shared: Conversion) -> None:
+    processes.comms(shared)
+    processes.processes(shared)
+    processes.containers(shared)
     recordings.samples(shared)
-    stacks.stacks(shared)
+    stacks(shared)
     events.operations(shared)
     events.events(shared)
     events.missing_rows(shared)
@@ -99,14 +104,14 @@ def _forget(out: sqlite3.Connection, recording_id: int) -> None:
     )
 
 
-def _agent(shared: Work) -> None:
+def _agent(shared: Conversion) -> None:
     for recording in shared.recordings:
         own = [pid for node_id, pid in shared.agents if node_id == recording.node_id]
         if len(own) == 1:
             shared.out.execute("UPDATE recording SET agent_pid = ? WHERE id = ?", (own[0], recording.id))
 
 
-def _losses(shared: Work) -> None:
+def _losses(shared: Conversion) -> None:
     """What could not be taken over, for the whole time the file covers."""
     if not shared.recordings:
         return
@@ -121,3 +126,60 @@ def _losses(shared: Work) -> None:
             if count
         ],
     )
+
+
+# Call stacks: compact JSON per stack becomes rows, the innermost frame first.
+#
+# A frame with a Python file or function is a Python frame; the native frame under it
+# is the interpreter and says nothing. What cannot be read is counted and left out.
+
+
+MAX_FRAMES = 256
+MAX_JSON = 1 << 20
+TEXT = 500
+_OFFSET = re.compile(r"\+0x[0-9a-f]+$")
+
+
+def stacks(work: Conversion) -> None:
+    go = work.go
+    if not go.has("stack_traces", "hash", "frames"):
+        return
+    frames = go.text("stack_traces", "frames", MAX_JSON + 1)
+    rows, last_ns = StackRows(work.out), max((each.last_ns for each in work.recordings), default=0)
+    sql = f"SELECT {go.whole('stack_traces', 'hash')}, {frames} FROM stack_traces"
+    for number, text in go.rows(sql):
+        if number is None or text is None:
+            continue  # only addresses: nothing to show
+        whole = tuple(_frames(text))
+        if whole:
+            rows.save([ResolvedStack(number, whole)], last_ns)
+        else:
+            work.problems["stack_unreadable"] += 1
+
+
+def _frames(text: str) -> Iterator[Frame]:
+    try:
+        frames = json.loads(text) if len(text) <= MAX_JSON else None
+    except (ValueError, RecursionError):
+        return
+    if isinstance(frames, list):
+        yield from (_frame(frame) for frame in frames[:MAX_FRAMES] if isinstance(frame, dict))
+
+
+def _frame(frame: dict[str, Any]) -> Frame:
+    name, file = _word(frame.get("pfn")), _word(frame.get("pf"))
+    if file or name:
+        return Frame("python", name or "", file, _line(frame.get("pl")), None)
+    symbol, place, line = _word(frame.get("s")), _word(frame.get("f")), _line(frame.get("l"))
+    function = _OFFSET.sub("", symbol) if symbol else ""
+    return (
+        Frame("native", function, place, line, None) if line else Frame("native", function, None, None, place)
+    )
+
+
+def _word(value: Any) -> str | None:
+    return clean(value, TEXT) or None if isinstance(value, str) else None
+
+
+def _line(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31 else None

@@ -7,18 +7,10 @@ the core and carries somebody else's cgroup, a retransmit the process it interru
 
 from __future__ import annotations
 
-from ingero.store.foreign.operations import (
-    ALL,
-    CALLS,
-    CLONE,
-    EXIT,
-    FILE_OPS,
-    OOM,
-    SWITCH,
-    THREAD_EXIT,
-    WITH_BYTES,
-)
-from ingero.store.foreign.work import Work
+from dataclasses import dataclass
+
+from ingero.model.operations import Source
+from ingero.store.foreign.source import Conversion
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 from ingero.units import SECOND
 
@@ -35,7 +27,7 @@ _PUT = f"""
     WHERE n.raw = ?1"""
 
 
-def operations(work: Work) -> None:
+def operations(work: Conversion) -> None:
     """Our numbers of the operations the file may name."""
     rows = [
         (int(o.source), o.op, work.names.op(o.source, o.layer, o.name, o.kind, o.bytes_known)) for o in ALL
@@ -43,7 +35,7 @@ def operations(work: Work) -> None:
     work.out.executemany("INSERT INTO foreign_op VALUES (?, ?, ?)", rows)
 
 
-def events(work: Work) -> None:
+def events(work: Conversion) -> None:
     """Every row that has an instant and a known operation; the others are counted."""
     number = _number_sql()
     usable = f"{work.ns_sql('timestamp')} IS NOT NULL"
@@ -62,7 +54,7 @@ def events(work: Work) -> None:
         )
 
 
-def _put(work: Work, seq: str, wanted: str) -> int:
+def _put(work: Conversion, seq: str, wanted: str) -> int:
     sql = f"SELECT {_columns(work, seq)} FROM events WHERE {wanted}"
     return work.out.executemany(_PUT, work.go.rows(sql, (work.default_node,))).rowcount
 
@@ -75,14 +67,14 @@ def _number_sql() -> str:
     )
 
 
-def _highest(work: Work) -> int:
+def _highest(work: Conversion) -> int:
     number = _number_sql()
     found = work.go.number(f"SELECT MAX({number}) FROM events WHERE {number} BETWEEN 1 AND {SEQ_MASK >> 1}")
     kept = work.out.execute("SELECT COALESCE(MAX(next_seq), 1) FROM node").fetchone()[0]
     return max(found, int(kept))
 
 
-def _columns(work: Work, seq: str) -> str:
+def _columns(work: Conversion, seq: str) -> str:
     """The 19 values _PUT takes."""
     go = work.go
     at, took = work.ns_sql("timestamp"), work.ns_sql("duration")
@@ -123,7 +115,7 @@ def _sized() -> str:
     return "(" + " OR ".join(f"source = {source} AND op = {op}" for source, op in WITH_BYTES) + ")"
 
 
-def _count_problems(work: Work, put: int, usable: str) -> None:
+def _count_problems(work: Conversion, put: int, usable: str) -> None:
     go = work.go
     all_rows = go.number("SELECT COUNT(*) FROM events")
     dated = go.number(f"SELECT COUNT(*) FROM events WHERE {usable}")
@@ -139,7 +131,7 @@ def _count_problems(work: Work, put: int, usable: str) -> None:
     )
 
 
-def missing_rows(work: Work) -> None:
+def missing_rows(work: Conversion) -> None:
     """Rows the tool once numbered and the file no longer has."""
     number = _number_sql()
     sql = (
@@ -150,7 +142,7 @@ def missing_rows(work: Work) -> None:
         work.problems["row_not_in_file"] += max(0, highest - count)
 
 
-def windows(work: Work) -> None:
+def windows(work: Conversion) -> None:
     """Which ids lie in which second, for quick look-ups by time; seconds without events have none."""
     for recording in work.recordings:
         first = recording.node_id << NODE_SHIFT
@@ -170,7 +162,7 @@ def windows(work: Work) -> None:
         )  # fmt: skip
 
 
-def block_seconds(work: Work) -> None:
+def block_seconds(work: Conversion) -> None:
     """Requests by second and issuer; the tool's own writes are not the machine's trouble."""
     for node_id in work.nodes:
         own = ", ".join(str(pid) for node, pid in sorted(work.agents) if node == node_id) or "NULL"
@@ -185,3 +177,90 @@ def block_seconds(work: Work) -> None:
             GROUP BY 1, 2, 3, 4, 5, 6""",
             (first, first + SEQ_MASK),
         )
+
+
+# What the operation numbers of the Go implementation mean, in our words.
+#
+# Functions keep the library's spelling. Its process_fork fires for threads too, and
+# its process_exit for every thread, so they become `clone` and, for a thread that is
+# not the main one, `thread_exit`: neither may pass for a process that came or went.
+# Instants of switches, block requests and socket calls are their end (seen in the
+# recordings: taken as begin, intervals of one thread overlap), those of library calls
+# their begin.
+
+
+THREAD_EXIT = 106  # made up here: process_exit of a thread
+TASK_EXIT = 107  # and the two together, as aggregates count them
+SWITCH, WAKEUP, PAGE_ALLOC, OOM, EXEC, EXIT, CLONE = range(1, 8)
+READ = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GoOperation:
+    source: Source
+    op: int
+    layer: str
+    name: str
+    kind: str = "other"
+    bytes_known: bool = False  # arg0 is a number of bytes
+
+
+def _runtime(op: int, name: str, kind: str, bytes_known: bool = False) -> GoOperation:
+    return GoOperation(Source.RUNTIME, op, "runtime", name, kind, bytes_known)
+
+
+def _driver(op: int, name: str, kind: str, bytes_known: bool = False) -> GoOperation:
+    return GoOperation(Source.DRIVER, op, "driver", name, kind, bytes_known)
+
+
+def _host(op: int, name: str, bytes_known: bool = False) -> GoOperation:
+    return GoOperation(Source.HOST, op, "host", name, "other", bytes_known)
+
+
+ALL: tuple[GoOperation, ...] = (
+    _runtime(1, "cudaMalloc", "alloc", True),
+    _runtime(2, "cudaFree", "free"),
+    _runtime(3, "cudaLaunchKernel", "launch"),
+    _runtime(4, "cudaMemcpy", "copy", True),
+    _runtime(5, "cudaStreamSynchronize", "sync"),
+    _runtime(6, "cudaDeviceSynchronize", "sync"),
+    _runtime(7, "cudaMemcpyAsync", "copy", True),
+    _runtime(8, "cudaMallocManaged", "alloc", True),
+    _runtime(9, "cudaMemcpy2D", "copy"),  # its arg0 is the width alone
+    _runtime(10, "cudaMemcpy2DAsync", "copy"),
+    _runtime(11, "cudaMemcpyPeer", "copy", True),
+    _runtime(12, "cudaMemcpyPeerAsync", "copy", True),
+    _driver(1, "cuLaunchKernel", "launch"),
+    _driver(2, "cuMemcpy", "copy", True),
+    _driver(3, "cuMemcpyAsync", "copy", True),
+    _driver(4, "cuCtxSynchronize", "sync"),
+    _driver(5, "cuMemAlloc", "alloc", True),
+    _driver(6, "cuMemAllocManaged", "alloc", True),
+    _host(SWITCH, "sched_switch"),
+    _host(WAKEUP, "sched_wakeup"),
+    _host(PAGE_ALLOC, "mm_page_alloc", True),
+    _host(OOM, "oom_kill"),
+    _host(EXEC, "exec"),
+    _host(EXIT, "exit"),
+    _host(THREAD_EXIT, "thread_exit"),
+    _host(TASK_EXIT, "task_exit"),
+    _host(CLONE, "clone"),
+    _host(10, "pod_restart"),
+    _host(11, "pod_eviction"),
+    _host(12, "pod_oom_kill"),
+    _host(20, "mm_page_alloc_summary", True),
+    _host(21, "sched_switch_summary"),
+    GoOperation(Source.BLOCK_IO, READ, "block", "read"),
+    GoOperation(Source.BLOCK_IO, 2, "block", "write"),
+    GoOperation(Source.BLOCK_IO, 3, "block", "discard"),
+    GoOperation(Source.TCP, 1, "tcp", "retransmit"),
+    GoOperation(Source.SOCKET, 1, "socket", "sendto"),
+    GoOperation(Source.SOCKET, 2, "socket", "recvfrom"),
+    GoOperation(Source.GRAPH, 1, "graph", "cudaStreamBeginCapture", "graph"),
+    GoOperation(Source.GRAPH, 2, "graph", "cudaStreamEndCapture", "graph"),
+    GoOperation(Source.GRAPH, 3, "graph", "cudaGraphInstantiate", "graph"),
+    GoOperation(Source.GRAPH, 4, "graph", "cudaGraphLaunch", "graph"),
+)
+CALLS = "(1, 4, 8)"  # sources of library calls, as SQL
+FILE_OPS = frozenset((int(o.source), o.op) for o in ALL if o.op < THREAD_EXIT)  # as files number them
+WITH_BYTES = tuple((int(o.source), o.op) for o in ALL if o.bytes_known)

@@ -10,9 +10,7 @@ import json
 from typing import Any
 
 from ingero.errors import StoreError
-from ingero.store.foreign.limits import not_watched
-from ingero.store.foreign.source import LATEST_NS
-from ingero.store.foreign.work import Recorded, Work
+from ingero.store.foreign.source import LATEST_NS, Conversion, GoSession
 from ingero.units import clean
 
 MAX_NODES = 10_000
@@ -22,7 +20,7 @@ _FACTS = (
 )  # fmt: skip
 
 
-def nodes(work: Work) -> None:
+def nodes(work: Conversion) -> None:
     """Every node the file names."""
     go = work.go
     sql = f"SELECT DISTINCT {work.node_sql()} FROM events LIMIT {MAX_NODES + 1}"
@@ -42,7 +40,7 @@ def nodes(work: Work) -> None:
     work.out.executemany("INSERT INTO foreign_node VALUES (?, ?)", work.node_ids.items())
 
 
-def recordings(work: Work) -> None:
+def recordings(work: Conversion) -> None:
     """One per session; without any, one per node that covers its events."""
     spans = _spans(work)
     sessions = _sessions(work)
@@ -56,7 +54,7 @@ def recordings(work: Work) -> None:
             _recording(work, row, spans)
 
 
-def _spans(work: Work) -> dict[int, tuple[int, int]]:
+def _spans(work: Conversion) -> dict[int, tuple[int, int]]:
     """When the first and the last event of each node happened."""
     at = work.ns_sql("timestamp")
     sql = f"SELECT {work.node_sql()}, MIN({at}), MAX({at}) FROM events GROUP BY 1"
@@ -69,7 +67,7 @@ def _spans(work: Work) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _sessions(work: Work) -> list[dict[str, Any]]:
+def _sessions(work: Conversion) -> list[dict[str, Any]]:
     go = work.go
     if not go.has("sessions", "started_at"):
         return []
@@ -92,7 +90,7 @@ def _sessions(work: Work) -> list[dict[str, Any]]:
     return found
 
 
-def _recording(work: Work, session: dict[str, Any], spans: dict[int, tuple[int, int]]) -> None:
+def _recording(work: Conversion, session: dict[str, Any], spans: dict[int, tuple[int, int]]) -> None:
     node_id, started = session["node_id"], session["started_at"]
     stopped = session.get("stopped_at") or 0
     ended = stopped if started <= stopped < LATEST_NS else None
@@ -108,12 +106,12 @@ def _recording(work: Work, session: dict[str, Any], spans: dict[int, tuple[int, 
         (node_id, f"go {work.go.version}", command, cores, started, last_ns, ended),
     ).fetchone()
     named = frozenset(int(part) for part in pids.replace(" ", ",").split(",") if part.isdecimal())
-    work.recordings.append(Recorded(int(row[0]), node_id, started, last_ns, cores, named))
+    work.recordings.append(GoSession(int(row[0]), node_id, started, last_ns, cores, named))
     facts = {name: clean(session[name], 300) for name in _FACTS if session.get(name)}
     _tell(work, int(row[0]), facts, flags)
 
 
-def _tell(work: Work, recording_id: int, facts: dict[str, str], flags: str) -> None:
+def _tell(work: Conversion, recording_id: int, facts: dict[str, str], flags: str) -> None:
     totals = work.go.has("event_aggregates", "count")
     totals = totals and bool(work.go.number("SELECT COUNT(*) FROM (SELECT 1 FROM event_aggregates LIMIT 1)"))
     work.out.executemany(
@@ -125,7 +123,7 @@ def _tell(work: Work, recording_id: int, facts: dict[str, str], flags: str) -> N
     )
 
 
-def already_there(work: Work) -> bool:
+def already_there(work: Conversion) -> bool:
     """Whether the database has these recordings from an earlier conversion."""
     sql = "SELECT COUNT(*) FROM recording WHERE node_id = ? AND started_ns = ? AND version = ? AND id <> ?"
     return bool(work.recordings) and all(
@@ -134,7 +132,7 @@ def already_there(work: Work) -> bool:
     )
 
 
-def samples(work: Work) -> None:
+def samples(work: Conversion) -> None:
     """The machine once a second. The first of a session has no CPU share: it is a difference."""
     go = work.go
     if not go.has("system_snapshots", "timestamp"):
@@ -157,7 +155,7 @@ def samples(work: Work) -> None:
         _sample(work, recording, row, first)
 
 
-def _recording_at(work: Work, at_ns: int) -> Recorded | None:
+def _recording_at(work: Conversion, at_ns: int) -> GoSession | None:
     """Whose sample it is: of the only node, or of the only recording that ran then."""
     there = [r for r in work.recordings if r.started_ns <= at_ns <= r.last_ns]
     if work.sole_node() is not None:
@@ -165,7 +163,7 @@ def _recording_at(work: Work, at_ns: int) -> Recorded | None:
     return there[0] if len(there) == 1 else None
 
 
-def _sample(work: Work, recording: Recorded, row: tuple[Any, ...], first: bool) -> None:
+def _sample(work: Conversion, recording: GoSession, row: tuple[Any, ...], first: bool) -> None:
     at, cpu, memory, load, available, swap = row
     if first and cpu == 0:
         cpu = None
@@ -189,3 +187,47 @@ def _load(load: float | None) -> float | None:
 
 def _bytes(mib: int | None) -> int | None:
     return mib * MIB if mib is not None and 0 <= mib < 1 << 40 else None
+
+
+# What a recording of the Go implementation cannot show, for every answer made from it.
+#
+# Kept in `meta` as JSON under `not_watched:ID`, ID being the recording's number: a
+# list of {"what", "why"}, as `explain --json` has it.
+
+
+NOT_WATCHED: tuple[tuple[str, str], ...] = (
+    (
+        "sched",
+        "the recording does not say why a thread was off its core: only waits that match a block read"
+        " or look like a timer are named, the rest is unexplained",
+    ),
+    ("culprits", "who had the core meanwhile was not recorded"),
+    ("wakers", "who ended a wait was not recorded"),
+    ("threads", "the scheduler was watched for main threads and for tasks begun during the recording"),
+    ("memory", "faults and reclaim were not recorded, only page allocations counted"),
+    ("nccl", "collectives were not stored"),
+    ("gpu", "neither the device of a call nor the state of GPUs was stored"),
+    ("xid", "GPU faults were not recorded"),
+    ("tcp", "a retransmit was stored with whatever process it interrupted, not its owner"),
+    ("lines", "the line of a Python frame is where its function begins"),
+)
+SELECTED = (
+    "calls",
+    "single calls are stored by selection, slow ones and synchronising ones foremost;"
+    " counts and totals are true where the recording has aggregates",
+)
+NO_TOTALS = (
+    "operations",
+    "the recording has no aggregates: counts are of stored rows and may be too low",
+)
+RECORD_ALL = "record-all"
+
+
+def not_watched(flags: str, has_totals: bool) -> list[dict[str, str]]:
+    """The list for one recording."""
+    found = list(NOT_WATCHED)
+    if RECORD_ALL not in flags:
+        found.append(SELECTED)
+    if not has_totals:
+        found.append(NO_TOTALS)
+    return [{"what": what, "why": why} for what, why in found]

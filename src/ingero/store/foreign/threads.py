@@ -20,7 +20,7 @@ from ingero.model.window import BUCKET_NAMES, BUCKETS
 from ingero.store.foreign.accounting import (
     MAX_SECONDS,
     REST,
-    Account,
+    IntervalSums,
     Ints,
     Spans,
     account,
@@ -28,9 +28,9 @@ from ingero.store.foreign.accounting import (
     inside,
     spread,
 )
-from ingero.store.foreign.operations import READ, SWITCH
+from ingero.store.foreign.events import READ, SWITCH
+from ingero.store.foreign.source import Conversion
 from ingero.store.foreign.totals import Key, Total, fetch
-from ingero.store.foreign.work import Work
 from ingero.store.schema import BUCKET_COLUMNS, NODE_SHIFT, SEQ_MASK
 from ingero.units import MINUTE
 
@@ -42,7 +42,7 @@ _NAMED = (int(Bucket.DISK_WAIT), int(Bucket.SLEEP), int(Bucket.UNEXPLAINED))
 class _Node:
     """What one node's threads are accounted from; arrays are sorted by thread, then begin."""
 
-    work: Work
+    work: Conversion
     id: int
     switch_op: int
     switches: NDArray[np.void]
@@ -55,7 +55,7 @@ class _Node:
     feeders: set[int] = field(default_factory=set)  # pids
 
 
-def threads(work: Work, aggregates: dict[int, dict[Key, Total]]) -> None:
+def threads(work: Conversion, aggregates: dict[int, dict[Key, Total]]) -> None:
     """Account every thread with stored switches or calls, the recording tool's own excepted."""
     left = ALL_SECONDS
     for node_id in work.nodes:
@@ -68,7 +68,7 @@ def threads(work: Work, aggregates: dict[int, dict[Key, Total]]) -> None:
         left = node.seconds_left
 
 
-def _load(work: Work, node_id: int, known: dict[Key, Total]) -> _Node:
+def _load(work: Conversion, node_id: int, known: dict[Key, Total]) -> _Node:
     first = node_id << NODE_SHIFT
     span = (first, first + SEQ_MASK)
     ops = {(s, o): i for s, o, i in work.out.execute("SELECT source, op, id FROM foreign_op")}
@@ -132,7 +132,7 @@ def _thread(node: _Node, tid: int, own: set[int], callers: dict[int, int]) -> No
 
 
 def _settle(
-    node: _Node, pid: int, found: Account, switches: NDArray[np.void], calls: NDArray[np.void] | None
+    node: _Node, pid: int, found: IntervalSums, switches: NDArray[np.void], calls: NDArray[np.void] | None
 ) -> None:
     """Give the time no interval covers to a bucket, minute by minute."""
     minutes = found.seconds // MINUTE * MINUTE
@@ -224,7 +224,7 @@ def _save_seconds(
     pid: int,
     tid: int,
     feeds: bool,
-    found: Account,
+    found: IntervalSums,
     switches: NDArray[np.void],
     bucket: Ints,
 ) -> None:
@@ -252,7 +252,7 @@ def _save_seconds(
     )
 
 
-def _per_second(found: Account, instants: Ints) -> list[int]:
+def _per_second(found: IntervalSums, instants: Ints) -> list[int]:
     at = np.searchsorted(found.seconds, instants, side="right") - 1
     counts: list[int] = np.bincount(np.maximum(at, 0), minlength=len(found.seconds)).tolist()
     return counts[: len(found.seconds)]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import histogram
-from ingero.store.foreign.operations import EXIT, TASK_EXIT, THREAD_EXIT
-from ingero.store.foreign.work import Work
+from ingero.store.foreign.events import EXIT, TASK_EXIT, THREAD_EXIT
+from ingero.store.foreign.source import Conversion
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 from ingero.units import MINUTE, SECOND
 
@@ -43,7 +43,7 @@ def fetch(rows: Iterable[Any], *names: str) -> NDArray[np.void]:
     return np.fromiter(rows, np.dtype([(name, np.int64) for name in names]))
 
 
-def read(work: Work) -> dict[int, dict[Key, Total]]:
+def read(work: Conversion) -> dict[int, dict[Key, Total]]:
     """The file's aggregates by node; those whose node is not known are counted and left out."""
     go, table = work.go, "event_aggregates"
     if not go.has(table, "bucket", "source", "op", "count"):
@@ -70,7 +70,7 @@ def read(work: Work) -> dict[int, dict[Key, Total]]:
 _OPERATIONS = "SELECT f.source, f.op, f.id, o.bytes_known FROM foreign_op f JOIN op o ON o.id = f.id"
 
 
-def _owners(work: Work) -> dict[int, int]:
+def _owners(work: Conversion) -> dict[int, int]:
     """Whose a PID is, where only one node has it."""
     nodes: dict[int, set[int]] = {}
     for node_id, pid in work.process_ids:
@@ -104,7 +104,7 @@ def _total(row: tuple[Any, ...], bytes_known: bool) -> Total:
     )
 
 
-def totals(work: Work, aggregates: dict[int, dict[Key, Total]]) -> None:
+def totals(work: Conversion, aggregates: dict[int, dict[Key, Total]]) -> None:
     """Rows of operation_second, from aggregates and stored rows."""
     for node_id in work.nodes:
         rows, known = _events(work, node_id), aggregates.get(node_id, {})
@@ -131,7 +131,7 @@ def _exactness(total: Total | None, rows: int) -> int:
     return 1 if rows == total.count else -1
 
 
-def _events(work: Work, node_id: int) -> NDArray[np.void]:
+def _events(work: Conversion, node_id: int) -> NDArray[np.void]:
     first = node_id << NODE_SHIFT
     found = work.out.execute(
         f"SELECT CASE WHEN op_id IN ({_op(EXIT)}, {_op(THREAD_EXIT)}) THEN {_op(TASK_EXIT)} ELSE op_id END,"
@@ -151,7 +151,7 @@ def _op(number: int) -> str:
 class _Places:
     """The instant a row is stored under: never before its recording began, never after it ended."""
 
-    def __init__(self, work: Work, node_id: int) -> None:
+    def __init__(self, work: Conversion, node_id: int) -> None:
         mine = sorted((r.started_ns, r.last_ns) for r in work.recordings if r.node_id == node_id) or [(0, 0)]
         self._starts = np.array([start for start, _ in mine], np.int64)
         self._ends = np.array([end for _, end in mine], np.int64)
@@ -168,12 +168,12 @@ _COLUMNS = (
 )
 
 
-def _insert(work: Work, rows: Iterable[Row]) -> None:
+def _insert(work: Conversion, rows: Iterable[Row]) -> None:
     marks = ", ".join("?" * (_COLUMNS.count(",") + 1))
     work.out.executemany(f"INSERT INTO operation_second ({_COLUMNS}) VALUES ({marks})", rows)
 
 
-def _from_totals(work: Work, node_id: int, whole: dict[Key, Total], place: _Places) -> Iterator[Row]:
+def _from_totals(work: Conversion, node_id: int, whole: dict[Key, Total], place: _Places) -> Iterator[Row]:
     for (minute, op_id, pid), total in sorted(whole.items()):
         bucket = np.array([minute], np.int64)
         # The recording may have begun within this minute: its start is then where the row belongs.
@@ -185,7 +185,7 @@ def _from_totals(work: Work, node_id: int, whole: dict[Key, Total], place: _Plac
 
 
 def _from_rows(
-    work: Work, node_id: int, rows: NDArray[np.void], exact: NDArray[np.int64], place: _Places
+    work: Conversion, node_id: int, rows: NDArray[np.void], exact: NDArray[np.int64], place: _Places
 ) -> Iterator[Row]:
     if not len(rows):
         return

@@ -20,14 +20,12 @@ from typing import BinaryIO
 from ingero import rights
 from ingero.errors import StoreError, UsageError
 from ingero.model.clocks import ClockOffset
-from ingero.store import location, trouble
+from ingero.store import location, opening
 from ingero.store.clock_rows import save_offsets
-from ingero.store.merge import plan as planning
+from ingero.store.merge import source as planning
 from ingero.store.merge.clocks import ClockNote, clock_notes
 from ingero.store.merge.copying import copy_source
-from ingero.store.merge.plan import Plan
-from ingero.store.merge.samples import put_in_order
-from ingero.store.merge.source import Part, Source, note_merge, open_source, private_database
+from ingero.store.merge.source import MergeInput, MergePlan, Part, note_merge, open_source, private_database
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
 
 _SIDE_FILES = ("-wal", "-journal")
@@ -133,7 +131,9 @@ def _taken(target: Path) -> UsageError:
     )
 
 
-def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progress: Progress) -> list[Source]:
+def _opened(
+    paths: Sequence[Path], folder: Path, force_node: str | None, progress: Progress
+) -> list[MergeInput]:
     sources = []
     for path in paths:
         progress(f"looking at {path}")
@@ -147,7 +147,7 @@ def _opened(paths: Sequence[Path], folder: Path, force_node: str | None, progres
 
 
 def _build(
-    made: Path, target: Path, plan: Plan, progress: Progress, offsets: Sequence[ClockOffset]
+    made: Path, target: Path, plan: MergePlan, progress: Progress, offsets: Sequence[ClockOffset]
 ) -> Merged:
     """The result in a private file."""
     location.prepare(made)
@@ -161,23 +161,23 @@ def _build(
         return _told(plan, out, changed=True)
 
 
-def _copy(out: sqlite3.Connection, source: Source, plan: Plan, target: Path) -> None:
+def _copy(out: sqlite3.Connection, source: MergeInput, plan: MergePlan, target: Path) -> None:
     try:
         copy_source(out, source, plan.of(source))
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, sqlite3.Error) and trouble.code_of(error) == sqlite3.SQLITE_FULL:
-            raise trouble.opening_error(target, error) from error
+        if isinstance(error, sqlite3.Error) and opening.code_of(error) == sqlite3.SQLITE_FULL:
+            raise opening.opening_error(target, error) from error
         raise StoreError(
             f"cannot merge {source.path}: {error}", hint="The file is damaged: leave it out."
         ) from error
 
 
-def _summary(plan: Plan, uri: str, changed: bool) -> Merged:
+def _summary(plan: MergePlan, uri: str, changed: bool) -> Merged:
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         return _told(plan, connection, changed)
 
 
-def _told(plan: Plan, connection: sqlite3.Connection, changed: bool) -> Merged:
+def _told(plan: MergePlan, connection: sqlite3.Connection, changed: bool) -> Merged:
     nodes = connection.execute(
         "SELECT n.name, (SELECT COUNT(*) FROM recording r WHERE r.node_id = n.id),"
         f" (SELECT COUNT(*) FROM event e WHERE e.id BETWEEN n.id << {NODE_SHIFT}"
@@ -236,3 +236,28 @@ def _publish(made: Path, target: Path, before: tuple[int, ...] | None) -> None:
         raise StoreError(
             f"cannot write {target}: {error.strerror}", hint="Name another file with -o."
         ) from error
+
+
+# Samples in the order of their time, as a trace writes them: readers find a stretch by its ends.
+
+
+_COLUMNS = "node_id, start_ns, process_id, pid, tid, stack_hash, bucket, op_id, flags, count"
+_OUT_OF_ORDER = """
+    SELECT 1 FROM main.thread_sample a JOIN main.thread_sample b ON b.id = a.id + 1
+    WHERE b.start_ns < a.start_ns LIMIT 1"""
+
+
+def put_in_order(out: sqlite3.Connection) -> None:
+    """Rows of several nodes, or of recordings added later, came one after the other."""
+    if out.execute(_OUT_OF_ORDER).fetchone() is None:
+        return
+    out.execute("BEGIN")
+    out.execute(
+        f"CREATE TEMP TABLE sorted AS SELECT {_COLUMNS} FROM main.thread_sample ORDER BY start_ns, id"
+    )
+    out.execute("DELETE FROM main.thread_sample")
+    out.execute(
+        f"INSERT INTO main.thread_sample ({_COLUMNS}) SELECT {_COLUMNS} FROM temp.sorted ORDER BY rowid"
+    )
+    out.execute("DROP TABLE temp.sorted")
+    out.execute("COMMIT")

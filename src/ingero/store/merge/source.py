@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from ingero import __version__
 from ingero.errors import StoreError
-from ingero.store import imported, migrations, trouble
+from ingero.store import imported, migrations, opening
 from ingero.store.foreign.convert import NAMELESS
 from ingero.store.opening import open_read_only, read_only_uri
 from ingero.store.schema import NODE_SHIFT, SEQ_MASK
@@ -25,7 +25,6 @@ from ingero.units import clean
 
 MERGED = "merged"  # key in `meta` of a merge's result
 MAX_NODE = (1 << (63 - NODE_SHIFT)) - 1
-
 Identity = tuple[str, str | None, int]  # node, boot, start
 
 
@@ -50,7 +49,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Source:
+class MergeInput:
     """One input, ready to be attached."""
 
     path: Path  # as given
@@ -60,7 +59,7 @@ class Source:
     corrected: bool = False  # its times were moved: the same recording elsewhere would not be known again
 
 
-def open_source(path: Path, folder: Path, force_node: str | None) -> Source:
+def open_source(path: Path, folder: Path, force_node: str | None) -> MergeInput:
     """Look at an input; private copies go into `folder`."""
     try:
         with contextlib.closing(open_read_only(path)) as connection:
@@ -74,7 +73,7 @@ def open_source(path: Path, folder: Path, force_node: str | None) -> Source:
                 return _looked_at(path, read_only_uri(path))
             return _looked_at(path, _upgraded(connection, path, folder))
     except sqlite3.Error as error:
-        raise trouble.opening_error(path, error) from error
+        raise opening.opening_error(path, error) from error
 
 
 def _converted(path: Path, folder: Path, force_node: str | None) -> str:
@@ -122,7 +121,7 @@ def private_database(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def attached(out: sqlite3.Connection, source: Source) -> Iterator[None]:
+def attached(out: sqlite3.Connection, source: MergeInput) -> Iterator[None]:
     """The source as `src` beside the result, one state of it, also while somebody records into it."""
     out.execute("ATTACH ? AS src", (source.uri,))
     try:
@@ -146,10 +145,10 @@ def plain_tables(connection: sqlite3.Connection, schema: str) -> dict[str, froze
     }
 
 
-def _looked_at(path: Path, uri: str) -> Source:
+def _looked_at(path: Path, uri: str) -> MergeInput:
     with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         connection.execute("PRAGMA trusted_schema = OFF")
-        source = Source(path, uri)
+        source = MergeInput(path, uri)
         tables = plain_tables(connection, "main")
         missing = {"meta", "node", "recording", "event", "operation_second"} - set(tables)
         if missing:
@@ -200,3 +199,61 @@ def describe(identity: Identity) -> str:
 def note_merge(connection: sqlite3.Connection) -> None:
     """Mark the result, so that a later merge may add to it."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (MERGED, f"ingero {__version__}"))
+
+
+# Which parts of the inputs make up the result.
+#
+# The same recording may come in several inputs: a copy, an older state of it, or the
+# result of an earlier merge. It is taken once, from the input that has most of it.
+
+
+@dataclass(slots=True)
+class MergePlan:
+    """Parts taken, in order; the ids of earlier ones on a node stay as they are."""
+
+    taken: list[tuple[MergeInput, Part]] = field(default_factory=list)
+    known: list[Part] = field(default_factory=list)  # left out: another part has all of it
+
+    def of(self, source: MergeInput) -> list[Part]:
+        return [part for owner, part in self.taken if owner is source]
+
+    @property
+    def sources(self) -> list[MergeInput]:
+        """Those something is taken from, in order."""
+        return list({id(source): source for source, _ in self.taken}.values())
+
+    def whole(self, source: MergeInput) -> bool:
+        """Whether everything of a source is taken."""
+        return len(self.of(source)) == len(source.parts)
+
+
+def choose(sources: Sequence[MergeInput], earlier: MergeInput | None = None) -> MergePlan:
+    """The earlier result comes first and then who began first: those keep their ids."""
+    plan = MergePlan()
+    for source in sorted(sources, key=lambda each: (each is not earlier, _begun_ns(each))):
+        for part in source.parts:
+            _consider(plan, source, part)
+    return plan
+
+
+def _begun_ns(source: MergeInput) -> int:
+    return min((each[2] for part in source.parts for each in part.recordings), default=0)
+
+
+def _consider(plan: MergePlan, source: MergeInput, part: Part) -> None:
+    if any(taken.covers(part) for _, taken in plan.taken if taken.node == part.node):
+        plan.known.append(part)
+        return
+    covered = [each for each in plan.taken if each[1].node == part.node and part.covers(each[1])]
+    for each in covered:
+        plan.taken.remove(each)
+        plan.known.append(each[1])
+    for _, other in plan.taken:
+        both = part.shares(other)
+        if both is not None:
+            raise StoreError(
+                f"{clean(str(other.path))} and {clean(str(part.path))} both have {describe(both)},"
+                " and each has something the other lacks",
+                hint="Merge only one of them, or both into files of their own.",
+            )
+    plan.taken.append((source, part))

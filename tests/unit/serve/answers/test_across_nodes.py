@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ingero.model.finding import Finding
-from ingero.serve.answers.across import across_recordings
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
+from ingero.serve.answers.several_nodes import across_recordings
 from ingero.store.merge.result import merge
 from tests.met_nodes import record_rank
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ingero.model.finding import Fix
-from ingero.serve.answers.alive import for_now
+from ingero.serve.answers.diagnosis import for_now
 from ingero.store.processes import boot_id
 from tests.builders import finding
 

@@ -17,7 +17,7 @@ from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import Window
 from ingero.serve.answers.call_sites import process_lines
 from ingero.serve.answers.explain import get_report
-from ingero.serve.answers.folded import folded
+from ingero.serve.answers.flame import folded
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader

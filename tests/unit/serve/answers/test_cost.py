@@ -15,7 +15,7 @@ from ingero.model.window import Annotation, Container, Window
 from ingero.serve.answers import cost as costs
 from ingero.serve.answers.cost import CostAnswer, CostLine, Prices, get_cost
 from ingero.serve.answers.cost_use import ROW
-from ingero.serve.answers.efficiency import Facts, efficiency_of
+from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.whose import Whose
 from ingero.store.merge.result import merge
@@ -181,7 +181,7 @@ def ledger(*findings: Any, idle: float = 0.4, seconds: int = 10) -> CostLine:
     rows["held_ns"], rows["busy_ns"] = SECOND, (1 - idle) * SECOND
     rows["clock"] = rows["memory"] = np.nan
     person = costs._Person("node", 100, 0, 0, {"job": "j"})
-    return costs._Ledger(rows, {1: person}, findings, {}, Prices(3.6), Facts()).line("j", rows)
+    return costs._Ledger(rows, {1: person}, findings, {}, Prices(3.6), EfficiencyFacts()).line("j", rows)
 
 
 def lost(kind: str, excess_ns: int, first: int = 0, last: int = 10, pid: int = 100) -> Any:
@@ -231,7 +231,9 @@ def test_what_something_costs_does_not_depend_on_how_lines_are_told_apart() -> N
     }
     models = {(0, 0): "H100", (0, 1): "T4"}
     prices = Prices(None, {"H100": 36.0, "T4": 3.6})
-    told = costs._Ledger(rows, people, [lost("cpu-contention", 2 * SECOND, pid=200)], models, prices, Facts())
+    told = costs._Ledger(
+        rows, people, [lost("cpu-contention", 2 * SECOND, pid=200)], models, prices, EfficiencyFacts()
+    )
     (whole,), pods = told.lines("namespace"), told.lines("pod")
     assert (whole.money, whole.money_busy) == (pytest.approx(0.11), pytest.approx(0.102))
     assert (whole.money_lost, whole.money_idle) == (pytest.approx(0.002), pytest.approx(0.006))
@@ -240,7 +242,7 @@ def test_what_something_costs_does_not_depend_on_how_lines_are_told_apart() -> N
     assert whole.lost[0].money == pytest.approx(whole.money_lost)
     total = costs._total(pods, told.gpus(rows), whole.efficiency)
     assert total.gpus == {"H100": 1, "T4": 1}
-    dear = costs._Ledger(rows, people, [], models, Prices(None, {"H100": 36.0}), Facts())
+    dear = costs._Ledger(rows, people, [], models, Prices(None, {"H100": 36.0}), EfficiencyFacts())
     assert [line.money for line in dear.lines("pod")] == [pytest.approx(0.1), None]
 
 
@@ -267,7 +269,7 @@ def steps(numbers: range, from_s: int = 0) -> list[tuple[int, int]]:
     ],
 )
 def test_jobs_of_one_group_do_not_do_each_others_steps_again(seats: dict[int, tuple[str, int]]) -> None:
-    facts = Facts(steps={1: steps(range(60)), 2: steps(range(60), 5)}, seats=seats)
+    facts = EfficiencyFacts(steps={1: steps(range(60)), 2: steps(range(60), 5)}, seats=seats)
     found = efficiency_of(np.zeros(0, ROW), [1, 2], facts)
     assert (found.steps, found.goodput_share) == (120, 1.0)
 
@@ -275,22 +277,24 @@ def test_jobs_of_one_group_do_not_do_each_others_steps_again(seats: dict[int, tu
 def test_steps_done_again_after_a_restart_do_not_count() -> None:
     rows = np.zeros(0, ROW)
     said = {1: steps(range(60), 0), 2: steps(range(50, 100), 60)}
-    facts = Facts(steps=said, seats={1: ("j", 0), 2: ("j", 0)})
+    facts = EfficiencyFacts(steps=said, seats={1: ("j", 0), 2: ("j", 0)})
     found = efficiency_of(rows, [1, 2], facts)
     assert (found.steps, found.goodput_share) == (110, pytest.approx(100 / 110))
-    ranks = Facts(steps={1: steps(range(60)), 2: steps(range(60))}, seats={1: ("j", 0), 2: ("j", 1)})
+    ranks = EfficiencyFacts(
+        steps={1: steps(range(60)), 2: steps(range(60))}, seats={1: ("j", 0), 2: ("j", 1)}
+    )
     assert efficiency_of(rows, [1, 2], ranks).goodput_share == 1.0
-    assert efficiency_of(rows, [1], Facts()).goodput_share is None
+    assert efficiency_of(rows, [1], EfficiencyFacts()).goodput_share is None
 
 
 def test_pace_is_against_its_own_best_hour_or_minute() -> None:
     rows = np.zeros(0, ROW)
     fast_then_slow = {minute: (100 if minute < 90 else 50) for minute in range(182)}
-    long = efficiency_of(rows, [1], Facts(launches={1: fast_then_slow}))
+    long = efficiency_of(rows, [1], EfficiencyFacts(launches={1: fast_then_slow}))
     assert (long.pace_against, round(long.pace_share or 0, 2)) == ("hour", 0.75)
-    short = efficiency_of(rows, [1], Facts(launches={1: {0: 5, 1: 100, 2: 50, 3: 2}}))
+    short = efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5, 1: 100, 2: 50, 3: 2}}))
     assert (short.pace_against, short.pace_share) == ("minute", 0.75)
-    assert efficiency_of(rows, [1], Facts(launches={1: {0: 5}})).pace_share is None
+    assert efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5}})).pace_share is None
 
 
 def held(*seats: tuple[int, int]) -> np.ndarray:
@@ -319,9 +323,9 @@ def room(*free: int) -> dict[tuple[int, int], tuple[float, float, float]]:
 def test_more_of_its_kind_are_jobs_and_not_ranks(
     seats: list[tuple[int, int]], free: tuple[int, int], more: int
 ) -> None:
-    facts = Facts(seats={1: ("j", 0), 2: ("j", 1)}, gpus=room(*free))
+    facts = EfficiencyFacts(seats={1: ("j", 0), 2: ("j", 1)}, gpus=room(*free))
     assert efficiency_of(held(*seats), [1, 2], facts).more_jobs == more
-    facts = Facts(gpus=room(3, 3))
+    facts = EfficiencyFacts(gpus=room(3, 3))
     assert efficiency_of(held((1, 0), (2, 1)), [1, 2], facts).more_jobs == 6  # two jobs of one process each
 
 

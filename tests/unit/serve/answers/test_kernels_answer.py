@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.model.kernels import KernelName
+from ingero.model.operations import KernelName
 from ingero.model.window import Records, Window
 from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
 from ingero.serve.answers.operations import Filters

@@ -18,9 +18,9 @@ from ingero.errors import UsageError
 from ingero.model.layout import Why
 from ingero.model.report import Report
 from ingero.model.window import Annotation, Window
+from ingero.serve.answers.diagnosis import with_labels
 from ingero.serve.answers.explain import get_report
-from ingero.serve.answers.label_findings import with_labels
-from ingero.serve.answers.label_time import _cut, _Seconds
+from ingero.serve.answers.label_time import BUCKETS, Placed, _cut, _Seconds
 from ingero.serve.answers.labels import (
     Label,
     Span,
@@ -34,8 +34,7 @@ from ingero.serve.answers.labels import (
 )
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import Range, ask_by_label, ask_statistics
-from ingero.serve.answers.recorded_time import BUCKETS, Placed
-from ingero.serve.answers.timeline_tracks import open_timeline
+from ingero.serve.answers.timeline import open_timeline
 from ingero.serve.answers.tracks import Slice, Track
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader

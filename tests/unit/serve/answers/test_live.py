@@ -11,7 +11,7 @@ from ingero.model.layout import Bucket
 from ingero.model.operations import Operation
 from ingero.model.stack import Frame, ResolvedStack
 from ingero.model.window import OPERATION, THREAD_TIME, Process, Window
-from ingero.scenarios import incident, synthetic
+from ingero.scenarios import catalogue, synthetic
 from ingero.serve import terminal
 from ingero.serve.answers import live, live_history, live_lines
 from ingero.serve.answers.live import LiveTotals
@@ -172,7 +172,7 @@ def test_what_is_kept_of_lines_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_made_up_incident_names_its_culprits() -> None:
     totals = LiveTotals(synthetic.OPERATIONS)
-    for each in synthetic.windows(incident.SCENARIO.story, 7, 0):
+    for each in synthetic.windows(catalogue.INCIDENT.story, 7, 0):
         totals.add(each)
     view = totals.view(0, 20 * SECOND)
     waiting = next(row for row in view.host if row.bucket == "runqueue")

@@ -10,8 +10,16 @@ import pytest
 
 from ingero.model.finding import Severity
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.live import DatabaseStatus, InFlight, LiveView, Overhead, ProbeSource, SystemLine, Target
-from ingero.model.metrics import ALL, BY_NAME, Distribution, Limits, Snapshot
+from ingero.model.live import (
+    DatabaseStatus,
+    LiveCall,
+    LiveTarget,
+    LiveView,
+    Overhead,
+    ProbeSource,
+    SystemLine,
+)
+from ingero.model.metrics import ALL, BY_NAME, Distribution, SeriesLimits, Snapshot
 from ingero.model.window import Container
 from ingero.model.words import KINDS
 from ingero.serve.answers.metrics import Meter
@@ -33,7 +41,7 @@ MINUTE = 60 * SECOND
 
 
 def meter(**limits: int) -> Meter:
-    return Meter(OPERATIONS, fixed_clock(), "n1", Limits(**limits))
+    return Meter(OPERATIONS, fixed_clock(), "n1", SeriesLimits(**limits))
 
 
 def view(**more: Any) -> LiveView:
@@ -330,11 +338,11 @@ def whole() -> Meter:
         view(
             findings=(finding(),),
             system=SystemLine(0.1, 0.2, 3, 0.4, 5, 6),
-            targets=(Target(100, "python"),),
+            targets=(LiveTarget(100, "python"),),
             probes=(ProbeSource("driver", 5),),
             losses={"ring": 3},
             overhead=Overhead(0.01, 0.02, taken_from_job_share=0.01, bystanders_share=0.001),
-            in_flight=(InFlight(100, 100, "python", "cudaStreamSynchronize", 9 * SECOND),),
+            in_flight=(LiveCall(100, 100, "python", "cudaStreamSynchronize", 9 * SECOND),),
         )
     )
     return made
@@ -366,7 +374,7 @@ def test_names_are_unique_in_both_worlds() -> None:
 
 def test_people_who_left_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingero.serve.answers.metrics.PEOPLE", 10)
-    monkeypatch.setattr("ingero.serve.answers.metric_accounts.CONTAINERS", 10)
+    monkeypatch.setattr("ingero.serve.answers.process_metrics.CONTAINERS", 10)
     book = meter()
     for pid in range(100, 200):
         there = [thread(pid=7), thread(pid=pid)]

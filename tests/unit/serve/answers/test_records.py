@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from ingero.model.stack import Frame, ResolvedStack
+from ingero.serve.answers.json_schemas import TraceLine
 from ingero.serve.answers.records import RecordStream
-from ingero.serve.answers.schemas import TraceLine
 from tests.builders import OPERATIONS, SECOND, call, fixed_clock, process, wait, window
 from tests.sites import resolved
 

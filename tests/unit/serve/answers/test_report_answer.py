@@ -24,7 +24,7 @@ from ingero.serve.answers.explain import get_report, has_counted_findings
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.report_processes import Extras
 from ingero.serve.cli.as_text import write_text
-from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
 from ingero.store.writer import Writer
@@ -141,7 +141,7 @@ def test_time_of_feeding_threads_sums_and_every_thread_sums_to_its_own(recording
 
 def shown(report: Report) -> str:
     out = io.StringIO()
-    write_text(breakdown(report, Detail()), console(out))
+    write_text(breakdown(report, Verbosity()), console(out))
     return out.getvalue()
 
 
@@ -301,7 +301,7 @@ def test_a_damaged_recording_is_an_answer_or_an_error_never_a_crash(recording: P
         report = ask(recording)
         assert msgspec.json.decode(msgspec.json.encode(report), type=Report)
         for make in (diagnosis, breakdown):
-            write_text(make(report, Detail(verbose=True)), console(io.StringIO()))
+            write_text(make(report, Verbosity(verbose=True)), console(io.StringIO()))
 
 
 def test_a_reused_pid_is_two_processes(tmp_path: Path) -> None:
@@ -322,9 +322,9 @@ def test_operations_without_accounted_time_are_said_to_be_unaccounted(tmp_path: 
     assert np.isfinite(report.processes[0].operations[0].wall_share)
 
 
-def late(*pids: int) -> list[window_model.NotWatched]:
+def late(*pids: int) -> list[window_model.Unwatchable]:
     why = "2.5 ms not watched: libcudart.so.12 was mapped before its probes were on"
-    return [window_model.NotWatched(pid, window_model.FIRST_CALLS, why) for pid in pids]
+    return [window_model.Unwatchable(pid, window_model.FIRST_CALLS, why) for pid in pids]
 
 
 def test_calls_made_before_the_probes_were_on_are_said_first_and_not_called_estimates(tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_the_system_names_every_card_with_means_and_its_worst(tmp_path: Path) ->
     assert (found.memory_used_bytes, found.power_mw, found.lost) == (None, None, False)
     assert found.clock_reasons == ["sw_power_cap", "hw_thermal_slowdown"]
     out = io.StringIO()
-    write_text(diagnosis(answer, Detail()), console(out))
+    write_text(diagnosis(answer, Verbosity()), console(out))
     assert (
         "GPU 0: NVIDIA H200 | busy 50.0 % over the recording | Memory - of 141 GiB | Clock - | Power -"
         " | 61 °C" in out.getvalue()

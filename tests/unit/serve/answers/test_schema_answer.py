@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ingero.serve.answers.query import answer_sql
 from ingero.serve.answers.schema import NOTES, VIEWS
 from ingero.serve.answers.schema_page import schema_markdown
-from ingero.serve.answers.sql import answer_sql
 from ingero.store.reader import Reader
 from ingero.store.recording import connect
 from ingero.store.writer import Writer

@@ -11,16 +11,14 @@ import pytest
 
 from ingero.errors import UsageError
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.model.kernels import KernelName
-from ingero.model.operations import Operation
+from ingero.model.operations import KernelName, Operation
 from ingero.model.report import LabelReport, LabelTime
 from ingero.model.window import Annotation, Window
 from ingero.serve.answers.accounting import accounting
 from ingero.serve.answers.collectives import get_collectives
 from ingero.serve.answers.compare import compare
 from ingero.serve.answers.explain import get_report
-from ingero.serve.answers.flame import get_flame
-from ingero.serve.answers.folded import folded
+from ingero.serve.answers.flame import folded, get_flame
 from ingero.serve.answers.gpu_series import get_gpus
 from ingero.serve.answers.graphs import get_graphs
 from ingero.serve.answers.heatmap import get_heatmap

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingero.model.gpus import GpuNews, GpuSample
-from ingero.model.kernels import KernelName
+from ingero.model.operations import KernelName
 from ingero.model.window import SystemSample
 from ingero.serve.answers.query import Range
-from ingero.serve.answers.timeline_tracks import open_timeline
+from ingero.serve.answers.timeline import open_timeline
 from ingero.serve.answers.tracks import Item, Lanes, Moment, Sample, Slice, Track, nested
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer

@@ -10,8 +10,7 @@ from ingero.errors import TargetError
 from ingero.model.window import Container
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import Filters
-from ingero.serve.answers.query import Range, ask_sql, ask_statistics
-from ingero.serve.answers.sql import Limits
+from ingero.serve.answers.query import Limits, Range, ask_sql, ask_statistics
 from ingero.serve.answers.whose import Whose, require_pids
 from ingero.serve.cli.main import main
 from ingero.store.reader import Reader

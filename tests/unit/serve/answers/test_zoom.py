@@ -11,7 +11,7 @@ from ingero.model.window import Annotation, SystemSample
 from ingero.serve.answers import zoom
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
-from ingero.serve.answers.zoom_tracks import ZoomTrack
+from ingero.serve.answers.zoom_events import ZoomTrack
 from ingero.store.writer import Writer
 from tests.builders import (
     EPOCH_NS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 from ingero.serve.cli.check import _grouped, _value, verdict
 
 

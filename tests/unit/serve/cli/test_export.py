@@ -18,7 +18,7 @@ from ingero.serve.answers.tables import COLUMNS, column_kinds
 from ingero.serve.cli import output
 from ingero.serve.cli.export import FORMATS
 from ingero.serve.cli.main import main
-from ingero.serve.cli.protobuf import instant, varint
+from ingero.serve.cli.perfetto_packets import instant, varint
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, SECOND, FakeTime, call, process, window

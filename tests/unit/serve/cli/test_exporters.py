@@ -10,7 +10,7 @@ import pytest
 from ingero.config import Config, parse
 from ingero.errors import UsageError
 from ingero.model.live import QuietSurface
-from ingero.model.metrics import Limits
+from ingero.model.metrics import SeriesLimits
 from ingero.serve.cli.exporters import _destination, exported
 from ingero.serve.metrics.surface import Exported
 
@@ -37,7 +37,7 @@ def test_the_variable_every_opentelemetry_program_honours_is_enough(monkeypatch:
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:4318")
     made = exported(QuietSurface(), config("metrics: {processes: 5, keep: 1m}"), None, None)
     assert isinstance(made, Exported)
-    assert made.metric_limits == Limits(5, 24, 60_000_000_000)
+    assert made.metric_limits == SeriesLimits(5, 24, 60_000_000_000)
     made.run(lambda: 0)
 
 

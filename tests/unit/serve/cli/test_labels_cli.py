@@ -17,7 +17,7 @@ import pytest
 from ingero.agent.annotation_socket import AnnotationSocket
 from ingero.model.layout import Why
 from ingero.model.window import Annotation
-from ingero.serve.answers import schemas
+from ingero.serve.answers import json_schemas
 from ingero.serve.cli.main import main
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, SECOND, FakeTime, call, process, thread, wait, window
@@ -140,7 +140,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 def test_statistics_by_step(db: str, said: Callable[..., str]) -> None:
     text = said("query", "-d", db, "--by", "step", "--json")
-    msgspec.json.decode(text, type=schemas.ANSWERS["query-by"][1])
+    msgspec.json.decode(text, type=json_schemas.ANSWERS["query-by"][1])
     answer = json.loads(text)
     counts = {each["value"]: each["operations"][0]["count"] for each in answer["values"]}
     assert counts == {"0": 1, "1": 1, "2": 2}

@@ -153,7 +153,7 @@ def test_an_exception_that_is_a_bug_keeps_its_traceback(monkeypatch: pytest.Monk
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("ingero.serve.answers.version.get_version", broken)
+    monkeypatch.setattr("ingero.serve.answers.checks.get_version", broken)
     with pytest.raises(ZeroDivisionError):
         main(["version"])
 

@@ -12,12 +12,11 @@ from typing import Any, TextIO
 
 import pytest
 
-from ingero.agent.telling import Telling
+from ingero.agent.shown import Telling
 from ingero.model.live import UNREAD, LiveView
 from ingero.serve.answers.records import RecordStream
-from ingero.serve.cli import outlet as module
-from ingero.serve.cli.outlet import Outlet, outlet, settled
-from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
+from ingero.serve.cli import surfaces as module
+from ingero.serve.cli.surfaces import JsonSurface, Outlet, PlainSurface, outlet, settled
 from tests.builders import OPERATIONS, call, fixed_clock, wait, window
 
 

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from ingero.errors import KernelError
-from ingero.model.checks import Check
+from ingero.model.check_line import Check
 from ingero.scenarios.catalogue import ALL
-from ingero.serve.answers import schemas
+from ingero.serve.answers import json_schemas
 from ingero.serve.answers.checks import asked
 from ingero.serve.answers.query import distinct
 from ingero.serve.cli import output
@@ -95,7 +95,7 @@ def test_ingero_db_names_the_demos_recording_unless_a_job_is_in_it(
 def test_a_mode_that_cannot_be_says_why(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    privileges = importlib.import_module("ingero.agent.needs")
+    privileges = importlib.import_module("ingero.agent.starting")
     monkeypatch.setattr(privileges, "missing_capabilities", lambda: ["CAP_BPF"])
     assert main(["demo", "--live", "-d", str(tmp_path / "d.db")]) == 1
     assert "--no-gpu, which needs no privileges" in capsys.readouterr().err
@@ -219,16 +219,16 @@ def test_every_schema_holds_for_real_output(
         "version": said(capsys, "version", "--json"),
     }
     for name, text in outputs.items():
-        msgspec.json.decode(text, type=schemas.ANSWERS[name][1])
+        msgspec.json.decode(text, type=json_schemas.ANSWERS[name][1])
     # Held to their schemas where there are lines and labels, nodes to ask, a fleet, and prices.
     nodes = {"cost-nodes", "explain-nodes", "merge-nodes", "query-nodes", "query-nodes-sql"}
     others = {"trace", "query-by", "cost", "fleet-status", *nodes}
-    assert set(outputs) | others == set(schemas.ANSWERS)
+    assert set(outputs) | others == set(json_schemas.ANSWERS)
 
 
 def test_every_line_of_json_holds_to_the_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     text = said(capsys, "demo", "--no-gpu", "--json", "--speed", "10000", "-d", str(tmp_path / "d.db"))
-    lines = [msgspec.json.decode(line, type=schemas.TraceLine) for line in text.splitlines()]
+    lines = [msgspec.json.decode(line, type=json_schemas.TraceLine) for line in text.splitlines()]
     assert {line.source for line in lines} == {1, 3, 4, 8, 9}
     reduce = next(line for line in lines if line.op == "ncclAllReduce")
     assert (reduce.comm_hash, reduce.datatype, reduce.reduce_op) == ("0000000000005eed", "float32", "sum")
@@ -239,7 +239,7 @@ def test_every_line_of_json_holds_to_the_schema(capsys: pytest.CaptureFixture[st
 
 def test_the_schema_document_names_every_answer(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(said(capsys, "schema", "--json"))
-    assert set(document["answers"]) == set(schemas.ANSWERS)
+    assert set(document["answers"]) == set(json_schemas.ANSWERS)
     for answer in document["answers"].values():
         assert answer["$ref"].removeprefix("#/$defs/") in document["$defs"]
     assert "ingero check --json" in said(capsys, "schema")
@@ -265,7 +265,7 @@ def test_check_with_exit_code_fails_when_a_check_failed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = [Check("\x1b[1mkernel", "failed", "too old", "Use 5.15 or newer.")]
-    monkeypatch.setattr("ingero.discover.checks.run_checks", lambda *_: failed)
+    monkeypatch.setattr("ingero.discover.host_checks.run_checks", lambda *_: failed)
     assert main(["check"]) == 0
     assert main(["check", "--exit-code"]) == 1
     assert "✗ kernel  too old\n" in capsys.readouterr().out
@@ -292,7 +292,7 @@ def test_kernels_are_listed_with_how_many_launches_have_a_name(
     capsys: pytest.CaptureFixture[str], recording: Path
 ) -> None:
     answer = json.loads(said(capsys, "query", "-d", str(recording), "--kernels", "--json"))
-    msgspec.convert(answer, schemas.KernelsAnswer)
+    msgspec.convert(answer, json_schemas.KernelsAnswer)
     assert answer["launches"] > 0
     assert sum(row["launches"] for row in answer["kernels"]) == answer["launches"]
     text = said(capsys, "query", "-d", str(recording), "--kernels")

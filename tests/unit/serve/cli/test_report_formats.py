@@ -12,7 +12,7 @@ from ingero.errors import UsageError
 from ingero.model.finding import Fix, Proof, SourceLine, Who
 from ingero.serve.cli.as_html import as_html
 from ingero.serve.cli.as_markdown import as_markdown, escape
-from ingero.serve.cli.diagnosis import Detail, diagnosis
+from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 from ingero.serve.cli.output import write_file
 from ingero.serve.cli.per_process import breakdown
 from tests.builders import cause, finding, lossy, process_report, report
@@ -72,7 +72,7 @@ def bad_report() -> object:
 
 def test_html_is_one_page_that_loads_and_runs_nothing() -> None:
     for make in (diagnosis, breakdown):
-        text = as_html(make(bad_report(), Detail(verbose=True, show_sql=True)))  # type: ignore[arg-type]
+        text = as_html(make(bad_report(), Verbosity(verbose=True, show_sql=True)))  # type: ignore[arg-type]
         page = Page(text)
         assert page.open == []
         assert not page.tags & {"script", "img", "link", "iframe", "a", "base", "object"}
@@ -86,7 +86,7 @@ def test_html_is_one_page_that_loads_and_runs_nothing() -> None:
 
 
 def test_html_works_on_a_phone_and_in_the_dark() -> None:
-    text = as_html(diagnosis(report(finding()), Detail()))
+    text = as_html(diagnosis(report(finding()), Verbosity()))
     assert 'name="viewport"' in text
     assert "prefers-color-scheme: dark" in text
     assert "width:45.0%" in text
@@ -101,7 +101,7 @@ def test_html_works_on_a_phone_and_in_the_dark() -> None:
 
 
 def test_markdown_holds_the_diagnosis() -> None:
-    text = as_markdown(diagnosis(report(finding(), **lossy()), Detail()))
+    text = as_markdown(diagnosis(report(finding(), **lossy()), Verbosity()))
     for part in (
         "# Diagnosis of gpu-node-01",
         "## HIGH: Another process takes the CPU",
@@ -114,7 +114,7 @@ def test_markdown_holds_the_diagnosis() -> None:
 
 
 def test_markdown_of_hostile_names_is_text() -> None:
-    text = as_markdown(diagnosis(bad_report(), Detail(verbose=True, show_sql=True)))  # type: ignore[arg-type]
+    text = as_markdown(diagnosis(bad_report(), Verbosity(verbose=True, show_sql=True)))  # type: ignore[arg-type]
     outside = re.sub(r"^(`{3,})\w+\n.*?\n\1$", "", text, flags=re.M | re.S)
     assert "script" in outside
     assert "```" not in outside

@@ -14,9 +14,9 @@ from rich.console import Console
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
 from ingero.model.report import Bound, GovernorAct, OverheadReport, Report, StepTime, SystemContext
 from ingero.serve import terminal
-from ingero.serve.answers.buckets import percents
+from ingero.serve.answers.shares import percents
 from ingero.serve.cli.as_text import write_text
-from ingero.serve.cli.diagnosis import Detail, diagnosis, who_words
+from ingero.serve.cli.diagnosis import Verbosity, diagnosis, who_words
 from ingero.serve.cli.document import Document
 from ingero.serve.cli.per_process import breakdown
 from ingero.serve.cli.tables import console
@@ -48,7 +48,7 @@ def piped(document: Document) -> str:
 
 
 def said(answer: Report, **detail: bool) -> str:
-    return piped(diagnosis(answer, Detail(**detail)))
+    return piped(diagnosis(answer, Verbosity(**detail)))
 
 
 def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
@@ -143,7 +143,7 @@ def test_who_took_next_to_nothing_is_not_named_and_the_jobs_own_threads_are_said
 def test_the_step_is_of_the_same_time_as_the_steps_a_second() -> None:
     bound = Bound(100, "python", "gpu", 0.9, None, None, [], 0.9, 5.0, 10.0, EPOCH_NS)
     answer = msgspec.structs.replace(report(), bound=[bound])
-    text = piped(breakdown(answer, Detail()))
+    text = piped(breakdown(answer, Verbosity()))
     assert f"200 ms (5 steps/s) since {terminal.clock_time(EPOCH_NS)}, 100 ms before" in text
 
 
@@ -154,7 +154,7 @@ def test_three_findings_fit_a_screen_of_80_by_44() -> None:
         [finding(pid=100), finding(pid=200)],
         [finding()],
     ):
-        lines = on_terminal(diagnosis(report(*findings, **lossy()), Detail()))
+        lines = on_terminal(diagnosis(report(*findings, **lossy()), Verbosity()))
         assert len(lines) <= 44, "\n".join(lines)
         assert sum("taskset" in line for line in lines) == len(findings)
         assert all(cell_len(line) <= 80 for line in lines)
@@ -255,7 +255,7 @@ def nothing_known() -> Report:
 
 @pytest.mark.parametrize("make", [diagnosis, breakdown])
 def test_what_is_not_known_is_a_dash_and_never_none_or_zero(make: Any) -> None:
-    for detail in (Detail(), Detail(verbose=True, show_sql=True)):
+    for detail in (Verbosity(), Verbosity(verbose=True, show_sql=True)):
         text = piped(make(nothing_known(), detail))
         assert "None" not in text
         assert "CPU - | Memory - | Load - | Swap -" in text
@@ -292,7 +292,7 @@ def hostile_report() -> Report:
 @pytest.mark.parametrize("make", [diagnosis, breakdown])
 @pytest.mark.parametrize("verbose", [False, True])
 def test_hostile_names_reach_the_terminal_as_short_plain_text(make: Any, verbose: bool) -> None:
-    document = make(hostile_report(), Detail(verbose, show_sql=verbose))
+    document = make(hostile_report(), Verbosity(verbose, show_sql=verbose))
     text = piped(document)
     assert "evil [red]" in text
     assert not UNSAFE.search(text)
@@ -305,19 +305,19 @@ def test_no_line_but_a_command_is_wider_than_the_terminal(width: int) -> None:
     answers = [report(finding(), finding(pid=7)), report(**lossy()), hostile_report(), nothing_known()]
     for answer in answers:
         for make in (diagnosis, breakdown):
-            lines = on_terminal(make(answer, Detail(verbose=True)), width)
+            lines = on_terminal(make(answer, Verbosity(verbose=True)), width)
             wide = [line for line in lines if cell_len(line) > width and not line.strip().startswith("$")]
             assert not wide
 
 
 def test_numbers_of_a_table_are_not_cut_on_a_narrow_terminal() -> None:
-    text = "\n".join(on_terminal(breakdown(report(), Detail()), 60))
+    text = "\n".join(on_terminal(breakdown(report(), Verbosity()), 60))
     assert "47,360" in text
     assert "14.7 µs" in text
 
 
 def test_bars_are_for_terminals_and_colours_too() -> None:
-    document = diagnosis(report(finding()), Detail())
+    document = diagnosis(report(finding()), Verbosity())
     assert "█" in "\n".join(on_terminal(document))
     assert "█" not in piped(document)
     assert "\x1b" not in piped(document)
@@ -326,7 +326,7 @@ def test_bars_are_for_terminals_and_colours_too() -> None:
 def test_a_command_stays_one_line_so_that_it_can_be_copied() -> None:
     command = "taskset -cp " + ",".join(map(str, range(60))) + " 100"
     answer = report(finding(fix=[Fix("Pin it.", command)]))
-    assert f"$ {command}" in "\n".join(on_terminal(diagnosis(answer, Detail()), 60))
+    assert f"$ {command}" in "\n".join(on_terminal(diagnosis(answer, Verbosity()), 60))
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_per_process_shows_calls_waits_switches_and_who_took_cores() -> None:
         200, "prometheus", threads=[], time={}, threads_ns=0, operations=[], worst_stall=None,
         cpu_taken_ns=8_700_000_000, step=None,
     )  # fmt: skip
-    text = piped(breakdown(report(finding(), processes=[process_report(), taker]), Detail()))
+    text = piped(breakdown(report(finding(), processes=[process_report(), taker]), Verbosity()))
     for part in (
         "[HIGH] Another process takes the CPU the GPU thread needs: 40.0 % of python (100)",
         "python (100) in ml/train-0",
@@ -363,7 +363,7 @@ def test_per_process_shows_calls_waits_switches_and_who_took_cores() -> None:
 def test_a_worker_is_shown_with_the_time_of_its_own_threads() -> None:
     nothing = dict.fromkeys(process_report().time, 0)
     worker = process_report(time=nothing, threads_ns=0)
-    text = piped(breakdown(report(processes=[worker]), Detail()))
+    text = piped(breakdown(report(processes=[worker]), Verbosity()))
     assert "of its threads; none feeds a GPU" in text
     assert "0 ns of" not in text
 
@@ -371,13 +371,13 @@ def test_a_worker_is_shown_with_the_time_of_its_own_threads() -> None:
 def test_a_step_is_only_shown_where_one_is_known() -> None:
     known = StepTime("cudaStreamSynchronize", 5, 10 * SECOND, 20 * SECOND)
     assert "20 s on average, usually 10 s" in piped(
-        breakdown(report(processes=[process_report(step=known)]), Detail())
+        breakdown(report(processes=[process_report(step=known)]), Verbosity())
     )
     assert "Step:" not in said(report(processes=[process_report(step=None)]))
 
 
 def test_per_process_shows_the_lines_that_cost_most() -> None:
-    text = piped(breakdown(report(), Detail()))
+    text = piped(breakdown(report(), Verbosity()))
     for part in (
         "forward() at /home/a/train.py:142",
         "cudaMemcpy",
@@ -393,9 +393,9 @@ def test_per_process_shows_the_lines_that_cost_most() -> None:
 def test_only_a_few_lines_are_shown_unless_asked_for() -> None:
     many = process_report().lines * 5
     crowd = report(processes=[process_report(lines=many)])
-    assert "More lines, shown with -v: 15" in piped(breakdown(crowd, Detail()))
-    assert "More lines" not in piped(breakdown(crowd, Detail(verbose=True)))
+    assert "More lines, shown with -v: 15" in piped(breakdown(crowd, Verbosity()))
+    assert "More lines" not in piped(breakdown(crowd, Verbosity(verbose=True)))
 
 
 def test_without_stacks_there_is_no_table_of_lines() -> None:
-    assert "What it does" not in piped(breakdown(report(processes=[process_report(lines=[])]), Detail()))
+    assert "What it does" not in piped(breakdown(report(processes=[process_report(lines=[])]), Verbosity()))

@@ -10,20 +10,19 @@ import pytest
 from ingero.model.live import (
     DatabaseStatus,
     HostRow,
-    InFlight,
-    Library,
+    LiveCall,
+    LiveTarget,
     LiveView,
     OperationRow,
     Overhead,
+    ProbedLibrary,
     ProbeSource,
     ProcessRow,
     SystemLine,
-    Target,
     ThreadRow,
 )
 from ingero.serve import terminal
-from ingero.serve.cli.outlet import settled
-from ingero.serve.cli.surfaces import JsonSurface, PlainSurface
+from ingero.serve.cli.surfaces import JsonSurface, PlainSurface, settled
 from tests.builders import finding
 
 HOSTILE = "\x1b[2Jevil[red]\x07\u202e"
@@ -37,8 +36,8 @@ def view(**changes: object) -> LiveView:
     values = {
         "now_ns": 1,
         "elapsed_ns": 12_000_000_000,
-        "targets": (Target(4821, "python3"),),
-        "libraries": (Library("/usr/lib/libcudart.so.12", "runtime"),),
+        "targets": (LiveTarget(4821, "python3"),),
+        "libraries": (ProbedLibrary("/usr/lib/libcudart.so.12", "runtime"),),
         "probes": (ProbeSource("runtime", 14), ProbeSource("nccl", 0, 3, "no libnccl is mapped")),
         "system": SystemLine(0.47, 0.72, 12_025_908_428, 3.2, 8, 0),
         "operations": (launch, malloc),
@@ -108,7 +107,7 @@ def test_what_is_not_there_takes_no_room() -> None:
 def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> None:
     live = view(
         findings=(finding("Another process takes the CPU", pid=4821, comm="python3"),),
-        in_flight=(InFlight(4821, 4822, "python3", "ncclAllReduce", 9_000_000_000, "gpu_wait"),),
+        in_flight=(LiveCall(4821, 4822, "python3", "ncclAllReduce", 9_000_000_000, "gpu_wait"),),
         losses={"ring full": 12},
         lost_share=0.01,
         database=DatabaseStatus("/x.db", None, "no space left on device"),
@@ -128,12 +127,12 @@ def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> Non
 def test_a_hostile_name_reaches_the_terminal_as_plain_text() -> None:
     row = OperationRow("driver", HOSTILE, 1, 1, 1, 1, 1, None)
     live = view(
-        targets=(Target(1, HOSTILE, container=HOSTILE),),
-        libraries=(Library(HOSTILE, "runtime"),),
+        targets=(LiveTarget(1, HOSTILE, container=HOSTILE),),
+        libraries=(ProbedLibrary(HOSTILE, "runtime"),),
         operations=(row,),
         processes=(ProcessRow(1, HOSTILE, 1, 1, {HOSTILE: 1}),),
         host=(HostRow(HOSTILE, 1, 1.0, who=(HOSTILE,)),),
-        in_flight=(InFlight(1, 1, HOSTILE, HOSTILE, 1, HOSTILE),),
+        in_flight=(LiveCall(1, 1, HOSTILE, HOSTILE, 1, HOSTILE),),
         findings=(finding(HOSTILE, comm=HOSTILE, kind=HOSTILE),),
         warnings=(HOSTILE,),
         losses={HOSTILE: 1},

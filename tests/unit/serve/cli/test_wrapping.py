@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from ingero.serve.cli.wrapping import has_breaks, longest_piece, wrapped
+from ingero.serve.cli.fitting import has_breaks, longest_piece, wrapped
 
 
 def lines(text: str, width: int) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ingero.serve.dashboard.live import Changes
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.app import Changes
+from ingero.serve.dashboard.source import DashboardSource
 
 
 def test_listeners_hear_of_a_change_and_of_the_end(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_listeners_hear_of_a_change_and_of_the_end(tmp_path: Path) -> None:
             heard.append(str(event.get("event", "comment")))
 
     async def play() -> list[list[str]]:
-        changes = Changes(Source(db), look_s=0.01)
+        changes = Changes(DashboardSource(db), look_s=0.01)
         heard: list[list[str]] = [[], []]
         watching = asyncio.create_task(changes.watch())
         listening = [asyncio.create_task(listen(changes, each)) for each in heard]

@@ -9,7 +9,7 @@ import pytest
 from ingero.errors import StoreError, TargetError
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.query import Range
-from ingero.serve.dashboard.diagnosing import Diagnosing
+from ingero.serve.dashboard.source import Diagnosing
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, SECOND, call, fixed_clock, operation, process, thread, window
 

@@ -12,9 +12,8 @@ from starlette.requests import Request
 
 from ingero.serve.dashboard.api import endpoint
 from ingero.serve.dashboard.openapi import document
-from ingero.serve.dashboard.questions import OfOperations, OfProcess
-from ingero.serve.dashboard.routes import ROUTES, Route
-from ingero.serve.dashboard.source import Source
+from ingero.serve.dashboard.routes import ROUTES, OfOperations, OfProcess, Route
+from ingero.serve.dashboard.source import DashboardSource
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, process, window
 
@@ -38,7 +37,7 @@ def status(tmp_path: Path) -> Status:
     def ask(route: Route, query: str) -> int:
         scope = {"type": "http", "method": "GET", "query_string": query.encode(), "headers": []}
         with ThreadPoolExecutor(1) as threads:
-            return asyncio.run(endpoint(route, Source(db), threads)(Request(scope))).status_code
+            return asyncio.run(endpoint(route, DashboardSource(db), threads)(Request(scope))).status_code
 
     return ask
 

@@ -10,7 +10,7 @@ from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
 from ingero.serve.answers.query import WindowAnswer
 from ingero.serve.cli.diagnosis import time_rows
 from ingero.serve.mcp import rendering
-from ingero.serve.mcp.code_lines import BRIEF, code_lines
+from ingero.serve.mcp.bounds import BRIEF, code_lines
 from ingero.serve.mcp.parts import cost_part, kernel_parts
 from tests.builders import process_report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero.serve.mcp.quoting import CLOSE, OPEN, data, name, seen, word
+from ingero.serve.mcp.bounds import CLOSE, OPEN, data, name, seen, word
 
 
 def test_a_name_stands_between_the_marks() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from ingero import privileges
-from ingero.model.metrics import Point, Snapshot
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.serve.metrics import prometheus
 from ingero.serve.metrics.prometheus import PrometheusExporter
 from ingero.serve.web.opening import Wanted, open_server
@@ -40,7 +40,7 @@ class Served:
 
     def show(self, events: float) -> None:
         at_ns = time.time_ns()
-        self.shown.append(Snapshot(at_ns, 0, "node", {"events": [Point((), events, 0)]}))
+        self.shown.append(Snapshot(at_ns, 0, "node", {"events": [SeriesPoint((), events, 0)]}))
 
     def scrape(self) -> str:
         asked = urllib.request.Request(
@@ -95,7 +95,7 @@ def test_what_is_scraped_is_the_newest(served: Served) -> None:
 
 
 def test_an_answer_of_many_parts_arrives_whole(served: Served) -> None:
-    many = [Point((f"reason-{number}",), number, 0) for number in range(20_000)]
+    many = [SeriesPoint((f"reason-{number}",), number, 0) for number in range(20_000)]
     served.shown.append(Snapshot(time.time_ns(), 0, "node", {"lost.events": many}))
     assert served.scrape().count("ingero_lost_events_total{") == len(many)
 
@@ -129,7 +129,7 @@ def test_nobody_can_ask_who_is_at_the_other_end(tmp_path: Path) -> None:
     """Which reads a table of the kernel's: all that needs was imported while our files could be read."""
     opened = open_server(Wanted(Address("127.0.0.1", 0), tls=False), Folder(tmp_path / "server"), {}, ())
     exporter = PrometheusExporter(opened)
-    exporter.start(lambda: Snapshot(1, 0, "node", {"events": [Point((), 1.0, 0)]}))
+    exporter.start(lambda: Snapshot(1, 0, "node", {"events": [SeriesPoint((), 1.0, 0)]}))
     try:
         with urllib.request.urlopen(f"{opened.url}/metrics", timeout=20) as answer:
             assert b"ingero_events_total 1.0" in answer.read()

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from ingero.model.metrics import BY_NAME, Distribution, Kind, Point, Snapshot
+from ingero.model.metrics import BY_NAME, Distribution, Kind, SeriesPoint, Snapshot
 from ingero.serve.answers.metrics import Meter
-from ingero.serve.metrics.exposition import BOUNDS_S, Texts, text
+from ingero.serve.metrics.exposition import BOUNDS_S, SnapshotTexts, text
 from tests.builders import OPERATIONS, fixed_clock, operation, process, window
 from tests.unit.serve.answers.test_metrics import whole
 
@@ -63,8 +63,8 @@ def test_a_hostile_name_cannot_make_series_of_its_own(name: str) -> None:
 
 
 def test_one_snapshot_is_written_once_however_many_ask() -> None:
-    snapshots = [Snapshot(0, 0, "n1", {"events": [Point((), n, 0)]}) for n in (1, 2)]
-    texts = Texts(lambda: snapshots[0])
+    snapshots = [Snapshot(0, 0, "n1", {"events": [SeriesPoint((), n, 0)]}) for n in (1, 2)]
+    texts = SnapshotTexts(lambda: snapshots[0])
     first, _ = texts.get("", packed=False)
     assert texts.get("", packed=False)[0] is first
     assert gzip.decompress(texts.get("", packed=True)[0]) == first
@@ -73,7 +73,9 @@ def test_one_snapshot_is_written_once_however_many_ask() -> None:
 
 
 def test_numbers_of_any_size_are_written() -> None:
-    huge = Snapshot(0, 0, "n1", {"events": [Point((), 2**70, 0)], "overhead": [Point((), math.inf, 0)]})
+    huge = Snapshot(
+        0, 0, "n1", {"events": [SeriesPoint((), 2**70, 0)], "overhead": [SeriesPoint((), math.inf, 0)]}
+    )
     assert not isinstance(huge.points["events"][0].value, Distribution)
     told = {family.name: family.samples[0].value for family in parse_text(text(huge, "")[0].decode())}
     assert told == {"ingero_events": float(2**70), "ingero_overhead_ratio": math.inf}
@@ -81,6 +83,6 @@ def test_numbers_of_any_size_are_written() -> None:
 
 @pytest.mark.parametrize("version", ["1.0.x", "x", "1.", "", "0.0.1\x00"])
 def test_a_version_that_is_none_gets_the_usual_text(version: str) -> None:
-    texts = Texts(lambda: Snapshot(2, 1, "n1"))
+    texts = SnapshotTexts(lambda: Snapshot(2, 1, "n1"))
     body, _ = texts.get(f"application/openmetrics-text; version={version}", False)
     assert isinstance(body, bytes)

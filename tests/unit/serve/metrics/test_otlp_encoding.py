@@ -13,8 +13,7 @@ from ingero.model.histogram import SLOTS, lower_bounds
 from ingero.model.metrics import BY_NAME, LABELS, Kind, Snapshot
 from ingero.serve.answers.finding_news import News, What
 from ingero.serve.metrics.otlp_findings import encode_logs, encode_spans
-from ingero.serve.metrics.otlp_metrics import SCALE, ZERO_S, encode, exponential
-from ingero.serve.metrics.otlp_resource import host_resource
+from ingero.serve.metrics.otlp_metrics import SCALE, ZERO_S, encode, exponential, host_resource
 from tests.builders import EPOCH_NS, SECOND, finding
 from tests.unit.serve.answers.test_metrics import whole
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ingero.model.metrics import Point, Snapshot
+from ingero.model.metrics import SeriesPoint, Snapshot
 from ingero.serve.metrics.scraping import ALIVE, LAST_LOOK, STANDS_S, scraped_app
 
 
 def asked(path: str, last_s: float | None) -> tuple[int, bytes]:
-    points = {} if last_s is None else {LAST_LOOK: [Point((), last_s, 0)]}
+    points = {} if last_s is None else {LAST_LOOK: [SeriesPoint((), last_s, 0)]}
     sent: list[dict[str, Any]] = []
 
     async def send(message: Any) -> None:

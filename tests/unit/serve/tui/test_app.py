@@ -15,10 +15,10 @@ from ingero.errors import PrivilegeError
 from ingero.model.finding import SourceLine
 from ingero.model.live import (
     HostRow,
-    InFlight,
-    Library,
+    LiveCall,
     LiveView,
     OperationRow,
+    ProbedLibrary,
     ProbeSource,
     ProcessRow,
     QuietSurface,
@@ -173,7 +173,7 @@ def test_findings_and_calls_in_flight_appear_when_there_are_some() -> None:
     found = finding("Another process takes the CPU", pid=7, comm="python3")
     run(
         check,
-        replace(VIEW, findings=(found,), in_flight=(InFlight(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
+        replace(VIEW, findings=(found,), in_flight=(LiveCall(7, 7, "p", "ncclAllReduce", 2_000_000_000),)),
     )
 
 
@@ -337,7 +337,7 @@ def test_libraries_and_probes_are_behind_a_key() -> None:
         assert "/usr/lib/libcuda.so.1" in text(app, "about")
         assert "runtime 3" in text(app, "about")
 
-    library, probes = Library("/usr/lib/libcuda.so.1", "driver"), ProbeSource("runtime", 3)
+    library, probes = ProbedLibrary("/usr/lib/libcuda.so.1", "driver"), ProbeSource("runtime", 3)
     run(check, replace(VIEW, libraries=(library,), probes=(probes,)))
 
 

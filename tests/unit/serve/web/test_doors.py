@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingero.serve.web.doors import Door, doors_of
+from ingero.serve.web.connections import Door, doors_of
 
 MOST = 8
 
@@ -59,7 +59,7 @@ def test_there_is_an_end_whoever_comes(door: Door) -> None:
 
 
 def test_a_flood_is_turned_away_in_turns(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingero.serve.web.doors.AT_A_TIME", 3)
+    monkeypatch.setattr("ingero.serve.web.connections.AT_A_TIME", 3)
     flood = [connected(door, "127.0.0.2") for _ in range(MOST // 2 + 5)]
     inside = [door.accept()[0] for _ in range(MOST // 2)]
     for _ in range(2):  # five are left: three, then two and nobody

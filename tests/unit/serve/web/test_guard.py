@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ingero.serve.web.guard import SECURITY_HEADERS, Guard, Rules
-from ingero.serve.web.tokens import Tokens
+from ingero.serve.web.sessions import Tokens
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 HEADERS = {b"host": b"localhost", b"authorization": b"Bearer " + TOKEN.encode()}

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ingero.errors import StoreError, UsageError
-from ingero.serve.web import certificates, tokens
-from ingero.serve.web.peers import address_of, is_ours, user_of
+from ingero.serve.web import certificates, sessions
+from ingero.serve.web.connections import address_of, is_ours, user_of
 from ingero.serve.web.private_files import Folder, read_private, write_whole
 from ingero.serve.web.server import Address, names_of, parse_address
 
@@ -77,7 +77,7 @@ def test_it_is_made_once_and_again_for_a_new_name_or_near_its_end(
 def test_secrets_are_private_and_their_folder_is(folder: Folder) -> None:
     made = certificates.own_certificate(folder, NAMES)
     assert b"PRIVATE KEY" not in made.chain.read_bytes()
-    for path, mode in ((made.key, 0o600), (tokens.own_token(folder), 0o600), (folder.path, 0o700)):
+    for path, mode in ((made.key, 0o600), (sessions.own_token(folder), 0o600), (folder.path, 0o700)):
         assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
@@ -122,21 +122,21 @@ def test_a_pipe_in_place_of_a_secret_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_only_a_right_token_is_accepted() -> None:
-    known = tokens.Tokens(["a" * 20, "b" * 20])
+    known = sessions.Tokens(["a" * 20, "b" * 20])
     assert known.accept(b"a" * 20)
     assert known.accept(b"b" * 20)
     for wrong in (b"", b"a" * 19, b"a" * 21, b"c" * 20, b"\xff" * 20):
         assert not known.accept(wrong)
-    assert not tokens.Tokens([]).accept(b"")
+    assert not sessions.Tokens([]).accept(b"")
 
 
 def test_the_first_variable_that_is_set_counts() -> None:
     environ = {"A": "", "B": "b" * 20, "C": "c" * 20}
-    assert tokens.from_environment(environ, ["A", "B", "C"]) == ["b" * 20]
-    assert tokens.from_environment({}, ["A"]) == []
+    assert sessions.from_environment(environ, ["A", "B", "C"]) == ["b" * 20]
+    assert sessions.from_environment({}, ["A"]) == []
     for poor in ("short", "with a space in it", "ünicode-0123456789"):
         with pytest.raises(UsageError, match="too easy"):
-            tokens.from_environment({"A": poor}, ["A"])
+            sessions.from_environment({"A": poor}, ["A"])
 
 
 @pytest.mark.parametrize("family, host", [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])

@@ -9,8 +9,7 @@ import pytest
 
 from ingero.serve.web.guard import Guard, Rules
 from ingero.serve.web.login import LOGIN, LOGOUT, SESSION, Login
-from ingero.serve.web.sessions import HOURS, Sessions
-from ingero.serve.web.tokens import Tokens
+from ingero.serve.web.sessions import HOURS, Sessions, Tokens
 
 TOKEN, OTHER = "0123456789abcdef0123456789abcdef", "another-token-0123456789"
 NOW_S = 1_800_000_000.0

@@ -16,7 +16,7 @@ from torchlet import Device
 from ingero.scenarios import cuda
 
 
-def meet(nccl: cuda.Library, rank: int, folder: Path) -> cuda.UniqueId:
+def meet(nccl: cuda.CudaLibrary, rank: int, folder: Path) -> cuda.UniqueId:
     unique, file = cuda.UniqueId(), folder / "nccl.id"
     if rank == 0:
         nccl.ncclGetUniqueId(ctypes.byref(unique))
