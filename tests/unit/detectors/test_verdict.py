@@ -164,6 +164,14 @@ def test_what_limits_a_job_now_is_of_the_end() -> None:
     assert (bound.by, bound.usual_steps_per_s) == ("gpu", None)
 
 
+def test_a_job_that_sleeps_longer_than_it_waits_is_not_limited_by_the_gpu() -> None:
+    """Of a card that does not tell; where it waits longer, the GPU worked meanwhile."""
+    for asleep_ms, by in ((1600.0, "sleep"), (500.0, "gpu")):
+        story = job({"sleep": asleep_ms, "gpu_wait": 1900.0 - asleep_ms}, {"sleep": asleep_ms}, slices=8)
+        (bound,) = story.paced().diagnose().bound
+        assert bound.by == by
+
+
 def test_waits_that_copies_to_the_gpu_bring_along_are_copying() -> None:
     """Each copy from pageable memory is waited for; reading values back is another matter."""
     for sends, kind in (("cuMemcpyHtoDAsync_v2", "copy-bound"), ("cuMemcpyDtoH_v2", "sync-heavy")):
