@@ -301,7 +301,7 @@ def test_stacks_that_are_left_out_are_left_out_at_random(program: str) -> None:
         tracing(pids=(job.pid,)) as tracer,
     ):
         tracer.until_target(job.pid)
-        tracer.agent._kernel.watch(0, Detail(walk_share=0.001), blind=False)  # a millisecond a second
+        tracer.agent._kernel.watch(0, Detail(walk_share=0.0005), blind=False)  # half a millisecond a second
         job.start()
         for _ in range(4):
             time.sleep(1)

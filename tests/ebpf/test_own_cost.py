@@ -39,6 +39,6 @@ def test_a_recording_says_what_the_agent_took_and_what_everybody_else_paid(place
     assert cost["taken_from_job_share"] >= 0
     assert 0 <= cost["bystanders_share"] < 1
     assert cost["switches_per_s"] > 0
-    assert "ingero itself computed" in place.ingero("explain", "-d", str(place.db)).stdout
+    assert "ingero itself used" in place.ingero("explain", "-d", str(place.db)).stdout
     others = place.sql("SELECT COUNT(*), COUNT(switches_ns) FROM own_cost")
     assert others[0][0] == others[0][1]
