@@ -64,18 +64,20 @@ test-services: build inspector  ## the tests of servers, pages and recordings; n
 	@echo "== everything else: $(SERVICES)"
 	@$(call run_twice,,$(SERVICES:%=tests/%) --timeout 300 -o cache_dir=build/test-services)
 
-# The perf shape comes last: the kernel lets go of its probes slowly, which would hold up the others.
+# The perf shape comes last: the kernel lets go of its probes slowly, which would hold up the others. All of its
+# tests take eight minutes: `make test-long`.
 test-traced: build  ## the eBPF tests, and those of calls under every attach shape; needs root
 	@echo "== under eBPF"
 	@$(call run_twice,,tests/ebpf)
 	@echo "== calls, INGERO_ATTACH=multi"
 	@$(call run_twice,INGERO_ATTACH=multi,tests/ebpf -m shapes)
 	@echo "== calls, INGERO_ATTACH=perf"
-	@$(call run_twice,INGERO_ATTACH=perf,tests/ebpf -m shapes)
+	@$(call run_twice,INGERO_ATTACH=perf,tests/ebpf/test_calls.py -m shapes)
 
 # What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here.
 test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
+	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \
 	$(BIN)/python -m benchmarks.long_tests build/test-long.xml; exit $$status
 
 test-ebpf: build  ## the eBPF tests under the newest attach shape; needs root
