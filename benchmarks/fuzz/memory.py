@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from benchmarks.fuzz.target import Try
 from ingero.discover import kernel_handles, python_layout, python_objects, python_runtime
-from ingero.discover.process_memory import PAGE_BYTES, USER_END, NotThereError, ProcessMemory, TooMuchError
+from ingero.discover.process_memory import NotThereError, ProcessMemory
 from ingero.discover.python_runtime import Runtime, RuntimeFinder
 from ingero.discover.python_threads import own_numbers
 
@@ -47,12 +47,7 @@ class Replayed(ProcessMemory):
         super().__init__(os.getpid(), reads)
 
     def read_up_to(self, address: int, size: int) -> bytes:
-        if not PAGE_BYTES <= address < USER_END or not 0 < size <= USER_END - address:
-            raise NotThereError(f"no address of a process: {address:#x}")
-        self.reads_left -= 1
-        self.bytes_left -= size
-        if self.reads_left < 0 or self.bytes_left < 0:
-            raise TooMuchError
+        self._spend(address, size)
         at = bisect.bisect_right(self.starts, address) - 1
         for start, data in reversed(self.ranges[max(0, at - 8) : at + 1]):
             if start <= address < start + len(data):
@@ -147,6 +142,7 @@ def mutated_memory(corpus: Sequence[bytes], chance: Any, words: Sequence[bytes])
 @contextmanager
 def read_memory() -> Iterator[Try]:
     runtime, layout, _ = looked_at()
+    before = python_layout.TRY_AGAIN_S, python_layout.own_numbers
     python_layout.TRY_AGAIN_S = 0  # nothing changes while it is looked at
 
     def attempt(data: bytes) -> None:
@@ -162,5 +158,8 @@ def read_memory() -> Iterator[Try]:
         python_runtime.lock_of(runtime)
         kernel_handles.HandleNames().names(os.getpid(), Replayed.starts[:8])
 
-    with instead(Replayed):
-        yield attempt
+    try:
+        with instead(Replayed):
+            yield attempt
+    finally:
+        python_layout.TRY_AGAIN_S, python_layout.own_numbers = before

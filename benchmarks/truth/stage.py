@@ -93,14 +93,19 @@ class Stage:
         return path
 
     def until(self, true: Callable[[], Any], what: str, timeout_s: float = 20) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not true():
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"did not happen in {timeout_s:.0f} s: {what}")
-            time.sleep(0.02)
+        until(true, what, timeout_s)
 
     def close(self) -> None:
         self.ends.close()
+
+
+def until(true: Callable[[], Any], what: str, timeout_s: float = 20) -> None:
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"did not happen in {timeout_s:.0f} s: {what}")
+        time.sleep(0.02)
 
 
 def job_environment() -> dict[str, str]:

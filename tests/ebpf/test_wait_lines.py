@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -60,24 +61,30 @@ def test_long_waits_have_their_line(waits_tracer: tuple[Tracer, bool], python: s
         assert depths == {min(whole, LOCKED_WALK) if early else whole}
 
 
-def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tracer, bool]) -> None:
-    tracer, early = waits_tracer
-    # Early, before it is known how long a wait will be, short ones are walked, too.
-    share = 0.002 if early else 0.001
-    with workload(str(WORKLOADS / "two_threads.py"), str(cuda.stub_dir()), "lock") as job:
+def waits_of(tracer: Tracer, words: list[str], walk_share: float) -> list[tuple[Any, bool]]:
+    """The waits of the job's thread, and whether each has its stack, while walking may take that share."""
+    with workload(*words) as job:
         tracer.until_target(job.pid)
         until_readable(tracer, job.pid)
-        tracer.agent._kernel.watch(0, Detail(walk_share=share), blind=False)
+        tracer.agent._kernel.watch(0, Detail(walk_share=walk_share), blind=False)
         first = len(tracer.windows)
         [said] = job.go()
         tracer.tick()
         tracer.agent._kernel.watch(0, Detail(), blind=False)
-    lined = [
-        bool(number)
+    return [
+        (row, bool(number))
         for window in tracer.windows[first:]
         for row, number in zip(window.waits, window.wait_stacks.tolist(), strict=True)
-        if row["h"]["tid"] == said["tid"] and row["bucket"] == Bucket.LOCK_WAIT
+        if row["h"]["tid"] == said["tid"]
     ]
+
+
+def test_where_stacks_are_saved_not_every_wait_is_walked(waits_tracer: tuple[Tracer, bool]) -> None:
+    tracer, early = waits_tracer
+    # Early, before it is known how long a wait will be, short ones are walked, too.
+    share = 0.002 if early else 0.001
+    found = waits_of(tracer, [str(WORKLOADS / "two_threads.py"), str(cuda.stub_dir()), "lock"], share)
+    lined = [walked for row, walked in found if row["bucket"] == Bucket.LOCK_WAIT]
     assert len(lined) > 25  # of some 47 in its second
     assert 2 <= sum(lined) <= 18, sum(lined)
 
@@ -89,19 +96,7 @@ def test_a_wait_of_a_tenth_of_a_second_has_its_line_whatever_stacks_may_cost(
     tracer, early = waits_tracer
     if early:
         pytest.skip("before the wait nobody knows that it will be long")
-    with workload(sys.executable, PROGRAM, str(cuda.stub_dir()), str(ROUNDS), "0.1") as job:
-        tracer.until_target(job.pid)
-        until_readable(tracer, job.pid)
-        tracer.agent._kernel.watch(0, Detail(walk_share=1e-5), blind=False)
-        first = len(tracer.windows)
-        [said] = job.go()
-        tracer.tick()
-        tracer.agent._kernel.watch(0, Detail(), blind=False)
-    lined = [
-        bool(number)
-        for window in tracer.windows[first:]
-        for row, number in zip(window.waits, window.wait_stacks.tolist(), strict=True)
-        if row["h"]["tid"] == said["tid"] and row["duration_ns"] > 90 * MS
-    ]
+    found = waits_of(tracer, [sys.executable, PROGRAM, str(cuda.stub_dir()), str(ROUNDS), "0.1"], 1e-5)
+    lined = [walked for row, walked in found if row["duration_ns"] > 90 * MS]
     assert len(lined) >= 2 * ROUNDS - 2
     assert all(lined)

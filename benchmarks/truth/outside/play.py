@@ -33,6 +33,7 @@ from benchmarks.truth.outside.around import USUAL_SHARES, arena
 from benchmarks.truth.outside.job import PROGRAMS, Job
 from benchmarks.truth.outside.pace import loss, steps_per_s
 from benchmarks.truth.outside.scene import Scene
+from benchmarks.truth.stage import until
 
 SHARED_MEMORY = Path("/dev/shm")
 SETTLE_S = 1.0  # of the first steps no pace is taken
@@ -78,7 +79,7 @@ def begin(job: Job, scene: Scene) -> None:
     for each in job.around:
         each.started(scene)
     steps = 3 if job.measured else 1
-    scene.until(lambda: len(scene.ends_ns()) >= steps, f"the first steps of {job.name}")
+    until(lambda: len(scene.ends_ns()) >= steps, f"the first steps of {job.name}")
     time.sleep(SETTLE_S)
 
 

@@ -9,13 +9,12 @@ import signal
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.truth.outside.job import PROGRAMS
+from benchmarks.truth.stage import until
 
 ROOM = 200_000  # steps; as programs/runbook.py has it
 WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")  # nothing started here outlives the run
@@ -92,15 +91,8 @@ class Scene:
     def read(self, name: str) -> str:
         """What a program leaves for us in a file."""
         path = self.folder / name
-        self.until(lambda: path.exists() and path.read_text(), f"{name} is there")
+        until(lambda: path.exists() and path.read_text(), f"{name} is there")
         return path.read_text()
-
-    def until(self, true: Callable[[], Any], what: str, timeout_s: float = 20) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not true():
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"did not happen in {timeout_s:.0f} s: {what}")
-            time.sleep(0.02)
 
     def turn(self) -> None:
         """Its settings are the other ones from now on."""

@@ -52,14 +52,18 @@ class ProcessMemory:
             raise NotThereError(f"no {size} bytes at {address:#x}")
         return data
 
-    def read_up_to(self, address: int, size: int) -> bytes:
-        """As many of these bytes as are mapped, at least one."""
+    def _spend(self, address: int, size: int) -> None:
+        """Of what may be read of a process, which chooses what it points at."""
         if not PAGE_BYTES <= address < USER_END or not 0 < size <= USER_END - address:
             raise NotThereError(f"no address of a process: {address:#x}")
         self.reads_left -= 1
         self.bytes_left -= size
         if self.reads_left < 0 or self.bytes_left < 0:
             raise TooMuchError
+
+    def read_up_to(self, address: int, size: int) -> bytes:
+        """As many of these bytes as are mapped, at least one."""
+        self._spend(address, size)
         try:
             data = _shim.read_memory(self._pid, address, size)
         except OSError as error:

@@ -17,6 +17,7 @@ from benchmarks.fuzz.child import input_of
 from benchmarks.fuzz.run import fuzz, keep
 from benchmarks.fuzz.target import Target, Try
 from benchmarks.fuzz.targets import ALL
+from ingero.discover import python_layout
 from ingero.errors import FileFormatError
 
 SEED = 20260101
@@ -37,6 +38,14 @@ def test_what_is_not_changed_is_read_without_complaint(target: Target) -> None:
     with target.ready() as attempt:
         for each in target.corpus():
             attempt(each)
+
+
+def test_what_is_put_in_the_place_of_a_processes_memory_is_taken_away_again() -> None:
+    (target,) = (each for each in ALL if each.name == "memory")
+    before = python_layout.own_numbers, python_layout.TRY_AGAIN_S
+    with target.ready() as attempt:
+        attempt(target.corpus()[0])
+    assert (python_layout.own_numbers, python_layout.TRY_AGAIN_S) == before
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:
