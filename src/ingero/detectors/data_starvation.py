@@ -12,6 +12,7 @@ Blind to   input prepared by processes of other jobs (shown as slow-peer); what 
            computes: a garbage collection that is not watched is taken for its data; a
            second stream that keeps the GPU busy while this one is waited for; work of the
            thread's own among so many calls that not all are watched (taken for making them);
+           data that is meant to come slowly: a camera's frames, a simulator in real time;
            where more workers than cores were asked for: the line is what they compute; the first
            minute of a job that never gives the GPU work for three seconds in a row: it may be starting.
 """
@@ -130,7 +131,7 @@ def advise(case: Case) -> list[Fix]:
     if main is None or (not main.via and main.bucket == "host_cpu"):
         return [
             Fix(
-                f"Use {max(1, case.cores - 1)} workers to prepare batches ahead.",
+                f"Use {max(1, case.cores - 1)} worker{'s' * (case.cores > 2)} to prepare batches ahead.",
                 code=f"DataLoader(..., num_workers={max(1, case.cores - 1)}, persistent_workers=True,"
                 " pin_memory=True)",
             ),

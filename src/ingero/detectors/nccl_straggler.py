@@ -6,7 +6,8 @@ Proof      arrival times of all ranks of a communicator, collective by collectiv
 Not this   ranks that take turns at being last (collective-imbalance); a rank that never
            comes (nccl-hang); a late host whose GPU is busy as long as the others'.
 Blind to   ranks on other nodes, unless their recordings are merged (docs/fleet.md); slow links; a rank
-           whose own work is told first, as data-starvation, when both are as bad.
+           whose own work is told first, as data-starvation, when both are as bad; a rank whose GPU is late
+           and whose program is not: longer sequences, a slower card.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ Not this   a step with more work for a card that is as busy as before; what anot
            names: then that one is told.
 Blind to   a pace that was never better while it was watched; jobs none of whose calls are
            counted exactly; what a job means to do: a phase with more host work, a checkpoint of
-           some seconds, a pause of its own are told as any fall is, here or by another kind.
+           some seconds, a pause of its own are told as any fall is, here or by another kind; a server whose
+           handlers wait for a lock of their own, which looks like one that waits to be asked.
 """
 
 from __future__ import annotations

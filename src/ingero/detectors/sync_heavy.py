@@ -9,7 +9,8 @@ Not this   one wait per iteration, or per graph launched: a token, a request; a 
 Blind to   waits by polling (cudaStreamQuery in a loop); how much each wait costs by itself,
            waking up above all: that would be won too; how long an iteration is where hot calls
            are watched a part of the time: a service that answers thousands of small requests a
-           second, a wait each, may then pass for a loop that waits too often.
+           second, a wait each, may then pass for a loop that waits too often; values that are read back and
+           then worked on for a millisecond each, printed say: told as data-starvation.
 """
 
 from __future__ import annotations
