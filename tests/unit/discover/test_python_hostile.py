@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from ingero.discover import process_memory
-from ingero.discover.libraries import read_maps
 from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
 from ingero.discover.python_layout import PythonFrames, layout_of
 from ingero.discover.python_offsets import OFFSETS, STATED
 from tests.pythons import HERE
 
 from .conftest import WAIT, Build, Start
+
+NO_ACCESS = 0  # PROT_NONE
 
 HEAD = """
 #include <stdint.h>
@@ -206,9 +209,10 @@ def test_a_process_that_ends_while_it_is_looked_at_is_gone(start: Start) -> None
 
 
 def test_a_pointer_to_the_last_bytes_of_a_mapping_leads_to_no_word() -> None:
-    taken = {each.start for each in read_maps(os.getpid())}
-    end = next(each.end for each in read_maps(os.getpid()) if each.end not in taken and "[v" not in each.path)
-    with ProcessMemory(os.getpid()) as memory:
+    with mmap.mmap(-1, 2 * mmap.PAGESIZE) as ours, ProcessMemory(os.getpid()) as memory:
+        end = ctypes.addressof(ctypes.c_char.from_buffer(ours)) + mmap.PAGESIZE
+        # Behind it is nothing, whatever is mapped meanwhile.
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, NO_ACCESS) == 0
         assert len(memory.words_up_to(end - 16, 8)) == 2
         with pytest.raises(NotThereError):
             memory.words_up_to(end - 4, 8)
