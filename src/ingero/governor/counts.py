@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.seen import TAKEN, Base, CallingPace, Steps, Watched
+from ingero.governor.seen import OTHERWISE, TAKEN, Base, CallingPace, Steps, Watched
 from ingero.model.layout import Bucket, CallFlag, Why
 from ingero.model.window import OPERATION, Records
 
@@ -39,7 +39,6 @@ class Glimpse:
     calls: int
     inside: float  # of those, in the time that is known of
     cpu_ns: int  # the process was on a core meanwhile
-    steps: dict[int, Steps]  # by meter of another function
     timed: np.void  # its row
 
 
@@ -57,23 +56,14 @@ class Pool:
         last = self.glimpses[-1]
         return last.inside / last.cpu_ns if last.cpu_ns >= LEAST_CPU_NS else None
 
+    def rests(self) -> bool:
+        """When the process was last seen, it did not call it."""
+        seen = [each for each in self.glimpses if each.cpu_ns >= LEAST_CPU_NS]
+        return bool(seen) and not seen[-1].calls
+
     def has_stopped(self, per_ns: float) -> bool:
         last = self.glimpses[-1]
         return not last.calls and per_ns * last.cpu_ns >= STOPPED
-
-    def per_call(self, anchor: int) -> float | None:
-        """For each call of another function."""
-        steps = sum((each.steps.get(anchor, Steps()) for each in self.glimpses), Steps())
-        return steps.calls / steps.always if steps.always else None
-
-    def per_call_now(self, anchor: int) -> float | None:
-        """The same of the last window alone."""
-        steps = self.glimpses[-1].steps.get(anchor, Steps())
-        return steps.calls / steps.always if steps.always else None
-
-    def forget_steps(self, anchor: int | None) -> None:
-        for each in self.glimpses:
-            each.steps = {key: steps for key, steps in each.steps.items() if anchor not in (None, key)}
 
     def calls(self) -> int:
         return sum(each.calls for each in self.glimpses)
@@ -140,11 +130,6 @@ class Estimator:
         for pool in self._pools.values():
             pool.glimpses = deque(list(pool.glimpses)[-1:], maxlen=POOLED)
 
-    def forget_steps(self, anchor: int | None = None) -> None:
-        """Which calls are always watched has changed (at that meter): they were counted against others."""
-        for pool in self._pools.values():
-            pool.forget_steps(anchor)
-
     def forget(self, pids: Iterable[int]) -> None:
         gone = set(pids)
         self._pools = {key: pool for key, pool in self._pools.items() if key[0] not in gone}
@@ -163,9 +148,7 @@ class Estimator:
         known_base = watched.bases.get(key[0]) if governed and watched else None
         base = known_base or NO_BASE
         pool = self._pools.setdefault(key, Pool())
-        known = watched.steps if watched else {}
-        steps = {each[2]: found for each, found in known.items() if each[:2] == key[:2]}
-        pool.glimpses.append(Glimpse(calls, calls * base.inside, base.cpu_ns, steps, now.copy()))
+        pool.glimpses.append(Glimpse(calls, calls * base.inside, base.cpu_ns, now.copy()))
         if not pool.calls():
             del self._pools[key]
             return None
@@ -176,7 +159,8 @@ class Estimator:
         unseen, error = 0.0, 0.0
         if governed and watched is not None and watched.share < 1:
             pace = watched.paces.get(key[:2], UNKNOWN_PACE)
-            by_steps = _by_steps(pool, base, pace, self._part(key, pool), calls)
+            seen = watched.steps.get((*key[:2], pace.anchor)) if pace.anchor is not None else None
+            by_steps = _by_steps(pool, base, pace, seen, self._part(key, pool), calls)
             unseen, error = by_steps or _by_time(pool, known_base, pace, calls, watched.share)
         if unseen:
             self._owed[key] = self._owed.get(key, 0.0) + unseen
@@ -189,20 +173,21 @@ class Estimator:
 
 
 def _by_steps(
-    pool: Pool, base: Base, pace: CallingPace, part: float, calls: int
+    pool: Pool, base: Base, pace: CallingPace, seen: Steps | None, part: float, calls: int
 ) -> tuple[float, float] | None:
-    """Calls made while nobody looked, and how far that may be off (95 %), by what they keep step with."""
+    """Calls made while nobody looked, and how far that may be off (95 %), by what they keep step with.
+
+    `seen`: of the steps, those of this window.
+    """
     if pace.anchor is None:
         return None
-    per_call = pool.per_call(pace.anchor)
-    if per_call is None:
-        return None
-    if not base.calls[pace.anchor] and (calls or base.cpu_ns < LEAST_CPU_NS):
+    per_call, now = pace.per_call, seen.calls / seen.always if seen and seen.always else None
+    if not base.calls[pace.anchor] and (calls or not pool.rests()):
         return None  # something else calls it now, or may do so unseen
     # All of the window by steps, seen or not: so none counts in part, but at the window's ends.
     total = per_call * int(base.calls[pace.anchor])
     divided = 2 * total * (part * (1 - part) / max(pool.calls(), 1)) ** 0.5
-    chance = _with_drift(pace.chance, per_call, pool.per_call_now(pace.anchor))
+    chance = _with_drift(pace.chance, per_call, now)
     return max(total * part - calls, 0.0), part * (total * chance + EDGES * per_call) + divided
 
 
@@ -210,6 +195,11 @@ def _with_drift(chance: float, usual: float, now: float | None) -> float:
     """How far off, relative: where a window shows another rate than those before it, that may be true."""
     drift = abs(now - usual) / usual if now is not None and usual else 0.0
     return chance + drift if drift > chance else chance
+
+
+def _something_else(usual: float, now: float | None) -> bool:
+    """A window in which calls were seen at quite another rate: those before it tell nothing of it."""
+    return bool(now) and not usual / OTHERWISE <= float(now or 0) <= usual * OTHERWISE
 
 
 def _by_time(
@@ -221,6 +211,9 @@ def _by_time(
     if per_ns is None or base is None:  # no more is known than for how long it was watched
         unseen = min(calls * (1 - share) / share if share else 0.0, most)
         return unseen, unseen
+    if base.cpu_ns and _something_else(per_ns, pool.per_ns_now()):
+        pool.glimpses = deque([pool.glimpses[-1]], maxlen=POOLED)
+        per_ns = pool.per_ns() or per_ns
     # What watching takes of a core it has for itself between on-periods, unless it only waits on it.
     queue_full = pool.sum("split")[Bucket.CUDA_CPU] > QUEUE_FULL_NS * pool.timed()
     slowed = 0.0 if queue_full else TAKEN * min(pace.slowed, 0.5)

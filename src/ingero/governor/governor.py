@@ -22,14 +22,17 @@ from ingero.governor.counts import Estimator
 from ingero.governor.policy import (
     ALL,
     FEWER_WALKS,
+    LONGEST_PAUSE_NS,
     WALKS,
     Controller,
     Means,
     Watch,
     actions_between,
     period_ns,
+    step_ns,
     turn_ns,
     watched_less,
+    whole_steps_ns,
 )
 from ingero.governor.rates import (
     SWITCH_NS,
@@ -63,7 +66,8 @@ from ingero.model.layout import Bucket, HeaderFlag
 from ingero.model.window import GovernorAction, Records, Window
 
 TAKE_NS = 50_000_000
-LONGEST_PAUSE_NS = 1_200_000_000  # or windows go by without an on-period
+# An on-period is looked at so often: where amid its calls a step ended is known as well as that.
+LOOKS, LEAST_LOOK_NS, MOST_LOOK_NS = 20, 1_000_000, 10_000_000
 RETURNS_S = 0.001  # calls in flight come back meanwhile: their returns are still seen
 # A record without its stack costs little, and one for each iteration of a loop tells a long one.
 STEPS_PER_SECOND = 250
@@ -118,9 +122,11 @@ class Governor:
         self._seen: dict[int, SeenTime] = {}
         self._made: dict[int, NDArray[np.int64]] = {}  # calls by meter, by process, while all were watched
         self._aligned: dict[tuple[int, int], Aligned] = {}  # by process and meter, in this on-period
+        self._anchors: set[tuple[int, int]] = (
+            set()
+        )  # processes, and the meter that their calls keep step with
+        self._look_ns = MOST_LOOK_NS
         self._steps: StepsBy = {}  # in this window
-        self._others_now = False  # what is always watched has changed, since the last window,
-        self._same_functions = True  # but not which functions are cycled
         self._read_ns = now_ns
         self._counts, self._threads = Estimator(), ThreadEstimator()
         self._calls = 0.0  # a second, of the worst process, at the last change
@@ -138,7 +144,8 @@ class Governor:
         if self._controller is None:
             return
         self._session.retire(now_ns)
-        if self._on_ns is not None and (self.watch.cycles or self._controller.overspends):
+        often = self.watch.cycles or self._controller.overspends
+        if self._on_ns is not None and (often or now_ns >= self._next_take_ns):
             self._align(self._counters.read())
         if self.watch.cycles and now_ns >= self._until_ns:
             if self._on_ns is None:
@@ -149,6 +156,11 @@ class Governor:
             self._next_take_ns = now_ns + TAKE_NS
             if self._take(now_ns):
                 self._decide(now_ns)
+
+    @property
+    def look_ns(self) -> int:
+        """How long it can be left alone."""
+        return self._look_ns if self.watch.cycles and self._on_ns is not None else MOST_LOOK_NS
 
     def _take(self, now_ns: int) -> bool:
         """Whether enough was seen since the last time to decide by."""
@@ -163,7 +175,6 @@ class Governor:
         if found:  # what the others are is not what it was
             self._begin_steps()
             self._period_cpu_ns = {}
-            self._others_now = True
             self._periods.forget_steps(OTHERS)
         return not found  # how often those are called is not known yet
 
@@ -194,15 +205,17 @@ class Governor:
         if self._on_ns is None:
             self._cycled |= before.cycled  # they were off in this window
             self._begin()
-        first = None if before.cycles else self._steps_of(after.cycled)
+        first = None if before.cycles else self._steps_seen(after.cycled)
         self._tell()  # before functions move: where a call has two ends, one may be of another link
         self._kernel.set_watched(before.thinned | before.cycled)
         if before.cycled != after.cycled:
             variants = self._session.set_apart(after.cycled, self._paths(), time.monotonic_ns())
             self._kernel.set_variants(variants)
-            self._others_now, self._same_functions = True, False
         self._set(after)
-        self._periods.clear()
+        self._periods.forget_times(
+            {self._rates.meters[each] for each in after.cycled if each in self._rates.meters}
+        )
+        self._periods.forget_steps(OTHERS)
         if first:  # until now everything was watched, and how its calls keep step was seen
             self._periods.add(Period(steps=first))
             self._steps |= first
@@ -240,7 +253,19 @@ class Governor:
         self._next_take_ns = now_ns + TAKE_NS
         self._period_from_ns, self._period_cpu_ns = now_ns, {}
         self._begin_steps()
-        self._until_ns = now_ns + int(period_ns(self.watch.share) * self._chance.uniform(0.6, 1.4))
+        lasts_ns = period_ns(self.watch.share) * self._chance.uniform(0.6, 1.4)
+        lasts_ns = max(lasts_ns, whole_steps_ns(self.watch.share, self._step_ns()))
+        self._look_ns = min(max(int(lasts_ns / LOOKS), LEAST_LOOK_NS), MOST_LOOK_NS)
+        self._until_ns = now_ns + int(lasts_ns)
+
+    def _step_ns(self) -> float:
+        """The longest of the processes that keep step with something."""
+        always = set(range(METERS)) - {OTHERS, *self._cycled_meters()}
+        found = 0.0
+        for pid, rates in self._rates.by_process().items():
+            known = {meter for owner, meter in self._anchors if owner == pid} & always
+            found = max(found, step_ns(rates, known or always))
+        return found
 
     def _begin_steps(self) -> None:
         self._period_mark, self._aligned = self._counters.read(), {}
@@ -288,19 +313,20 @@ class Governor:
             if meter := self._rates.meters.get(function):
                 by_process = counters.by_process(made[:, meter])
                 found |= {(pid, function): int(count) for pid, count in by_process.items()}
-        steps = self._steps_of(self.watch.cycled)
+        steps = self._steps_seen(self.watch.cycled)
         for key, each in steps.items():
             self._steps[key] = self._steps.get(key, Steps()) + each
         return Period(found, self._period_cpu_ns, took, steps)
 
-    def _steps_of(self, functions: frozenset[int]) -> StepsBy:
-        """In this on-period, against every other function that is always watched."""
-        meters = {self._rates.meters[each]: each for each in functions if each in self._rates.meters}
+    def _steps_seen(self, cycled: frozenset[int]) -> StepsBy:
+        """In this on-period, of every function against every other that is always watched: any may have to be
+        watched less next."""
+        unseen = {self._rates.meters[each] for each in cycled if each in self._rates.meters}
         return {
             (pid, function, anchor): aligned.steps(meter)
             for (pid, anchor), aligned in self._aligned.items()
-            for meter, function in meters.items()
-            if anchor not in meters
+            for function, meter in self._rates.meters.items()
+            if anchor not in unseen and anchor != meter
         }
 
     def _cycled_meters(self) -> list[int]:
@@ -379,9 +405,6 @@ class Governor:
         """Put in what was not seen, and say what tracing cost."""
         watched = self._watched(window, totals, read_ns)
         self._measure(window)
-        if self._others_now:
-            self._counts.forget_steps(OTHERS if self._same_functions else None)
-            self._others_now, self._same_functions = False, True
         window.operations = self._counts.complete(window.operations, watched)
         self._counts.weigh(window.calls)
         self._threads.complete(window.threads, watched, window.start_ns, self._counts.hidden_ns())
@@ -411,7 +434,9 @@ class Governor:
         bases = self._bases(window, seen, made)
         self._cycled = frozenset()
         steps, self._steps = self._steps, {}
-        return Watched(share, cycled, self._periods.paces(), steps, bases, seen, bool(cycled & WAITS))
+        paces = self._periods.paces(cycled)
+        self._anchors = {(pid, each.anchor) for (pid, _), each in paces.items() if each.anchor is not None}
+        return Watched(share, cycled, paces, steps, bases, seen, bool(cycled & WAITS))
 
     def _bases(
         self, window: Window, seen: Mapping[int, SeenTime], made: Mapping[int, NDArray[np.int64]]

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ingero.attach.probes import ROWS
 from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING, HitCost
 from ingero.model.window import GovernorAction
@@ -22,20 +25,24 @@ WORTH = 0.9  # of a timed call's cost: counting must be cheaper than that
 MATTERS = 0.05  # of what all hits cost: a function with less wins nothing, and tells much
 CYCLE_NS = 250_000_000  # from one on-period to the next
 SHORTEST_NS, LONGEST_NS = 15_000_000, 200_000_000  # an on-period
+LONGEST_PAUSE_NS = 1_200_000_000  # between two, or windows go by without one
+# An on-period that has whole steps of the job tells how many calls a step makes; one within a step does not.
+STEPS = 2.5
+SLOWEST_STEP_NS = 125_000_000
 # What taking probes off and putting them on again costs: 1 ms for 73 functions (docs/real-gpu.md).
 TURN_NS, TURN_FUNCTION_NS = 125_000, 12_000
 RARE = 200.0  # calls a second: a function that is called less often is never watched less
 GOOD_SHARE = 0.10  # of the time: functions are spared as long as so much is left for the others
 TELLS_MUCH = 2  # copies, allocations, waits: watched less only where they are a good part of all calls
 SPARED_COST = 1.1  # times what watching the least costs
-KEPT_SHARE = 0.8  # or so much of what there is where none is spared
+KEPT_SHARE = 0.3  # or so much of what there is where none is spared: whole steps are seen with less, too
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 # Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
 # hit is measured, up to three times as much (docs/real-gpu.md).
-AIM, HIGH, LOW = 0.3, 0.5, 0.2
-COUNTING = 0.475  # of the budget: as long as every call is counted, so much may be spent
+AIM, HIGH, LOW = 0.2, 0.4, 0.13
+COUNTING = 0.38  # of the budget: as long as every call is counted, so much may be spent
 # Of the budget, for the stacks of a process's calls and waits: where there is room, and where there is not.
-WALKS, FEWER_WALKS = 0.25, 0.075
+WALKS, FEWER_WALKS = 0.2, 0.05
 CREDIT_NS = 1_000_000_000  # what may be spent in so long may be spent at once: a burst is no rate
 MOST_CREDIT = 2.0  # times that are remembered
 FIRST_NS = 1_500_000_000  # before the first loosening: a job just met is no measure
@@ -97,6 +104,20 @@ class Means:
 def period_ns(share: float) -> float:
     """How long an on-period lasts, on average."""
     return min(max(CYCLE_NS * share, SHORTEST_NS), LONGEST_NS)
+
+
+def whole_steps_ns(share: float, step_ns: float) -> float:
+    """How long it must last to have some of the job's steps whole, as far as the pause after it allows."""
+    return min(STEPS * step_ns, share / max(1 - share, share) * LONGEST_PAUSE_NS, LONGEST_NS)
+
+
+def step_ns(rates: NDArray[np.float64], anchors: Collection[int]) -> float:
+    """How long a step takes, by calls a second of functions that are always watched; 0: nothing tells.
+
+    `anchors`: those that others are known to keep step with, or that may be what they keep step with.
+    """
+    lengths = [1e9 / rates[each] for each in anchors if rates[each] * SLOWEST_STEP_NS >= 1e9]
+    return max(lengths, default=0.0)
 
 
 def turning_share(watch: Watch) -> float:

@@ -122,6 +122,13 @@ class Rates:
         for tid in gone:
             del self._threads[tid]
 
+    def by_process(self) -> dict[int, NDArray[np.float64]]:
+        """Calls a second by meter."""
+        found: dict[int, NDArray[np.float64]] = {}
+        for each in self._threads.values():
+            found[each.pid] = found.get(each.pid, _none()) + each.rates()
+        return found
+
     def new_meters(self, now_ns: int, waits: Collection[int] = ()) -> dict[int, int]:
         """Functions that turn out to be called often, and the meter each is to be counted at from now on.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,6 +74,7 @@ class CallingPace:
     periods: int
     slowed: float = 0.0  # part of its time that watching takes; whether it shows in its rate is not known
     anchor: int | None = None  # meter of an always watched function it keeps step with; None: with its time
+    per_call: float = 0.0  # calls to each of that one
 
     @property
     def chance(self) -> float:
@@ -128,10 +130,11 @@ class Watched:
 
 
 KEPT = 24
-ENOUGH = 8  # calls always watched, in all of them: to go by those
+ENOUGH = 4  # calls always watched, in all of them: to go by those
 ENOUGH_CALLS = 30  # to say that a process does something else
 FEW = 2  # periods
 UNKNOWN = 0.5
+DOUBT = 0.25  # that a job goes on as it did, where nothing but its time on a core tells
 RECENT = 6  # periods that agree: about a second and a half
 OTHERWISE = 2.0  # times the calls of before, in each of them: the job does something else now
 STEADY = 2 * KEPT  # periods after which it may be another again
@@ -172,15 +175,14 @@ class Aligned:
         self.first = self.first or self.last
 
     def steps(self, meter: int) -> Steps:
-        if self.first is None or self.last is None:
+        if self.first is None or self.last is None or self.first is self.last:
             return Steps()
         made, always = (
             int(self.last.calls[meter] - self.first.calls[meter]),
             self.last.count - self.first.count,
         )
-        each = made / max(always, 1)
-        missed = [min(float(look.since[meter]), each) for look in (self.first, self.last)]
-        return Steps(made, always, sum(calls**2 for calls in missed) / 12)
+        missed = sum(float(look.since[meter]) ** 2 for look in (self.first, self.last))
+        return Steps(made, always, missed / 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +212,17 @@ class Periods:
         self._periods.append(period)
 
     def clear(self) -> None:
-        """They were made in another way."""
+        """The job does something else."""
         self._periods.clear()
+
+    def forget_times(self, unseen: Collection[int]) -> None:
+        """They were watched in another way. What keeps step with what stays true, but for functions (by
+        meter) that are not seen all the time any more."""
+        steps = [
+            {key: found for key, found in each.steps.items() if key[2] not in unseen}
+            for each in self._periods
+        ]
+        self._periods = deque((Period(steps=each) for each in steps if each), maxlen=KEPT)
 
     def forget_steps(self, anchor: int) -> None:
         """What is counted at that meter has changed."""
@@ -232,8 +243,11 @@ class Periods:
         self._since_change = 0
         return True
 
-    def paces(self) -> dict[tuple[int, int], CallingPace]:
-        return {key: self._pace(*key) for key in {key for each in self._periods for key in each.calls}}
+    def paces(self, functions: Collection[int]) -> dict[tuple[int, int], CallingPace]:
+        """Of those functions that are watched a part of the time, by process."""
+        seen = {key for each in self._periods for key in each.calls}
+        seen |= {key[:2] for each in self._periods for key in each.steps}
+        return {key: self._pace(*key) for key in seen if key[1] in functions}
 
     def _pace(self, pid: int, function: int) -> CallingPace:
         timed = [each for each in self._periods if pid in each.cpu_ns]
@@ -241,7 +255,9 @@ class Periods:
         cpu_ns = np.array([each.cpu_ns[pid] for each in timed], np.float64)
         took_ns = np.array([each.took_ns.get(pid, 0.0) for each in timed], np.float64)
         slowed = float(took_ns.sum() / max(cpu_ns.sum(), 1.0))
-        by_time = CallingPace(_spread(calls, cpu_ns), len(calls), slowed)
+        # What a job does between periods may be anything: few that agree do not say that it goes on so.
+        doubt = (DOUBT * float(calls.mean())) ** 2 if len(calls) else None
+        by_time = CallingPace(_spread(calls, cpu_ns, doubt), len(calls) + PRIOR, slowed)
         anchored = {anchor: self._anchored(pid, function, anchor) for anchor in range(METERS)}
         known = {anchor: each for anchor, each in anchored.items() if each}
         if len(known) > 1:  # what others without a meter do together changes with every phase of a job
@@ -258,7 +274,8 @@ class Periods:
             return None
         calls, always = np.array([(each.calls, each.always) for each in steps], np.float64).T
         missed = float(np.mean([each.missed for each in steps]))
-        return CallingPace(_spread(calls, always, missed), len(steps) + PRIOR, anchor=anchor)
+        spread, per_call = _spread(calls, always, missed), float(calls.sum() / always.sum())
+        return CallingPace(spread, len(steps) + PRIOR, anchor=anchor, per_call=per_call)
 
 
 def _differs(before: list[Period], recent: list[Period], pid: int) -> bool:

@@ -191,10 +191,10 @@ class Loop:
 
     def window(self, start_ns: int) -> Window:
         rows = np.zeros(len(STEP), OPERATION)
-        for row, (name, count) in zip(rows, self.counted.items(), strict=True):
-            row["pid"], row["op"], row["count"] = 100, NUMBERS[name], count
+        for row, name in zip(rows, STEP, strict=True):
+            row["pid"], row["op"], row["count"] = 100, NUMBERS[name], self.counted[name]
         self.counted.clear()
-        return window(start_ns, operations=rows, threads=threads(0.8))
+        return window(start_ns, operations=rows[rows["count"] > 0], threads=threads(0.8))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -24,7 +24,7 @@ def test_periods_that_agree_on_another_rate_replace_those_before() -> None:
     periods, changes = seen([6000] * 12 + [50_000] * 6)
     assert changes == [False] * 17 + [True]
     assert len(periods) == 6
-    assert periods.paces()[PID, LAUNCH].spread < 0.01
+    assert periods.paces({LAUNCH})[PID, LAUNCH].periods < 12
 
 
 def test_a_job_that_goes_up_and_down_stays_the_same_job() -> None:
@@ -60,7 +60,7 @@ def test_a_few_periods_that_agree_are_no_proof_of_a_steady_job() -> None:
     for _ in range(4):
         steps = {(PID, LAUNCH, ANCHOR): Steps(5 * 422, 5, missed=422**2 / 6)}
         periods.add(Period({(PID, LAUNCH): 2300}, {PID: 15 * MS}, {PID: 3.0 * MS}, steps))
-    pace = periods.paces()[PID, LAUNCH]
+    pace = periods.paces({LAUNCH})[PID, LAUNCH]
     assert pace.anchor == ANCHOR
     assert pace.chance > 422 / 400 - 1  # steps of 400 are possible
 
@@ -84,7 +84,7 @@ def test_the_function_that_calls_keep_step_with_best_is_found() -> None:
         }
         cpu = int(chance.uniform(10, 40) * MS)
         periods.add(Period({(PID, LAUNCH): 160 * waits + 80}, {PID: cpu}, {PID: 0.4 * cpu}, steps))
-    pace = periods.paces()[PID, LAUNCH]
+    pace = periods.paces({LAUNCH})[PID, LAUNCH]
     assert pace.anchor == ANCHOR
     assert pace.spread == pytest.approx(0, abs=1e-9)
 
@@ -94,19 +94,45 @@ def test_what_all_others_do_together_is_gone_by_only_where_there_is_nothing_else
     for waits in (3, 4, 2, 5):
         steps = {(PID, LAUNCH, OTHERS): Steps(100 * waits, 10 * waits)}
         periods.add(Period({(PID, LAUNCH): 100 * waits}, {PID: 20 * MS * waits % 7}, {}, steps))
-    assert periods.paces()[PID, LAUNCH].anchor == OTHERS
+    assert periods.paces({LAUNCH})[PID, LAUNCH].anchor == OTHERS
     for waits in (3, 4, 2, 5):
         steps = {(PID, LAUNCH, OTHERS): Steps(100 * waits, 10 * waits)}
         steps |= {(PID, LAUNCH, ANCHOR): Steps(100 * waits + waits % 2, waits)}
         periods.add(Period({(PID, LAUNCH): 100 * waits}, {PID: 20 * MS * waits % 7}, {}, steps))
-    assert periods.paces()[PID, LAUNCH].anchor == ANCHOR
+    assert periods.paces({LAUNCH})[PID, LAUNCH].anchor == ANCHOR
 
 
 def test_where_nothing_keeps_step_time_on_a_core_counts() -> None:
     periods = Periods()
-    for count in (100, 102, 99, 101):
+    for count in (100, 102, 99):
         steps = {(PID, LAUNCH, ANCHOR): Steps(count, 1)}  # too few
         periods.add(Period({(PID, LAUNCH): count}, {PID: 20 * MS}, {PID: 2.0 * MS}, steps))
-    pace = periods.paces()[PID, LAUNCH]
+    pace = periods.paces({LAUNCH})[PID, LAUNCH]
     assert pace.anchor is None
     assert pace.slowed == pytest.approx(0.1)
+
+
+def test_what_keeps_step_is_still_known_when_other_functions_are_watched_less() -> None:
+    """And not what kept step with one of those."""
+    periods = Periods()
+    for waits in (3, 4, 2, 5):
+        steps = {
+            (PID, LAUNCH, ANCHOR): Steps(100 * waits, waits),
+            (PID, LAUNCH, OTHERS): Steps(100 * waits, waits),
+        }
+        periods.add(Period({(PID, LAUNCH): 100 * waits}, {PID: 20 * MS}, {}, steps))
+    periods.forget_times({OTHERS})
+    pace = periods.paces({LAUNCH})[PID, LAUNCH]
+    assert (pace.anchor, pace.per_call) == (ANCHOR, 100)
+    periods.forget_times({ANCHOR})
+    assert not periods.paces({LAUNCH})
+
+
+def test_few_periods_that_agree_by_time_leave_much_doubt() -> None:
+    """The job's steps may end between them and the next."""
+    few, many = Periods(), Periods()
+    for periods, count in ((few, 3), (many, 24)):
+        for _ in range(count):
+            periods.add(Period({(PID, LAUNCH): 500}, {PID: 20 * MS}))
+    assert few.paces({LAUNCH})[PID, LAUNCH].chance > 0.25
+    assert many.paces({LAUNCH})[PID, LAUNCH].chance < 0.1
