@@ -1,6 +1,6 @@
 """Plays the corpus on a card: each job recorded as a user would, with its truth beside it.
 
-    python -m benchmarks.gpu.corpus.play --out DIR --seed N [--set first|last|all|unmet] [--only NAME ...]
+    python -m benchmarks.gpu.corpus.play --out DIR --seed N [--set SET] [--only NAME ...]
 
 Leaves NAME.db.xz and NAME.json for each; corpus/keep.py takes them into the repository.
 Needs root, a card and PyTorch.
@@ -25,9 +25,10 @@ from typing import Any
 from benchmarks import jobs
 from benchmarks.gpu.corpus.cases import SETS as KNOWN
 from benchmarks.gpu.corpus.cases import Case
+from benchmarks.gpu.corpus.third import THIRD
 from benchmarks.gpu.corpus.unmet import UNMET
 
-SETS = {**KNOWN, "unmet": UNMET}
+SETS = {**KNOWN, "unmet": UNMET, "third": THIRD}
 PROGRAMS = Path(__file__).parent / "programs"
 HEALTHY_BEFORE_S = 6.0
 TROUBLED_S = 6.0
