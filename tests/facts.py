@@ -100,9 +100,10 @@ class Story:
         when: range | None = None,
         **more: float,
     ) -> Story:
-        """Milliseconds per slice and bucket; what is left of two seconds goes to `rest`."""
+        """Milliseconds per slice and bucket; what is left of two seconds goes to `rest`, if it lived so long."""
         spent = dict.fromkeys(BUCKET_NAMES, 0.0) | ms
-        spent[rest] += 2000 - sum(spent.values())
+        if rest:
+            spent[rest] += 2000 - sum(spent.values())
         idle = dict.fromkeys(BUCKET_NAMES, 0.0) | (gap or {})
         for number in when or range(self.slices):
             self._add(

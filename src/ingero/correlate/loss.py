@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -87,8 +88,8 @@ ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
 TASK = int(WakerKind.WAKER_TASK)
 # What a wait was that no thread ended; other interrupts tell nothing.
 FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
-# Parts of a wait smaller than this are not followed: 64 workers are, each of them, but
-# threads that all wake each other make ever more ways.
+# Parts of a wait smaller than this are not followed one by one: 64 workers are, each of them, but
+# threads that all wake each other make ever more ways. A thousand short processes are seen as one.
 NEGLIGIBLE = 0.002
 
 
@@ -130,13 +131,35 @@ class Chains:
         self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int
     ) -> Iterator[Root]:
         every = self._tables.wakers.get((number, tid), ())
-        wakers = [each for each in every if each.bucket == bucket and each.kind == TASK]
-        total = sum(each.ns for each in wakers)
-        for waker in wakers:
-            ns = waker.ns
-            if ns < NEGLIGIBLE * total or waker.waker_tid in asked:
-                continue
-            yield from self._doing(number, waker, FollowedWait(asked, victim, (), ns, ns / max(total, 1)))
+        wakers = [
+            each
+            for each in every
+            if each.bucket == bucket and each.kind == TASK and each.waker_tid not in asked
+        ]
+        total = max(sum(each.ns for each in every if each.bucket == bucket and each.kind == TASK), 1)
+        large, small = _apart(wakers, NEGLIGIBLE * total)
+        for waker in large:
+            by = FollowedWait(asked, victim, (), waker.ns, waker.ns / total)
+            yield from self._doing(number, waker, by)
+        for alike in small:
+            ns = sum(each.ns for each in alike)
+            yield from self._together(number, alike, FollowedWait(asked, victim, (), ns, ns / total))
+
+    def _together(self, number: int, alike: list[Waker], by: FollowedWait) -> list[Root]:
+        """What many threads of one name did, each of which was hardly waited for."""
+        first = max(alike, key=lambda each: each.ns)
+        pid, tid, comm = first.waker_pid, first.waker_tid, self._tables.facts.strings.get(first.comm, "?")
+        rows = [row for each in alike if (row := self._tables.thread(number, each.waker_tid)) is not None]
+        via = (*by.via, comm)
+        if not rows:
+            return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
+        sums = np.sum([row["ns"] for row in rows], axis=0, dtype=np.int64)
+        found = [
+            Root(name, float(ns), pid, tid, comm, via, seen=at not in ASKING)
+            for at, (name, ns) in enumerate(zip(BUCKET_NAMES, sums.tolist(), strict=True))
+            if ns
+        ]
+        return _within(found, by.ns, int(sums.sum()))
 
     def _doing(self, number: int, waker: Waker, by: FollowedWait) -> list[Root]:
         """What the waker did in the time it was waited for; shares are nanoseconds."""
@@ -153,7 +176,7 @@ class Chains:
                 found.extend(self._asking(number, row, Bucket(at), replace(by, via=via)))
             elif ns:
                 found.append(Root(name, float(ns), pid, tid, comm, via, feeder=feeder))
-        return _within(found, by.ns)
+        return _within(found, by.ns, int(row["ns"].sum()))
 
     def _asking(self, number: int, row: np.void, bucket: Bucket, by: FollowedWait) -> Iterator[Root]:
         """Its own waits for others, without those that ended because we asked for more."""
@@ -167,13 +190,27 @@ class Chains:
                 yield Root(FROM_OUTSIDE[kind], part, pid, tid, self._tables.name(row), by.via)
             elif kind != TASK:
                 unknown += part
-            elif not _asks(waker, pid, by):
-                # All it did shrinks to the time it was waited for, and this wait of it alike.
-                share = by.share * part / max(_active_ns(row), by.ns)
-                inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
-                yield from self._doing(number, waker, inner)
+        theirs = [each for each in mine if each.kind == TASK and not _asks(each, pid, by)]
+        large, small = _apart(theirs, NEGLIGIBLE * total)
+        for alike in (*([each] for each in large), *small):
+            part = ns * sum(each.ns for each in alike) / total
+            # All it did shrinks to the time it was waited for, and this wait of it alike.
+            share = by.share * part / max(_active_ns(row), by.ns)
+            inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
+            one = len(alike) == 1
+            yield from self._doing(number, alike[0], inner) if one else self._together(number, alike, inner)
         if unknown > NEGLIGIBLE * ns:
             yield Root(BUCKET_NAMES[bucket], unknown, pid, tid, self._tables.name(row), by.via, seen=False)
+
+
+def _apart(wakers: list[Waker], least_ns: float) -> tuple[list[Waker], list[list[Waker]]]:
+    """Those waited for long enough to be asked one by one, and the others by name."""
+    large = [each for each in wakers if each.ns >= least_ns]
+    small: dict[int, list[Waker]] = defaultdict(list)
+    for each in wakers:
+        if each.ns < least_ns:
+            small[each.comm].append(each)
+    return large, [alike for alike in small.values() if sum(each.ns for each in alike) >= least_ns]
 
 
 def _asks(waker: Waker, pid: int, by: FollowedWait) -> bool:
@@ -194,16 +231,23 @@ def _normal(roots: list[Root]) -> list[Root]:
     return [_scaled(root, 1 / total) for root in roots] if total else []
 
 
-def _within(roots: list[Root], ns: float) -> list[Root]:
+def _within(roots: list[Root], ns: float, lived_ns: float) -> list[Root]:
     """As much of what a thread did as fits into the time it was waited for.
 
     What it did comes before what it did not: a thread that worked for 100 ms and slept
-    for the rest of the two seconds did not sleep in the 100 ms it was waited for.
+    for the rest of the two seconds did not sleep in the 100 ms it was waited for. What was
+    waited for a thread before there was one is not what it did: nobody knows who was to start it.
     """
     active = [root for root in roots if root.bucket != "sleep"]
     asleep = [root for root in roots if root.bucket == "sleep"]
-    did = sum(root.share for root in active)
+    before_ns = max(ns - lived_ns, 0.0)
+    did, ns = sum(root.share for root in active), ns - before_ns
     if did >= ns or not asleep:
-        return [_scaled(root, ns / did) for root in active] if did else []
-    slept = sum(root.share for root in asleep)
-    return active + [_scaled(root, min(1.0, (ns - did) / slept)) for root in asleep]
+        found = [_scaled(root, ns / did) for root in active] if did else []
+    else:
+        slept = sum(root.share for root in asleep)
+        found = active + [_scaled(root, min(1.0, (ns - did) / slept)) for root in asleep]
+    if before_ns <= NEGLIGIBLE * (ns + before_ns) or not roots:
+        return found
+    pid, tid, comm, via = roots[0].pid, roots[0].tid, roots[0].comm, roots[0].via
+    return [*found, Root("peer_wait", before_ns, pid, tid, comm, via, seen=False)]

@@ -39,7 +39,7 @@ TICKING = (
     6  # blocks of one size at even intervals: a caching allocator that is short of the same again and again
 )
 ONE_SIZE = 0.1  # by which they may differ
-EVEN = 2.0  # times the usual gap between two of them, at most
+EVEN = 0.2  # of all blocks: by so many they may be ahead of an even pace, or behind it, at any time
 LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
 HELD_SHARE = 0.25  # of what the calls say stays, the driver must see: it gives memory in large blocks
 WORKING = ("launch", "graph", "alloc")
@@ -74,7 +74,7 @@ def find(timeline: Timeline) -> Iterator[State]:
         in_each = allocated - freed >= IN_EACH * steps and steps >= MANY_STEPS
         ticking = _ticks(timeline, job, settled, rows)
         long = len(rows) >= (2 if in_each or regular or ticking else LEAST_SLICES)
-        steadily = long and sum(growing) >= GROWING_SHARE * len(rows)
+        steadily = ticking or (long and sum(growing) >= GROWING_SHARE * len(rows))
         if not steadily or not any(growing[-2:]):  # the last slice may be a fragment
             continue
         if _settles(rows):
@@ -107,12 +107,12 @@ def _grown(timeline: Timeline, job: Job, slices: list[int]) -> int | None:
 
 
 def _ticks(timeline: Timeline, job: Job, slices: list[int], rows: list[tuple[int, int, int]]) -> bool:
-    """Blocks of one size at even intervals up to the end, none given back: no cache fills like that.
+    """Blocks of one size at an even pace up to the end, none given back: no cache fills like that.
 
     Buffers for ever longer inputs grow in size; those of a start come at once.
     """
-    sizes = [size / allocated for allocated, freed, size in rows if allocated and not freed]
-    if not sizes or len(sizes) < len(rows) or max(sizes) > (1 + ONE_SIZE) * min(sizes):
+    sizes = [size / allocated for allocated, _, size in rows if allocated]
+    if not sizes or any(freed for _, freed, _ in rows) or max(sizes) > (1 + ONE_SIZE) * min(sizes):
         return False
     facts = timeline.facts
     ops = [number for number, op in facts.ops.items() if op.kind == "alloc" and _takes(op.name)]
@@ -123,8 +123,8 @@ def _ticks(timeline: Timeline, job: Job, slices: list[int], rows: list[tuple[int
     at_ns = at_ns[(at_ns >= first) & (at_ns < last)]
     if len(at_ns) < TICKING:
         return False
-    gaps = np.diff(np.append(at_ns, last))
-    return float(gaps.max()) <= EVEN * float(np.median(gaps[:-1]))
+    ahead = (np.arange(len(at_ns)) + 0.5) / len(at_ns) - (at_ns - first) / (last - first)
+    return float(np.abs(ahead).max()) <= EVEN
 
 
 def _last_ns(timeline: Timeline, job: Job) -> int:

@@ -157,6 +157,35 @@ def test_what_the_waker_did_while_nobody_waited_for_it_does_not_count() -> None:
     assert shares(follow(story)) == pytest.approx({(WORKER, "host_cpu"): 0.6, (WORKER, "sleep"): 0.4})
 
 
+def test_what_was_waited_for_before_there_was_a_thread_is_not_what_it_did() -> None:
+    """It lived for 1 ms of the 200 that were waited: a client that sleeps, then starts a thread to ask with."""
+    story = waiting().thread(WORKER, "asker", {"host_cpu": 1.0}, rest="")
+    story.waker(WORKER, "asker", "peer_wait", 200)
+    found = {(root.bucket, root.seen): root.share for root in follow(story)}
+    assert found == pytest.approx({("host_cpu", True): 0.005, ("peer_wait", False): 0.995})
+
+
+def test_a_thousand_short_processes_are_seen_as_one() -> None:
+    """Each of them is hardly waited for."""
+    story = waiting()
+    for tid in range(500, 1500):
+        story.thread(tid, "gzip", {"host_cpu": 1.5, "disk_wait": 0.5}, rest="")
+        story.waker(tid, "gzip", "peer_wait", 2)
+    found = shares(follow(story))
+    assert {bucket: share for (_, bucket), share in found.items()} == pytest.approx(
+        {"host_cpu": 0.75, "disk_wait": 0.25}
+    )
+
+
+def test_a_thousand_short_processes_that_a_thread_of_the_job_waits_for_are_seen_as_one() -> None:
+    story = waiting().thread(JOB, "pin_memory", {}, tid=PINNER, rest="peer_wait")
+    story.waker(PINNER, "pin_memory", "peer_wait", 2000, by_pid=JOB)
+    for tid in range(500, 1500):
+        story.thread(tid, "gzip", {"host_cpu": 2.0}, rest="").waker(tid, "gzip", "peer_wait", 2, of=PINNER)
+    (root,) = follow(story)
+    assert (root.bucket, root.seen, root.via) == ("host_cpu", True, ("pin_memory", "gzip"))
+
+
 def test_a_waker_that_worked_longer_than_it_was_waited_for_did_not_sleep() -> None:
     story = waiting().thread(WORKER, "loader", {"host_cpu": 300.0, "disk_wait": 100.0}, rest="sleep")
     story.waker(WORKER, "loader", "peer_wait", 200)

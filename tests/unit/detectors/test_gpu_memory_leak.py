@@ -175,6 +175,13 @@ def test_an_allocator_that_asks_for_the_same_again_and_again_is_short_of_it() ->
     assert finding.kind == KIND
 
 
+def test_blocks_come_at_the_pace_of_the_loss_not_of_a_clock() -> None:
+    """Large blocks of a steady leak: now one after two steps, now after five."""
+    times_s = [2.1, 2.6, 2.9, 3.3, 3.7, 4.6, 5.0, 5.7]
+    (finding,) = pooled(times_s, [320 * MIB] * 8).findings()
+    assert finding.kind == KIND
+
+
 @pytest.mark.parametrize(
     ("times_s", "sizes"),
     [
