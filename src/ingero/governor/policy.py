@@ -179,12 +179,13 @@ def _ways(load: Load, means: Means) -> Iterator[Watch]:
 def _sparing(load: Load, often: set[int], means: Means, budget: float) -> Watch:
     """As few functions as possible are watched less: those are spared first whose calls tell most, then the
     rarest. The others must still be seen often enough to tell how many there are."""
-    chosen = _cycled(load, frozenset(often), means, budget)
+    thinned = frozenset(often) - means.waits if means.can_thin else frozenset()
+    chosen = _cycled(load, frozenset(often), thinned, means, budget)
     least = min(GOOD_SHARE, KEPT_SHARE * chosen.share)
     # Where even the least is too much, what little the rare ones cost on top wins nothing.
     room = max(AIM * budget, SPARED_COST * _taken(load, chosen, means, budget))
     for each in sorted(often, key=lambda each: (-means.telling.get(each, 0), load.calls[each])):
-        without = _cycled(load, chosen.cycled - {each}, means, budget)
+        without = _cycled(load, chosen.cycled - {each}, thinned, means, budget)
         if without.cycled and without.share >= least and _taken(load, without, means, budget) <= room:
             chosen = without
     return chosen
@@ -194,9 +195,10 @@ def _taken(load: Load, watch: Watch, means: Means, budget: float) -> float:
     return cost_share(load, watch, means) + FEWER_WALKS * budget
 
 
-def _cycled(load: Load, functions: frozenset[int], means: Means, budget: float) -> Watch:
-    """As often as there is room for."""
-    thinned = functions - means.waits if means.can_thin else frozenset()
+def _cycled(
+    load: Load, functions: frozenset[int], thinned: frozenset[int], means: Means, budget: float
+) -> Watch:
+    """As often as there is room for. Those spared are counted all the time and timed now and then."""
     never = Watch(True, EVERY[-1] if thinned else 1, thinned, functions, 0.0)
     always = Watch(True, never.every, thinned, functions, 1.0)
     whole = cost_share(load, always, means) - turning_share(always) - cost_share(load, never, means)
