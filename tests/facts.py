@@ -100,7 +100,7 @@ class Story:
         when: range | None = None,
         **more: float,
     ) -> Story:
-        """Milliseconds per slice and bucket; what is left of two seconds goes to `rest`, if it lived so long."""
+        """Milliseconds per slice and bucket; what is left of two seconds goes to `rest`, if any."""
         spent = dict.fromkeys(BUCKET_NAMES, 0.0) | ms
         if rest:
             spent[rest] += 2000 - sum(spent.values())

@@ -247,8 +247,9 @@ class RunningTrace:
         duration_ns = self._options.duration_ns
         deadline = None if duration_ns is None else self._started_ns + duration_ns
         next_window = time.monotonic_ns() + WINDOW_NS
+        assert self._governor is not None
         while True:
-            self._news.poll(min(POLL_MS, self._look_ms()))
+            self._news.poll(min(POLL_MS, self._governor.look_ms))
             self.hear()
             self._readers.beat()
             self.govern()
@@ -303,10 +304,6 @@ class RunningTrace:
         """Keep within the overhead budget."""
         assert self._governor is not None
         self._governor.tick(time.monotonic_ns())
-
-    def _look_ms(self) -> int:
-        """How long the governor can be left alone."""
-        return max(self._governor.look_ns // 1_000_000, 1) if self._governor else POLL_MS
 
     def meanwhile(self) -> None:
         """While a reader works: neither the rings nor the budget wait for its answers. What is watched

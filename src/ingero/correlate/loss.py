@@ -153,7 +153,7 @@ class Chains:
         via = (*by.via, comm)
         if not rows:
             return [Root("peer_wait", by.ns, pid, tid, comm, via, seen=False)]
-        sums = np.sum([row["ns"] for row in rows], axis=0, dtype=np.int64)
+        sums = np.array([row["ns"] for row in rows], np.int64).sum(axis=0)
         found = [
             Root(name, float(ns), pid, tid, comm, via, seen=at not in ASKING)
             for at, (name, ns) in enumerate(zip(BUCKET_NAMES, sums.tolist(), strict=True))

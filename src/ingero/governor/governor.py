@@ -29,7 +29,6 @@ from ingero.governor.policy import (
     Watch,
     actions_between,
     period_ns,
-    step_ns,
     turn_ns,
     watched_less,
     whole_steps_ns,
@@ -38,6 +37,7 @@ from ingero.governor.rates import (
     SWITCH_NS,
     CounterReading,
     Counters,
+    InStep,
     Rates,
     calls,
     detail_ns,
@@ -49,7 +49,6 @@ from ingero.governor.seen import (
     METERS,
     OTHERS,
     UNSEEN_WAIT,
-    Aligned,
     Base,
     Called,
     Period,
@@ -110,7 +109,7 @@ class Governor:
         self._until_ns = 0  # of the on-period or the off-period, while there are such
         self._period_from_ns = now_ns
         self._period_cpu_ns: dict[int, int] = {}  # by process, since then
-        self._period_mark = self._counters.read()
+        self._in_step = InStep(self._counters, self._rates)
         self._on_ns: int | None = now_ns  # since when everything is watched
         self._ons_ns = 0  # of the window so far
         self._turns = 0  # probes put on again, in it
@@ -121,10 +120,6 @@ class Governor:
         self._window_counters = self._mark_counters
         self._seen: dict[int, SeenTime] = {}
         self._made: dict[int, NDArray[np.int64]] = {}  # calls by meter, by process, while all were watched
-        self._aligned: dict[tuple[int, int], Aligned] = {}  # by process and meter, in this on-period
-        self._anchors: set[tuple[int, int]] = (
-            set()
-        )  # processes, and the meter that their calls keep step with
         self._look_ns = MOST_LOOK_NS
         self._steps: StepsBy = {}  # in this window
         self._read_ns = now_ns
@@ -146,7 +141,7 @@ class Governor:
         self._session.retire(now_ns)
         often = self.watch.cycles or self._controller.overspends
         if self._on_ns is not None and (often or now_ns >= self._next_take_ns):
-            self._align(self._counters.read())
+            self._in_step.look(self._counters.read(), self._cycled_meters())
         if self.watch.cycles and now_ns >= self._until_ns:
             if self._on_ns is None:
                 self._begin()
@@ -158,9 +153,10 @@ class Governor:
                 self._decide(now_ns)
 
     @property
-    def look_ns(self) -> int:
+    def look_ms(self) -> int:
         """How long it can be left alone."""
-        return self._look_ns if self.watch.cycles and self._on_ns is not None else MOST_LOOK_NS
+        ns = self._look_ns if self.watch.cycles and self._on_ns is not None else MOST_LOOK_NS
+        return max(ns // 1_000_000, 1)
 
     def _take(self, now_ns: int) -> bool:
         """Whether enough was seen since the last time to decide by."""
@@ -173,7 +169,7 @@ class Governor:
         for function, meter in found.items():
             self._kernel.set_meter(function, meter)
         if found:  # what the others are is not what it was
-            self._begin_steps()
+            self._in_step.begin()
             self._period_cpu_ns = {}
             self._periods.forget_steps(OTHERS)
         return not found  # how often those are called is not known yet
@@ -205,7 +201,7 @@ class Governor:
         if self._on_ns is None:
             self._cycled |= before.cycled  # they were off in this window
             self._begin()
-        first = None if before.cycles else self._steps_seen(after.cycled)
+        first = None if before.cycles else self._in_step.seen(after.cycled)
         self._tell()  # before functions move: where a call has two ends, one may be of another link
         self._kernel.set_watched(before.thinned | before.cycled)
         if before.cycled != after.cycled:
@@ -252,23 +248,13 @@ class Governor:
         self._rates.skip(now_ns)
         self._next_take_ns = now_ns + TAKE_NS
         self._period_from_ns, self._period_cpu_ns = now_ns, {}
-        self._begin_steps()
+        self._in_step.begin()
         lasts_ns = period_ns(self.watch.share) * self._chance.uniform(0.6, 1.4)
-        lasts_ns = max(lasts_ns, whole_steps_ns(self.watch.share, self._step_ns()))
+        lasts_ns = max(
+            lasts_ns, whole_steps_ns(self.watch.share, self._in_step.step_ns(self._cycled_meters()))
+        )
         self._look_ns = min(max(int(lasts_ns / LOOKS), LEAST_LOOK_NS), MOST_LOOK_NS)
         self._until_ns = now_ns + int(lasts_ns)
-
-    def _step_ns(self) -> float:
-        """The longest of the processes that keep step with something."""
-        always = set(range(METERS)) - {OTHERS, *self._cycled_meters()}
-        found = 0.0
-        for pid, rates in self._rates.by_process().items():
-            known = {meter for owner, meter in self._anchors if owner == pid} & always
-            found = max(found, step_ns(rates, known or always))
-        return found
-
-    def _begin_steps(self) -> None:
-        self._period_mark, self._aligned = self._counters.read(), {}
 
     def _end(self) -> None:
         """Of an on-period."""
@@ -283,7 +269,7 @@ class Governor:
         self._on_ns = None
         self._set(watch, closed=True)
         self._tell()
-        self._align(counters)
+        self._in_step.look(counters, self._cycled_meters())
         self._see(self._kernel.read_threads(), counters, now_ns)
         self._periods.add(self._period(counters))
         self._changed |= self._periods.forget_what_was()
@@ -296,16 +282,8 @@ class Governor:
         if enough:
             self._decide(time.monotonic_ns())
 
-    def _align(self, counters: CounterReading) -> None:
-        """Look at what was called so far in this on-period."""
-        cycled = set(self._cycled_meters())
-        for pid, made in counters.vectors(calls(counters.since(self._period_mark))).items():
-            for meter in np.flatnonzero(made).tolist():
-                if meter not in cycled:
-                    self._aligned.setdefault((pid, meter), Aligned()).note(int(made[meter]), made)
-
     def _period(self, counters: CounterReading) -> Period:
-        change = counters.since(self._period_mark)
+        change = counters.since(self._in_step.mark)
         made = calls(change)
         took = counters.by_process(hit_ns(change, self._cost))
         found: Called = {}
@@ -313,21 +291,10 @@ class Governor:
             if meter := self._rates.meters.get(function):
                 by_process = counters.by_process(made[:, meter])
                 found |= {(pid, function): int(count) for pid, count in by_process.items()}
-        steps = self._steps_seen(self.watch.cycled)
+        steps = self._in_step.seen(self.watch.cycled)
         for key, each in steps.items():
             self._steps[key] = self._steps.get(key, Steps()) + each
         return Period(found, self._period_cpu_ns, took, steps)
-
-    def _steps_seen(self, cycled: frozenset[int]) -> StepsBy:
-        """In this on-period, of every function against every other that is always watched: any may have to be
-        watched less next."""
-        unseen = {self._rates.meters[each] for each in cycled if each in self._rates.meters}
-        return {
-            (pid, function, anchor): aligned.steps(meter)
-            for (pid, anchor), aligned in self._aligned.items()
-            for function, meter in self._rates.meters.items()
-            if anchor not in unseen and anchor != meter
-        }
 
     def _cycled_meters(self) -> list[int]:
         cycled = self._cycled | self.watch.cycled
@@ -414,7 +381,7 @@ class Governor:
             self._changed = False
         self._counts.forget(each.pid for each in window.processes if each.end_ns is not None)
         if not self.watch.cycles:  # how calls keep step now is told from this second on
-            self._begin_steps()
+            self._in_step.begin()
         window.actions, self._news = self._news, []
         if watched is not None:
             window.watched_share = watched.share
@@ -435,7 +402,7 @@ class Governor:
         self._cycled = frozenset()
         steps, self._steps = self._steps, {}
         paces = self._periods.paces(cycled)
-        self._anchors = {(pid, each.anchor) for (pid, _), each in paces.items() if each.anchor is not None}
+        self._in_step.learn(paces)
         return Watched(share, cycled, paces, steps, bases, seen, bool(cycled & WAITS))
 
     def _bases(

@@ -35,14 +35,14 @@ RARE = 200.0  # calls a second: a function that is called less often is never wa
 GOOD_SHARE = 0.10  # of the time: functions are spared as long as so much is left for the others
 TELLS_MUCH = 2  # copies, allocations, waits: watched less only where they are a good part of all calls
 SPARED_COST = 1.1  # times what watching the least costs
-KEPT_SHARE = 0.3  # or so much of what there is where none is spared: whole steps are seen with less, too
+KEPT_SHARE = 0.4  # or so much of what there is where none is spared: whole steps are seen with less, too
 LEAST_SHARE = 0.02  # of the time: less shows too little to estimate from
 # Of the budget: where to, and when to move. A large process pays more than ours does, where the cost of a
 # hit is measured, up to three times as much (docs/real-gpu.md).
-AIM, HIGH, LOW = 0.2, 0.4, 0.13
-COUNTING = 0.38  # of the budget: as long as every call is counted, so much may be spent
+AIM, HIGH, LOW = 0.3, 0.5, 0.2
+COUNTING = 0.475  # of the budget: as long as every call is counted, so much may be spent
 # Of the budget, for the stacks of a process's calls and waits: where there is room, and where there is not.
-WALKS, FEWER_WALKS = 0.2, 0.05
+WALKS, FEWER_WALKS = 0.25, 0.075
 CREDIT_NS = 1_000_000_000  # what may be spent in so long may be spent at once: a burst is no rate
 MOST_CREDIT = 2.0  # times that are remembered
 FIRST_NS = 1_500_000_000  # before the first loosening: a job just met is no measure

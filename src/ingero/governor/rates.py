@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingero.governor.policy import Load
-from ingero.governor.seen import METERS, OTHERS
+from ingero.governor.policy import Load, step_ns
+from ingero.governor.seen import METERS, OTHERS, Aligned, CallingPace, StepsBy
 from ingero.model import layout
 from ingero.model.hit_cost import HitCost
 from ingero.model.window import Records
@@ -317,3 +317,53 @@ def detail_ns(change: NDArray[np.int64], cost: HitCost) -> NDArray[np.float64]:
 
 def hits(change: NDArray[np.int64]) -> int:
     return int(change[:, : PASSED + 1].sum())
+
+
+# What a job's calls keep step with: how many lie between two calls of a function that is always watched.
+#
+# Counted from one look to another, each at a moment at which that function had just been called: so no
+# step counts in part, however short the on-period.
+
+
+class InStep:
+    """In one on-period after the other."""
+
+    def __init__(self, counters: Counters, rates: Rates) -> None:
+        self._counters, self._rates = counters, rates
+        self._anchors: set[tuple[int, int]] = (
+            set()
+        )  # processes, and the meter that their calls keep step with
+        self._aligned: dict[tuple[int, int], Aligned] = {}  # by process and meter
+        self.mark = counters.read()  # when it began
+
+    def begin(self) -> None:
+        self.mark, self._aligned = self._counters.read(), {}
+
+    def look(self, counters: CounterReading, unseen: Collection[int]) -> None:
+        """At what was called so far; `unseen`: meters that are not watched all the time."""
+        for pid, made in counters.vectors(calls(counters.since(self.mark))).items():
+            for meter in np.flatnonzero(made).tolist():
+                if meter not in unseen:
+                    self._aligned.setdefault((pid, meter), Aligned()).note(int(made[meter]), made)
+
+    def seen(self, cycled: frozenset[int]) -> StepsBy:
+        """Of every function against every other that is always watched: any may have to be watched less."""
+        unseen = {self._rates.meters[each] for each in cycled if each in self._rates.meters}
+        return {
+            (pid, function, anchor): aligned.steps(meter)
+            for (pid, anchor), aligned in self._aligned.items()
+            for function, meter in self._rates.meters.items()
+            if anchor not in unseen and anchor != meter
+        }
+
+    def learn(self, paces: dict[tuple[int, int], CallingPace]) -> None:
+        self._anchors = {(pid, each.anchor) for (pid, _), each in paces.items() if each.anchor is not None}
+
+    def step_ns(self, unseen: Collection[int]) -> float:
+        """How long a step takes, the longest of the processes; 0: nothing tells."""
+        always = set(range(METERS)) - {OTHERS, *unseen}
+        found = 0.0
+        for pid, rates in self._rates.by_process().items():
+            known = {meter for owner, meter in self._anchors if owner == pid} & always
+            found = max(found, step_ns(rates, known or always))
+        return found

@@ -158,7 +158,7 @@ def test_what_the_waker_did_while_nobody_waited_for_it_does_not_count() -> None:
 
 
 def test_what_was_waited_for_before_there_was_a_thread_is_not_what_it_did() -> None:
-    """It lived for 1 ms of the 200 that were waited: a client that sleeps, then starts a thread to ask with."""
+    """It lived for 1 ms of the 200 that were waited: a client slept, then started it to ask with."""
     story = waiting().thread(WORKER, "asker", {"host_cpu": 1.0}, rest="")
     story.waker(WORKER, "asker", "peer_wait", 200)
     found = {(root.bucket, root.seen): root.share for root in follow(story)}

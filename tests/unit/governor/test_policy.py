@@ -114,9 +114,9 @@ def test_a_hot_loop_is_acted_on_before_it_has_overspent() -> None:
 
 
 def test_what_is_given_up_comes_in_order_and_only_as_far_as_needed() -> None:
-    assert fit(load(1000, detail=0.005)) == ALL
-    assert fit(load(2500, detail=0.01)) == Watch(less_detail=True)
-    thinned = fit(load(5500))
+    assert fit(load(1000, detail=0.007)) == ALL
+    assert fit(load(3000, detail=0.01)) == Watch(less_detail=True)
+    thinned = fit(load(6500))
     assert (thinned.every, thinned.thinned, thinned.cycles) == (2, {LAUNCH}, False)
     cycled = fit(load(100_000))
     assert cycled.cycled == {LAUNCH}
@@ -125,9 +125,9 @@ def test_what_is_given_up_comes_in_order_and_only_as_far_as_needed() -> None:
 
 
 def test_as_long_as_every_call_can_be_counted_it_is() -> None:
-    watch = fit(load(6_500))
+    watch = fit(load(9_000))
     assert not watch.cycles
-    assert AIM * BUDGET < expected(load(6_500), watch) <= COUNTING * BUDGET < HIGH * BUDGET
+    assert AIM * BUDGET < expected(load(9_000), watch) <= COUNTING * BUDGET < HIGH * BUDGET
 
 
 def test_a_function_that_is_called_now_and_then_is_timed_every_time_whatever_the_rest_costs() -> None:
@@ -168,7 +168,7 @@ def test_what_tells_most_is_spared_where_there_is_room() -> None:
     everyday = load(8_000, copies=450.0, waits=30.0, allocations=5.0)
     watch = fit(everyday, means)
     assert watch.cycled == {LAUNCH}
-    assert watch.share > 0.03
+    assert watch.share > 0.05
 
 
 def test_collectives_and_contexts_are_never_watched_less() -> None:
