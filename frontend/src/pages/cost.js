@@ -13,7 +13,7 @@ export function costPage() {
   const body = h("div");
   const choose = (text, field) => h("label", { class: "field" }, h("span", { class: "label" }, text), field);
   const by = h("select", { id: "cost-by", onchange: () => page.show() }, h("option", { value: "" }, "automatic"), GROUPS.map((name) => h("option", { value: name }, name)));
-  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "as set", onchange: () => page.show() });
+  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "e.g. 2.49", title: "Empty: the price of the configuration", onchange: () => page.show() });
   const element = h(
     "div",
     { class: "page cost" },
