@@ -123,7 +123,7 @@ def _limit(bound: Bound) -> str:
     if bound.source is not None:
         words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"
     elif bound.who and bound.who[0].pid != bound.pid:
-        words += f": {bound.who[0].comm} ({bound.who[0].pid})"
+        words += f", due to {bound.who[0].comm} ({bound.who[0].pid})"
     return f"{words}, {share} of the time"
 
 

@@ -222,8 +222,11 @@ def line_words(function: str, file: str | None, line: int | None, *, whole: bool
 
 
 def _end_of(path: str, most: int) -> str:
-    """Its end says which file it is."""
-    return path if len(path) <= most else f"…{path[1 - most :]}"
+    """Its end says which file it is; folders are whole or not there."""
+    if len(path) <= most:
+        return path
+    end = path[1 - most :]
+    return f"…{end[max(end.find('/'), 0) :]}"
 
 
 def when_words(finding: Finding, verbose: bool = False) -> str:
