@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,28 @@ def test_the_flame_graph_zooms_searches_and_weighs_four_things(server: Running, 
         page.get_by_role("combobox", name="What is weighed").select_option(what)
         expect(page).to_have_url(re.compile(f"what={what}"))
         expect(graph.get_by_role("button", name=re.compile("python3"))).to_be_visible()
+
+
+def test_a_flame_graph_of_waits_without_stacks_says_why_there_is_none(
+    incident: Path, tmp_path: Path, start: Start, browse: Open
+) -> None:
+    """As where other programs have the cores: a thread that lost its core did not ask to wait."""
+    db = Path(shutil.copy(incident, tmp_path / "bare.db"))
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE event SET stack_hash = NULL")
+    connection.close()
+    page = browse(start(db), "/flame?what=waits")
+    graph = page.get_by_role("group", name="Flame graph")
+    expect(graph).to_contain_text("Waits for a core have no stack")
+    expect(graph.get_by_role("button")).to_have_count(0)
+
+
+def test_every_bar_of_time_has_a_key(server: Running, browse: Open) -> None:
+    page = browse(server, "/time")
+    sections = page.locator(".accounted:has(.bar-time)")
+    expect(sections.filter(has_text="feeds no GPU")).not_to_have_count(0)
+    for section in sections.all():
+        expect(section.locator(".legend.key li").first).to_be_visible()
 
 
 def test_gpus_that_were_not_watched_are_said_to_be(server: Running, browse: Open) -> None:

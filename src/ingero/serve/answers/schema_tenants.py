@@ -16,7 +16,7 @@ TENANT_VIEWS: tuple[tuple[str, str, dict[str, str]], ...] = (
             "start_ns": "When it began; with node and pid it names the process.",
             "end_ns": "When it ended; NULL while it runs.",
             "comm": "Its name.",
-            "target": "1: traced; 0: a bystander, known because it took a core from a traced process, or woke one.",
+            "target": "1: traced; 0: a bystander, known because it took a core from a target, or woke one.",
             "container_id": "Its container's full id.",
             "runtime": "containerd, cri-o, docker, podman, lxc and others.",
             "container": "Its container's name.",
