@@ -82,6 +82,20 @@ def test_a_healthy_stretch_has_no_problem_and_the_evidence_for_it(server: Runnin
     expect(page.locator(".evidence .legend li").first).to_contain_text("waiting for the GPU")
 
 
+def test_a_recording_without_cuda_calls_has_no_verdict(
+    incident: Path, tmp_path: Path, start: Start, browse: Open
+) -> None:
+    db = Path(shutil.copy(incident, tmp_path / "plain.db"))
+    with sqlite3.connect(db) as connection:
+        for table in ("event", "operation_second", "operation_minute", "thread_second", "finding"):
+            connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    page = browse(start(db))
+    expect(page.get_by_role("heading", name="No CUDA process was seen")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("No problem found")
+    expect(page.locator("main")).not_to_contain_text("0 calls of 0")
+
+
 def test_every_page_is_reached_from_every_other_by_keyboard(server: Running, browse: Open) -> None:
     page = browse(server)
     links = page.get_by_role("navigation", name="Pages").get_by_role("link")

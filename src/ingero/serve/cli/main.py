@@ -222,7 +222,7 @@ def _usage_hint(error: click.UsageError) -> str:
         meant = difflib.get_close_matches(error.command_name, COMMANDS)
     if meant:
         return f"Did you mean {' or '.join(meant)}?"
-    return f"See {error.ctx.command_path if error.ctx else 'ingero'} --help."
+    return f"See `{error.ctx.command_path if error.ctx else 'ingero'} --help`."
 
 
 def _forget_stdout() -> None:

@@ -27,6 +27,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_in_a_clone_the_program_is_named_where_it_lies(clone: Path) -> None:
     assert runnable("ingero explain -d x.db") == ".venv/bin/ingero explain -d x.db"
+    assert runnable("See `ingero --help`.") == "See `.venv/bin/ingero --help`."
 
 
 def test_from_elsewhere_it_has_its_whole_path(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
