@@ -40,7 +40,7 @@ class Kubernetes(Section, frozen=True):
     verify: Annotated[
         bool,
         key(
-            "Check its certificate. Many kubelets sign their own: name its authority in `ca`, or set `false`.",
+            "Check its certificate. Many kubelets sign their own: name the CA in `ca`, or set `false`.",
             "INGERO_KUBELET_VERIFY",
         ),
     ] = True

@@ -2,8 +2,8 @@
 
 Shows as   more allocations than frees in nearly every slice, to the end. If each of hundreds of
            iterations keeps the same number, a short look is enough, and churn beside them does not
-           matter: a cache that fills takes less and less. Or a few blocks of one size, at even
-           intervals up to the end: a caching allocator that needs the same again and again.
+           matter: a cache that fills takes less and less. Or a few blocks of one size, at an
+           even pace up to the end: a caching allocator that needs the same again and again.
            Calls that failed do not count, nor does a free of nothing.
 Proof      counts of both, and the bytes that stay; where the driver tells how much memory the
            process holds (NVML), that grows too.
