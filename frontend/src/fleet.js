@@ -56,7 +56,7 @@ function learn(answer) {
 }
 
 export function why(node, at_ns) {
-  if (node.other_time_ns) return `its reports are of ${moment(node.other_time_ns)}: its clock is off, or it catches up`;
+  if (node.other_time_ns) return `its reports are of ${moment(node.other_time_ns)}: its clock is wrong, or it now sends reports that waited`;
   if (node.state === "silent") return `no report for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
   return node.findings.length ? node.findings[0].title : "";
