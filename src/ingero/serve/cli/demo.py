@@ -207,7 +207,7 @@ class _Show:
             return code
 
     def _conclude(self, scenario: Scenario, alone: bool) -> None:
-        from ingero.serve.cli.called import how_we_are_called
+        from ingero.serve.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
         from ingero.serve.cli.next_steps import show, steps
 

@@ -19,7 +19,6 @@ from ingero.serve import terminal
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.answers.shares import OWN, percents, who_counts
-from ingero.serve.cli.called import runnable
 from ingero.serve.cli.document import (
     Block,
     Code,
@@ -364,7 +363,7 @@ def _nobody(report: Report) -> Iterator[Block]:
         yield Field("Watched", f"{who}: it made no CUDA call")
     if not watched:
         yield Field("Try", "trace the job from its start")
-        yield Code(runnable("sudo ingero trace -- python train.py"))
+        yield Code("sudo ingero trace -- python train.py")
     yield Gap()
 
 

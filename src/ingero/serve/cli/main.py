@@ -194,7 +194,7 @@ def _run(args: Sequence[str] | None) -> int:
 def _say(message: str, hint: str, code: int) -> int:
     click.echo(f"error: {_printable(message)}", err=True)
     if hint:
-        from ingero.serve.cli.called import runnable
+        from ingero.serve.called import runnable
 
         click.echo(f"hint: {_printable(runnable(hint))}", err=True)
     return code

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from ingero.serve.answers.places import is_found
-from ingero.serve.cli.called import how_we_are_called
+from ingero.serve.called import how_we_are_called
 
 
 def about(db: Path) -> str:

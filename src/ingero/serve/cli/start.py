@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ingero import __version__
-from ingero.serve.cli.called import how_we_are_called
+from ingero.serve.called import how_we_are_called
 
 DRIVER = Path("/proc/driver/nvidia/version")
 

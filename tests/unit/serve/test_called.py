@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from ingero.serve.cli import called
-from ingero.serve.cli.called import runnable
+from ingero.serve import called
+from ingero.serve.called import runnable
+from ingero.serve.dashboard.api import failed
 
 
 @pytest.fixture
@@ -67,3 +69,8 @@ def test_a_folder_with_a_blank_is_quoted(clone: Path, monkeypatch: pytest.Monkey
 )
 def test_other_words_stay(clone: Path, text: str) -> None:
     assert runnable(text) == text
+
+
+def test_hints_of_the_dashboard_run_as_well(clone: Path) -> None:
+    told = json.loads(bytes(failed(404, "there is no database", "Record one with `ingero trace`.").body))
+    assert told["hint"] == "Record one with `.venv/bin/ingero trace`."
