@@ -10,9 +10,10 @@ export class Failed extends Error {
   }
 }
 
+// Of the machine that is chosen, unless the caller says `fleet: ""`.
 export async function ask(path, parameters = {}, signal = undefined) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(parameters)) {
+  for (const [name, value] of Object.entries({ fleet: asked().fleet, ...parameters })) {
     if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
   }
   return answered(await reached(`/api/v1/${path}?${query}`, { signal }));

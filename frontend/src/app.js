@@ -135,7 +135,7 @@ function elsewhere(fleet) {
 async function learnOthers() {
   let found;
   try {
-    found = await ask("fleet");
+    found = await ask("fleet", { fleet: "" });
   } catch {
     return; // of an older version, or it cannot be told now: this machine is shown
   }

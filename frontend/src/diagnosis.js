@@ -12,9 +12,8 @@ const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proo
 export function verdict(report) {
   const worst = report.findings[0];
   const length = report.window.to_ns - report.window.from_ns;
-  const what = worst
-    ? `${report.findings.length} ${report.findings.length === 1 ? "problem" : "problems"} found`
-    : "No problem found";
+  const nothing = report.processes.some(feedsGpu) ? "No problem found" : "No CUDA process was seen";
+  const what = worst ? `${report.findings.length} ${report.findings.length === 1 ? "problem" : "problems"} found` : nothing;
   return h(
     "section",
     { class: "verdict", "data-severity": worst?.severity ?? "NONE", style: { "--tone": severityColour(worst?.severity ?? "none") } },
@@ -22,6 +21,9 @@ export function verdict(report) {
     h("p", {}, `${report.node}, ${duration(report.recorded_ns ?? length)} recorded, ${moment(report.window.from_ns)} to ${clock(report.window.to_ns)}`),
   );
 }
+
+// As serve/answers/report_processes.py has it: Python's garbage collections are no GPU work.
+const feedsGpu = (process) => process.threads_ns > 0 || process.operations.some((each) => each.layer !== "python");
 
 // How each thing that was watched less was watched at the end.
 const lastOfEach = (actions) => [...new Map(actions.map((each) => [each.what, each])).values()];
@@ -162,7 +164,7 @@ export function unexplained(report) {
 
 // The evidence behind "no problem found": how much was looked at, and where the time of each job went.
 export function healthy(report, words) {
-  if (report.findings.length) return null;
+  if (report.findings.length || !report.processes.some(feedsGpu)) return null;
   const fed = report.processes.filter((each) => each.threads_ns > 0);
   const calls = report.processes.reduce((sum, each) => sum + each.operations.reduce((so_far, op) => so_far + op.count, 0), 0);
   return h(

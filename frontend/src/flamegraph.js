@@ -6,6 +6,7 @@ import { measure, share } from "./format.js";
 
 const ROW = 20;
 const NARROWEST = 1.5; // points; what is narrower cannot be seen
+const NEARLY_ALL = 0.995; // without a stack: what is left says nothing of the whole
 
 export function flameGraph() {
   const search = h("input", { type: "search", class: "flame-search", placeholder: "search frames", "aria-label": "Search frames", oninput: () => draw() });
@@ -48,8 +49,16 @@ export function flameGraph() {
     spread(nodes.at(-1), nodes.length - 1, 0, 1, nodes.slice(1).map((each) => each.name), width, boxes);
     const deepest = boxes.reduce((so_far, box) => Math.max(so_far, box.depth), 0);
     graph.style.setProperty("height", `${(deepest + 1) * ROW}px`);
-    replace(graph, answer.root.value ? boxes.map((box) => shown(box, wanted)) : h("p", {}, "Nothing of that kind was recorded with a stack."));
+    const missing = none();
+    replace(graph, missing ? h("p", {}, missing) : boxes.map((box) => shown(box, wanted)));
     found.textContent = wanted && answer.root.value ? `${share(matched(answer.root, wanted) / answer.root.value)} of it matches` : "";
+  }
+
+  function none() {
+    if (!answer.root.value) return "Nothing of that kind was recorded with a stack.";
+    if (answer.without_share < NEARLY_ALL) return "";
+    const why = answer.what === "waits" ? " Waits for a core have no stack: the thread did not ask to wait." : "";
+    return `There is no stack to show.${why}`;
   }
 
   function shown({ node, depth, from, to, names, above }, wanted) {

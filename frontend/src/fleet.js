@@ -56,7 +56,7 @@ function learn(answer) {
 }
 
 export function why(node, at_ns) {
-  if (node.other_time_ns) return `its reports are of ${moment(node.other_time_ns)}: its clock is off, or it catches up`;
+  if (node.other_time_ns) return `its reports are of ${moment(node.other_time_ns)}: its clock is wrong, or it now sends reports that waited`;
   if (node.state === "silent") return `no report for ${duration(Math.max(0, at_ns - node.last_seen_ns))}`;
   if (node.state === "straggling") return node.straggling[0].text;
   return node.findings.length ? node.findings[0].title : "";
@@ -95,7 +95,7 @@ function sick(answer) {
   const rows = answer.nodes.filter((node) => node.state !== "fine").slice(0, LISTED);
   if (!rows.length) return h("section", { class: "panel" }, h("h2", {}, answer.total ? "Nothing is wrong" : "No node has spoken yet"));
   return table(
-    "Not well, worst first",
+    "Nodes with a problem, worst first",
     [["state", ""], ["node", "name"], ["why", "words"], ["cluster", "more"], ["jobs", "number more"], ["GPU busy", "number more"], ["GPU memory", "number more"], ["pace", "number more"]],
     rows.map((node) => [
       h("b", { class: "fleet-state", "data-state": node.state }, node.state),
@@ -122,14 +122,14 @@ async function oneNode(node, at_ns, template) {
   return h(
     "section",
     { class: "panel", id: "node" },
-    h("header", {}, h("h1", {}, node.node), h("b", { class: "fleet-state", "data-state": node.state }, node.state), h("span", { class: "muted" }, [node.cluster, node.models.join(", "), `ingero ${node.version}`, `heard of ${moment(node.last_seen_ns)}`].filter(Boolean).join(" · "))),
+    h("header", {}, h("h1", {}, node.node), h("b", { class: "fleet-state", "data-state": node.state }, node.state), h("span", { class: "muted" }, [node.cluster, node.models.join(", "), `ingero ${node.version}`, `last report ${moment(node.last_seen_ns)}`].filter(Boolean).join(" · "))),
     h("div", { class: "toolbar" }, h("button", { type: "button", onclick: chooseAll }, "All nodes"), ownPage(template, node)),
     node.straggling.map((each) => h("p", { class: "warning" }, `${each.text}, since ${clock(each.since_ns)}`)),
     why(node, at_ns) ? h("p", {}, why(node, at_ns)) : null,
-    strip("Pace against its own usual", past.points, at_ns, (point) => point.pace_share),
-    strip("GPUs busy", past.points, at_ns, (point) => point.gpu_busy_share),
+    strip("Pace, against its usual pace", past.points, at_ns, (point) => point.pace_share),
+    strip("How busy its GPUs were", past.points, at_ns, (point) => point.gpu_busy_share),
     past.findings.length
-      ? table("Findings of the last six hours", [["severity", ""], ["what", "words"], ["cause", "words"], ["kind", "more"], ["from", ""], ["to", ""]], past.findings.map((each) => [each.severity, each.title, each.cause, KINDS[each.kind] ?? each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "lasts"]))
+      ? table("Findings of the last six hours", [["severity", ""], ["what", "words"], ["cause", "words"], ["kind", "more"], ["from", ""], ["to", ""]], past.findings.map((each) => [each.severity, each.title, each.cause, KINDS[each.kind] ?? each.kind, moment(each.first_ns), each.ended ? moment(each.last_ns) : "still there"]))
       : h("p", { class: "muted" }, "No findings in the last six hours."),
   );
 }
@@ -137,12 +137,12 @@ async function oneNode(node, at_ns, template) {
 // A bar for each stretch of the hours asked for, where it belongs in time; what is not known has none.
 function strip(title, points, at_ns, value) {
   const told = points.map(value).filter((each) => each !== null);
-  if (!told.length) return h("p", { class: "muted" }, `${title}: not told.`);
+  if (!told.length) return h("p", { class: "muted" }, `${title}: not reported.`);
   const begun = at_ns - HOURS * 3600e9;
   const bars = Array(SLOTS).fill(null);
   for (const point of points) bars[Math.max(0, Math.min(SLOTS - 1, Math.floor(((point.at_ns - begun) / (HOURS * 3600e9)) * SLOTS)))] = point;
   const last = value(points.at(-1));
-  const said = `${last === null ? "now unknown" : `now ${share(last)}`}, least ${share(Math.min(...told))}`;
+  const said = `${last === null ? "now unknown" : `now ${share(last)}`}, lowest ${share(Math.min(...told))}`;
   return h(
     "figure",
     {},

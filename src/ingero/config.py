@@ -119,7 +119,7 @@ class Server(Section, frozen=True):
 
 
 class Prometheus(Section, frozen=True):
-    """Metrics to be fetched while `ingero trace` runs. Who may: see `server`."""
+    """Metrics for Prometheus while `ingero trace` runs. Who may read them: see `server`."""
 
     address: Annotated[
         str | None,
@@ -161,7 +161,7 @@ class Otlp(Section, frozen=True):
 
 
 class Metrics(Section, frozen=True):
-    """How many series there may be, for both."""
+    """How many series there may be, for Prometheus and OTLP."""
 
     processes: Annotated[
         int,

@@ -11,7 +11,7 @@ from ingero.config_keys import Section, key
 
 
 class Fleet(Section, frozen=True):
-    """The other machines."""
+    """Other machines that can be asked."""
 
     nodes: Annotated[
         list[str],
@@ -46,7 +46,7 @@ class Fleet(Section, frozen=True):
 
 
 class Collector(Section, frozen=True):
-    """Who is told how this machine does, all the time."""
+    """The collector that this machine reports its health to, all the time."""
 
     address: Annotated[
         str | None, key("Report this node's health to this collector, as `--fleet` does.", "INGERO_FLEET")

@@ -15,13 +15,13 @@ Price = Annotated[float, Meta(ge=0, le=1e6)]
 
 
 class Kubernetes(Section, frozen=True):
-    """Where names of pods come from. The token is in a file; it is sent over TLS alone."""
+    """Where names of pods come from. The token is in a file; it is sent over TLS only."""
 
     kubelet: Annotated[
         str | None,
         key(
             "Ask this node's kubelet for its pods: `https://NODE:10250`, or `http://127.0.0.1:10255`."
-            " Nobody is asked if not set.",
+            " If not set, no kubelet is asked.",
             "INGERO_KUBELET",
             "url",
         ),
@@ -33,14 +33,14 @@ class Kubernetes(Section, frozen=True):
     ca: Annotated[
         str,
         key(
-            "Authority of its certificate, PEM; the system's where there is no such file.",
+            "CA of its certificate (PEM); without that file, those of the system.",
             "INGERO_KUBELET_CA",
         ),
     ] = CA
     verify: Annotated[
         bool,
         key(
-            "Check its certificate. Many kubelets sign their own: name that in `ca`, or give this up.",
+            "Check its certificate. Many kubelets sign their own: name the CA in `ca`, or set `false`.",
             "INGERO_KUBELET_VERIFY",
         ),
     ] = True

@@ -23,6 +23,7 @@ def test_pages_follow_a_recording_as_it_is_written(
     db = tmp_path / "growing.db"
     words = ["demo", "--no-gpu", "--no-tui", "incident", "--speed", "4", "-d", str(db)]
     server = start(db)
+    assert next(server.more) == f"  no recording at {db} yet; the pages will show it once it is there"
     first = browse(server)
     expect(first.get_by_role("alert")).to_contain_text("No answer")
     demo = subprocess.Popen(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urljoin
 
 from playwright.sync_api import expect
 
 from tests.browser.conftest import WAIT_MS, Open, Start
-from tests.browser.serving import Running
+from tests.browser.serving import PAGES, Running
+
+NOT_OF_A_MACHINE = ("/fleet?", "/live")
 
 
 def test_a_machine_that_is_chosen_is_shown_on_every_page(
@@ -27,6 +30,43 @@ def test_a_machine_that_is_chosen_is_shown_on_every_page(
     expect(page).to_have_url(re.compile(f"fleet=localhost%3A{both.port}"))
     page.get_by_label("Machine").select_option("")
     expect(page.get_by_label("Node")).to_be_hidden(timeout=WAIT_MS)
+
+
+def test_every_page_asks_the_machine_that_is_chosen(
+    incident: Path, both: Running, start: Start, browse: Open
+) -> None:
+    there = f"localhost:{both.port}"
+    configured = {"INGERO_FLEET_NODES": there, "INGERO_FLEET_CA_CERT": str(both.trusted)}
+    page = browse(start(incident, before=f"import os; os.environ.update({configured!r})"))
+    expect(page.get_by_label("Machine").locator("option")).to_have_count(2, timeout=WAIT_MS)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for path in PAGES:
+        asked.clear()
+        page.goto(urljoin(page.url, f"{path}?fleet={there}"))
+        page.wait_for_load_state("networkidle")
+        questions = [url for url in asked if "/api/v1/" in url and not url.endswith(NOT_OF_A_MACHINE)]
+        assert questions, path
+        assert not [url for url in questions if "fleet=localhost%3A" not in url], path
+
+
+def test_the_timeline_turns_to_the_machine_that_is_chosen(
+    incident: Path, both: Running, start: Start, browse: Open
+) -> None:
+    configured = {"INGERO_FLEET_NODES": f"localhost:{both.port}", "INGERO_FLEET_CA_CERT": str(both.trusted)}
+    page = browse(start(incident, before=f"import os; os.environ.update({configured!r})"), "/timeline")
+    canvas = page.locator("canvas")
+    expect(canvas).to_have_attribute("data-findings", "1", timeout=WAIT_MS)
+    page.get_by_label("Machine").select_option(f"localhost:{both.port}")
+    expect(canvas).to_have_attribute("data-findings", "3", timeout=WAIT_MS)
+    window = both.ask("/api/v1/recordings").value["window"]
+    expect(canvas).to_have_attribute("data-from", "0")
+    expect(canvas).to_have_attribute("data-to", near(window["to_ns"] - window["from_ns"]))
+
+
+def near(ns: int) -> re.Pattern[str]:
+    """To the microsecond: the page counts in floating point."""
+    return re.compile(f"^{str(ns)[:-3]}")
 
 
 def test_without_configured_nodes_there_is_nothing_to_choose(server: Running, browse: Open) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_a_healthy_stretch_has_no_problem_and_the_evidence_for_it(server: Runnin
     expect(page.get_by_text("calls of 1 GPU process")).to_be_visible()
     expect(page.get_by_text("No record was dropped.")).to_be_visible()
     expect(page.locator(".evidence .legend li").first).to_contain_text("waiting for the GPU")
+
+
+def test_a_recording_without_cuda_calls_has_no_verdict(
+    incident: Path, tmp_path: Path, start: Start, browse: Open
+) -> None:
+    db = Path(shutil.copy(incident, tmp_path / "plain.db"))
+    with sqlite3.connect(db) as connection:
+        for table in ("event", "operation_second", "operation_minute", "thread_second", "finding"):
+            connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    page = browse(start(db))
+    expect(page.get_by_role("heading", name="No CUDA process was seen")).to_be_visible()
+    expect(page.locator("main")).not_to_contain_text("No problem found")
+    expect(page.locator("main")).not_to_contain_text("0 calls of 0")
 
 
 def test_every_page_is_reached_from_every_other_by_keyboard(server: Running, browse: Open) -> None:
@@ -165,6 +180,28 @@ def test_the_flame_graph_zooms_searches_and_weighs_four_things(server: Running, 
         page.get_by_role("combobox", name="What is weighed").select_option(what)
         expect(page).to_have_url(re.compile(f"what={what}"))
         expect(graph.get_by_role("button", name=re.compile("python3"))).to_be_visible()
+
+
+def test_a_flame_graph_of_waits_without_stacks_says_why_there_is_none(
+    incident: Path, tmp_path: Path, start: Start, browse: Open
+) -> None:
+    """As where other programs have the cores: a thread that lost its core did not ask to wait."""
+    db = Path(shutil.copy(incident, tmp_path / "bare.db"))
+    with sqlite3.connect(db) as connection:
+        connection.execute("UPDATE event SET stack_hash = NULL")
+    connection.close()
+    page = browse(start(db), "/flame?what=waits")
+    graph = page.get_by_role("group", name="Flame graph")
+    expect(graph).to_contain_text("Waits for a core have no stack")
+    expect(graph.get_by_role("button")).to_have_count(0)
+
+
+def test_every_bar_of_time_has_a_key(server: Running, browse: Open) -> None:
+    page = browse(server, "/time")
+    sections = page.locator(".accounted:has(.bar-time)")
+    expect(sections.filter(has_text="feeds no GPU")).not_to_have_count(0)
+    for section in sections.all():
+        expect(section.locator(".legend.key li").first).to_be_visible()
 
 
 def test_gpus_that_were_not_watched_are_said_to_be(server: Running, browse: Open) -> None:

@@ -127,7 +127,7 @@ def test_a_round_is_told_by_the_command_and_shown_by_another(
         assert main(["fleet", "push", "--once", "-d", str(db)]) == 0
         assert main(["fleet", "status"]) == 0
         shown = capfd.readouterr().out
-        assert "1 nodes: 1 high" in shown
+        assert "1 node: 1 high" in shown
         assert "cpu-contention" in shown
         assert main(["fleet", "status", "--json", "--exit-code"]) == 3
         answer = msgspec.json.decode(capfd.readouterr().out, type=ANSWERS["fleet-status"][1])

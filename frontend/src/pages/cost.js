@@ -13,7 +13,7 @@ export function costPage() {
   const body = h("div");
   const choose = (text, field) => h("label", { class: "field" }, h("span", { class: "label" }, text), field);
   const by = h("select", { id: "cost-by", onchange: () => page.show() }, h("option", { value: "" }, "automatic"), GROUPS.map((name) => h("option", { value: name }, name)));
-  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "as set", onchange: () => page.show() });
+  const price = h("input", { id: "cost-price", type: "number", min: "0", step: "0.01", placeholder: "e.g. 2.49", title: "Empty: the price of the configuration", onchange: () => page.show() });
   const element = h(
     "div",
     { class: "page cost" },
@@ -46,8 +46,8 @@ function render(answer) {
       ),
       h("p", { id: "cost-sum" }, `Held ${duration(total.held_ns)} = ${parts.filter(([, ns]) => ns).map(([name, ns]) => `${name} ${duration(ns)}`).join(" + ")}`),
       answer.free ? h("p", { class: "muted" }, `Held by nobody: ${duration(answer.free.held_ns)}, ${money(answer.free.money)}`) : null,
-      answer.estimated.length ? h("p", { class: "warning" }, `Estimated from calls; the driver was not asked on: ${answer.estimated.join(", ")}`) : null,
-      total.money === null ? h("p", { class: "muted" }, "No price is known: give one above, or cost.price in ingero.yaml.") : null,
+      answer.estimated.length ? h("p", { class: "warning" }, `Estimated from calls, because the GPU driver did not say who used the GPU: ${answer.estimated.join(", ")}`) : null,
+      total.money === null ? h("p", { class: "muted" }, "No price is known. Enter one above, or set cost.price in ingero.yaml.") : null,
     ),
     h(
       "section",

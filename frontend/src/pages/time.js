@@ -36,7 +36,7 @@ export function timePage() {
   return { ...page, recolour: () => last && render(last) };
 }
 
-const silent = (number) => (number ? h("p", { class: "muted" }, `${number} more had no accounted time.`) : null);
+const silent = (number) => (number ? h("p", { class: "muted" }, `${number} more ${number === 1 ? "has" : "have"} no accounted time.`) : null);
 
 function item(row, words, open) {
   const where = [row.container, row.node].filter(Boolean).join(" · ");
@@ -45,10 +45,17 @@ function item(row, words, open) {
     { class: "panel accounted" },
     h("header", {}, h("h2", {}, row.pid === null ? row.name : `${row.name} (${row.pid})`), h("span", { class: "muted" }, row.pid === null ? `${row.processes} processes · ${row.node}` : where), h("span", { class: "amount" }, row.threads_ns ? duration(row.threads_ns) : "feeds no GPU")),
     row.threads_ns ? timeBar(row.time, words, row.threads_ns) : null,
-    row.threads_ns ? timeKey(row.time, words, row.threads_ns) : null,
+    row.threads_ns ? timeKey(row.time, words, row.threads_ns) : keyOfThreads(row, words),
     row.gpu_idle_ns ? h("p", { class: "small" }, `The GPU had been given nothing to do for ${duration(row.gpu_idle_ns)}, ${share(row.gpu_idle_ns / row.threads_ns)}.`) : null,
     threads(row, words, open),
   );
+}
+
+// Of a process that feeds no GPU only its threads have bars; their colours need a key, too.
+function keyOfThreads(row, words) {
+  const sum = {};
+  for (const thread of row.threads) for (const [bucket, ns] of Object.entries(thread.time)) sum[bucket] = (sum[bucket] ?? 0) + ns;
+  return timeKey(sum, words);
 }
 
 function threads(row, words, open) {

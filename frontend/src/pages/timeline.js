@@ -37,7 +37,7 @@ export function timelinePage() {
       button("→", "Later", () => api.pan(0.4)),
       button("Whole recording", "Whole recording", () => api.whole()),
       state_line,
-      h("span", { class: "muted small keys" }, "wheel zooms · drag moves · shift-drag selects · click tells · keys + − ← → , . Enter"),
+      h("span", { class: "muted small keys" }, "wheel: zoom · drag: move · Shift and drag: select · click: details · keys: + − ← → , . Enter"),
     ),
     keys,
     h("div", { class: "timeline-body" }, holder, details),
@@ -47,6 +47,7 @@ export function timelinePage() {
   );
 
   let bounds = null; // the whole recording
+  let shown = ""; // the machine and node it is of
   let origin = 0; // every instant here is nanoseconds after it
   let view = { from: 0, to: 1 };
   let answer = null;
@@ -169,12 +170,14 @@ export function timelinePage() {
   }
 
   async function loadFindings() {
-    const key = JSON.stringify([place().node, bounds.to]);
+    const key = JSON.stringify([shown, bounds.to]);
     if (key === findingsFor || diagnosing) return;
+    const of = shown;
     findingsFor = key;
     diagnosing = true;
     try {
       const report = await ask("explain", { node: place().node });
+      if (of !== shown) return; // another machine was chosen meanwhile
       findings = report.findings.flatMap((finding) =>
         (finding.episodes.length ? finding.episodes : [[finding.first_ns, finding.last_ns]]).map(([from, to]) => ({
           from: from - origin,
@@ -190,7 +193,8 @@ export function timelinePage() {
       findings = []; // its own page says why
     } finally {
       diagnosing = false;
-      canvas.dataset.findings = String(findings.length);
+      if (of === shown) canvas.dataset.findings = String(findings.length);
+      else loadFindings();
     }
   }
 
@@ -337,11 +341,18 @@ export function timelinePage() {
 
   function show(recordings) {
     const now = place();
-    const first = bounds === null;
+    const of = JSON.stringify([now.fleet, now.node]);
+    const first = bounds === null || of !== shown;
+    shown = of;
     const grown = bounds && recordings.window.to_ns !== bounds.to;
     const following = first || (whole() && !now.from);
     bounds = { from: recordings.window.from_ns, to: recordings.window.to_ns };
-    if (first) origin = bounds.from;
+    if (first) {
+      origin = bounds.from;
+      answer = picked = hovered = null;
+      findings = [];
+      details.hidden = true;
+    }
     const range = recordings.asked;
     if (now.from || now.to || now.since) {
       view = { from: offsetOf(now.from, range.from_ns), to: offsetOf(now.to, range.to_ns) };

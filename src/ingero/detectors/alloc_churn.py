@@ -1,8 +1,8 @@
 """Allocation churn: GPU memory is allocated and freed in every iteration.
 
-Shows as   cudaMalloc and cudaFree in the loop; a free also waits for the GPU.
+Shows as   calls of cudaMalloc and cudaFree in the loop; a free also waits for the GPU.
 Proof      their number per iteration and the time inside them, after start-up.
-Not this   the allocations of a start; a caching allocator that grows and then rests.
+Not this   allocations during start-up; a caching allocator that grows and then rests.
 Blind to   what an allocation inside a library's own pool costs.
 """
 

@@ -29,7 +29,7 @@ WORK = {
     "gc": "Python's garbage collector",
     "io": "reading and writing files",
 }
-OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls", "sleep": "sleeping"}
+OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls"}
 BUSY = 0.75  # of the time: such a card is what the job waits for
 WAITED_FOR = 0.10  # of the time, where the card does not tell: then the thread is ahead of it
 # Whoever waits longer for one of these than for the card is not ahead of it.
@@ -123,7 +123,7 @@ def _limit(bound: Bound) -> str:
     if bound.source is not None:
         words += f" at {bound.source.function}() {bound.source.file}:{bound.source.line}"
     elif bound.who and bound.who[0].pid != bound.pid:
-        words += f": {bound.who[0].comm} ({bound.who[0].pid})"
+        words += f", due to {bound.who[0].comm} ({bound.who[0].pid})"
     return f"{words}, {share} of the time"
 
 

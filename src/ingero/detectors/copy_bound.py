@@ -1,15 +1,15 @@
 """Copy-bound: moving data to or from the GPU takes the time, and slowly.
 
 Shows as   the feeding thread inside copy calls.
-Proof      bytes and time of the copies: large ones far below what the bus carries go
-           through pageable memory; thousands of small ones cost their calls. Or the card's
-           PCI Express link, which while it works has fewer lanes or a lower generation than
-           card and slot can do.
+Proof      bytes and time of the copies. Large copies that are far slower than the bus go
+           through pageable memory. Of thousands of small copies, the calls cost the time. Or
+           the card's PCI Express link: while it works, it has fewer lanes or a lower
+           generation than card and slot can do.
 Not this   copies that are few, or nearly as quick as the bus; waiting for the GPU at a
            copy; small copies that read a result (sync-heavy); copies of other threads.
-Blind to   copies that run on the GPU's own engine while the host goes on; how much of a
-           copy to the host is copying where the thread spins until the GPU gets there: then
-           all of it counts as waiting. One that sleeps copies after it was woken.
+Blind to   copies that run on the GPU's own engine while the host goes on. If the thread spins
+           until the GPU comes to its copy to the host, how much of that time is copying: all of
+           it counts as waiting then. If the thread sleeps, the time after it was woken is copying.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """CPU contention: the thread that feeds the GPU waits for a core that somebody else has.
 
-Shows as   steps longer than usual, the excess spent runnable but not running.
+Shows as   steps longer than usual; in the extra time the thread could run and had no core.
 Proof      run-queue time of the feeding thread, or of the thread it waits for, that the
            GPU's own work did not hide, and the tasks that ran on that core meanwhile.
 Not this   a thread that blocked by itself (data-starvation, disk-wait), one that lost its
            core inside a wait for the GPU that would have lasted as long anyway, a CPU
            quota (cpu-throttled), another container (noisy-neighbour).
-Blind to   steal time, when we run inside a guest; how long the GPU still worked while a
-           spinning thread was away, which is taken from its other waits.
+Blind to   time that the host takes from a virtual machine; how long the GPU still worked
+           while a spinning thread was off its core, which is estimated from its other waits.
 """
 
 from __future__ import annotations

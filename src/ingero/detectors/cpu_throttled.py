@@ -1,6 +1,6 @@
 """CPU throttling: the job's cgroup has used up its CPU quota, and its threads stand still.
 
-Shows as   the feeding thread runnable but stopped until the next period.
+Shows as   the feeding thread could run, but is stopped until the next period.
 Proof      time in which the thread's cgroup was throttled, as the scheduler marks it.
 Not this   other tasks on the core (cpu-contention): a quota has no culprit.
 Blind to   a quota set outside, by a hypervisor.

@@ -9,12 +9,12 @@ Proof      waits of the feeding thread that a worker ended, and what that worker
 Not this   workers that wait for the disk (disk-wait) or for memory (memory-pressure),
            or whose cores strangers take (cpu-contention); compiling at the start.
 Blind to   input prepared by processes of other jobs (shown as slow-peer); what the thread
-           computes: a garbage collection that is not watched is taken for its data; a
-           second stream that keeps the GPU busy while this one is waited for; work of the
-           thread's own among so many calls that not all are watched (taken for making them);
-           data that is meant to come slowly: a camera's frames, a simulator in real time;
-           where more workers than cores were asked for: the line is what they compute; the first
-           minute of a job that never gives the GPU work for three seconds in a row: it may be starting.
+           computes (a garbage collection that is not watched is taken for its data); a
+           second stream that keeps the GPU busy while this one is waited for; the thread's own
+           work among so many calls that not all are watched (taken for making these calls);
+           data that is meant to come slowly, such as a camera's frames or a simulator in real time;
+           the line that asked for more workers than cores (the line told is what they compute); the first
+           minute of a job that never gives the GPU work for three seconds in a row (it may be starting).
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Shows as   the feeding thread computing between steps, inside the collector.
 Proof      the collector's own calls, counted and timed; where the interpreter has no symbol
            to probe, samples of the thread that see the collector at work.
 Not this   other work of the thread between steps (data-starvation).
-Blind to   interpreters without symbols whose frames cannot be read, and free-threaded builds;
-           a thread that makes so many objects that it keeps the lock and the collector busy: in
-           a job that only polls the GPU, collections may be told before the lock (gil-contention).
+Blind to   interpreters without symbols whose frames cannot be read, and free-threaded builds.
+           A thread may make so many objects that it keeps both the lock and the collector busy: in a
+           job that only polls the GPU, this may come first, before the lock (gil-contention).
 """
 
 from __future__ import annotations

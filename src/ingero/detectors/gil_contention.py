@@ -4,7 +4,7 @@ Shows as   the feeding thread blocked on the interpreter's lock while another co
 Proof      futex waits whose address lies in the interpreter's own lock.
 Not this   any other lock; a thread that waits for the GPU with the lock released.
 Blind to   free-threaded builds, which have no such lock; sub-interpreters' own locks;
-           a GPU that ran dry amid the launches and is waited for at their end all the same.
+           a GPU that had nothing to do between launches, if the job still waits for it at their end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Idle GPU: the card idles, there is work, and no other kind names most of why.
+"""Idle GPU: the card idles, there is work, and no other kind explains most of it.
 
-Shows as   a card that is busy for less than three quarters of the time, by its own word.
+Shows as   a card that says itself that it is busy for less than three quarters of the time.
 Proof      the card's busy share, and what the chain that feeds it did meanwhile.
 Not this   a program that sleeps on purpose or waits to be asked (underutilised); what
-           another kind names: then that one is told.
+           another kind explains: then that one is told.
 Blind to   cards that do not tell how busy they are; kernels that fill only a part of one.
 """
 

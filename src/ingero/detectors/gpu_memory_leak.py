@@ -1,17 +1,17 @@
 """GPU memory leak: the job allocates, iteration after iteration, and does not free.
 
-Shows as   more allocations than frees in nearly every slice, to the end. As many in each
-           iteration of hundreds need no long look, nor does churn beside them matter: a
-           cache that fills takes ever less. A few blocks of one size at even intervals up to the
-           end are a caching allocator that is short of the same again and again.
-           Calls that failed took nothing, and a free of nothing gave nothing back.
+Shows as   more allocations than frees in nearly every slice, to the end. If each of hundreds of
+           iterations keeps the same number, a short look is enough, and churn beside them does not
+           matter: a cache that fills takes less and less. Or a few blocks of one size, at an
+           even pace up to the end: a caching allocator that needs the same again and again.
+           Calls that failed do not count, nor does a free of nothing.
 Proof      counts of both, and the bytes that stay; where the driver tells how much memory the
            process holds (NVML), that grows too.
-Not this   the growth of a start, or of a cache that rests or grows ever less; churn
+Not this   growth during start-up, or of a cache that rests or grows less and less; churn
            (alloc-churn); host memory, and addresses without memory behind them.
-Blind to   memory kept inside a caching allocator: the driver sees only its blocks; which of
-           several sizes is kept: the bytes are those of the mean allocation; the line, where
-           the budget leaves stacks out.
+Blind to   memory kept inside a caching allocator (the driver sees only its blocks); which of
+           several sizes is kept (the bytes are those of the mean allocation); the line, if
+           stacks were left out to stay within the budget.
 Severity   MEDIUM: it ends in an out-of-memory error, but nothing is slow yet.
 """
 

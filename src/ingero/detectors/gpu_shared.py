@@ -1,14 +1,14 @@
 """Shared GPU: another process works on the same card and the two take turns.
 
 Shows as   waits for the GPU that are longer than the job's own work needs.
-Proof      both processes feed the same card in the same seconds; the part of the job's
-           waiting that falls to the other, by how much each keeps the card busy. Of a
-           process outside the trace the driver tells (NVML) how long its kernels ran.
+Proof      both processes feed the same card in the same seconds. The job's waiting is divided
+           by how much each of them keeps the card busy. For a process outside the trace, the
+           driver says how long its CUDA kernels ran (NVML).
 Not this   ranks of one communicator; processes on different cards, or in different
            instances of one (MIG); one that only holds memory; the job's own helpers.
-Blind to   processes outside the trace where the driver does not tell of them (no NVML, another
+Blind to   processes outside the trace, if the driver does not tell of them (no NVML, another
            PID name space); how the card divides its time; the card of a process that never
-           chose one: the first is assumed.
+           chose one (the first is assumed).
 """
 
 from __future__ import annotations

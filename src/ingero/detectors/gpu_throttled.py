@@ -1,14 +1,14 @@
 """GPU throttling: heat, a failing power supply or a lowered limit keeps the GPU below its clock.
 
 Shows as   waits for the GPU that grow while its clock falls.
-Proof      the driver's own reasons for the clock while the card was busy, and the clock then
-           against the one it has when nothing holds it down.
+Proof      the driver's own reasons for the clock while the card was busy, and the clock at that
+           time, compared with the clock when nothing holds it down.
 Not this   a card that idles at low clocks; the power limit it was sold with, which a healthy
            card at full load reaches; clocks its owner set.
-Blind to   how much of the work hangs on the clock: a job bound by the card's memory loses
-           less, and only iterations that got longer, where some were seen before, tell how
-           much; a card that was held down from the first second on is compared with its
-           highest clock, which it need not reach with this work.
+Blind to   how much of the work depends on the clock. A job bound by the card's memory loses
+           less. Only iterations that became longer tell how much, if some were seen before. A card
+           that was held down from the first second on is compared with its highest clock, which
+           it may not reach with this work.
 """
 
 from __future__ import annotations

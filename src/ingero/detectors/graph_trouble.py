@@ -1,11 +1,11 @@
 """CUDA graph trouble: graphs are captured again and again, never launched, or fail to capture.
 
-Shows as   instantiations that keep pace with launches; steps that became longer by what making
-           graphs takes; captures that end in an error.
+Shows as   nearly as many instantiations as launches; steps that became longer by the time that
+           making graphs takes; captures that end in an error.
 Proof      the counts of capture, instantiation and launch, the time from the begin of
-           each capture to its end and in instantiating, and the failed calls.
-Not this   captures before the first launch; a new graph now and then; graphs of a server
-           that nobody has asked yet.
+           each capture to its end, the time in instantiating, and the failed calls.
+Not this   captures before the first launch; a new graph from time to time; graphs of a
+           server that nobody has asked yet.
 Blind to   how long a graph runs.
 Severity   by the time capturing takes, at least MEDIUM where graphs are hardly launched; never launched: LOW.
 """

@@ -1,18 +1,17 @@
-"""Launch-bound: so many tiny kernels that launching them takes longer than running them.
+"""Launch-bound: so many tiny CUDA kernels that launching them takes longer than running them.
 
 Shows as   the feeding thread busy launching all the time and hardly ever waiting for the GPU.
-Proof      launches per second, time per launch, and waits for the GPU that are next to nothing.
+Proof      launches per second, time per launch, and almost no waiting for the GPU.
 Not this   a thread that waits for the GPU afterwards, or whose launches wait for room in
            its queue: then the GPU is the limit; a few hundred launches per iteration, unless
            the job launched them as graphs before; launches that only fill a graph being
            captured (graph-trouble).
-Blind to   how long the kernels run; graphs launched whole count as one launch. Iterations
-           are told apart by their waits for the GPU, or by the rarest call that comes more
-           often (a copy, a memset): where each of those comes ten times in every iteration,
-           up to ten times as many launches are hidden. A job that waits only now and then
-           and makes no call but launches seems to launch too many.
-           Python work between launches counts as launching: some milliseconds of it may be
-           called launch-bound where it is data-starvation.
+Blind to   how long the CUDA kernels run. A graph counts as one launch. Iterations are told
+           apart by their waits for the GPU, or by the rarest call that comes more often (a copy,
+           a memset). If even that call comes ten times in every iteration, up to ten times as
+           many launches are not noticed. A job that rarely waits for the GPU and only launches
+           seems to launch too many. Python work between launches counts as launching: some
+           milliseconds of it may be called launch-bound, although it is data-starvation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory pressure: the kernel takes memory back while the job wants to run.
+"""Memory pressure: the Linux kernel takes memory back while the job wants to run.
 
 Shows as   time in direct reclaim, compaction and page faults of the feeding thread or of
            the thread it waits for; under a memory limit also reads of pages just dropped.

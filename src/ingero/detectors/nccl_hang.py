@@ -2,16 +2,16 @@
 
 Shows as   ranks waiting for the GPU for ever; nothing fails, nothing moves.
 Proof      the number of the last collective each rank enqueued, and a synchronising call
-           that has been in flight since, far longer than any before it, whether the job was
-           killed in it, the trace ended first or it still lasts. Where the communicator is
-           older than the trace: that call alone, in a process that does nothing else, and
-           less sure.
+           that has not returned since, far longer than any before it. It may still last, the
+           trace may have ended first, or the job may have been killed in it. If the communicator
+           is older than the trace, the proof is that call alone, in a process that does nothing
+           else; the finding is then less sure.
 Not this   a slow rank (nccl-straggler), or one that writes a checkpoint; a long wait that
-           all are in, as there were before; a wait that ended.
+           all ranks are in, if there were such waits before; a wait that ended.
 Blind to   ranks on other nodes, unless those are asked too or recordings are merged; who is missing, and in
-           which collective, where all of it was entered before the trace began; whether processes
-           that hung before it are one job: independent jobs with one command line and one parent,
-           of which one waits very long, pass for ranks.
+           which collective, if all ranks entered it before the trace began; whether processes
+           that hung before the trace are one job (independent jobs with one command line and one parent
+           look like ranks, if one of them waits very long).
 Severity   CRITICAL.
 """
 

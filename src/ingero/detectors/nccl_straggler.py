@@ -2,12 +2,13 @@
 
 Shows as   ranks waiting for the GPU in the step's collective; one of them hardly ever.
 Proof      arrival times of all ranks of a communicator, collective by collective: the
-           same rank is last in most of them. Across nodes on one clock, with its error.
+           same rank is last in most of them. Times of several nodes are put on one clock, and
+           its error is told.
 Not this   ranks that take turns at being last (collective-imbalance); a rank that never
            comes (nccl-hang); a late host whose GPU is busy as long as the others'.
 Blind to   ranks on other nodes, unless their recordings are merged (docs/fleet.md); slow links; a rank
-           whose own work is told first, as data-starvation, when both are as bad; a rank whose GPU is late
-           and whose program is not: longer sequences, a slower card.
+           whose own work is equally bad (that is told first, as data-starvation); a rank whose GPU is late
+           although its program is not (longer sequences, a slower card).
 """
 
 from __future__ import annotations

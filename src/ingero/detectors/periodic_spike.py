@@ -1,16 +1,16 @@
-"""Periodic spikes: every so often one iteration takes far longer, as by the clock.
+"""Periodic spikes: at regular times one iteration takes far longer.
 
 Shows as   single long iterations at equal distances in time.
 Proof      the iterations themselves; the period and its regularity.
-           Waits for the GPU count, too, where the job gives it nothing meanwhile.
-Not this   spikes whose time another finding explains (disk-wait of a checkpoint, say);
-           irregular ones; frequent ones (gradient accumulation, logging); waits for a GPU that works
-           for this job alone, and does: playing and learning take turns, say.
-Blind to   what happens in a spike, unless another finding tells; computing that falls between
-           two on-periods, where launches are watched for little of the time, in jobs that only poll
-           the GPU: no call marks their iterations (docs/governor.md), only long waits show.
-           An evaluation that computes for long without a launch is a stall by all that can be seen,
-           and so is a job that rests at regular intervals because it is meant to.
+           Waits for the GPU count, too, if the job gives it nothing to do meanwhile.
+Not this   spikes whose time another finding explains (such as disk-wait of a checkpoint);
+           irregular ones; frequent ones (gradient accumulation, logging); waits for a GPU that
+           works for this job alone, and is busy (such as playing and learning in turns).
+Blind to   what happens in a spike, unless another finding tells. In jobs that only poll the GPU
+           no call marks the iterations (docs/governor.md). If their launches are watched only a
+           part of the time, computing is missed outside of it, and only long waits show.
+           An evaluation that computes for long without a launch looks like a stall, and so does
+           a job that pauses at regular intervals on purpose.
 """
 
 from __future__ import annotations

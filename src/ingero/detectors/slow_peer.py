@@ -2,8 +2,8 @@
 
 Shows as   the feeding thread, or its worker, blocked on a socket or pipe.
 Proof      that waiting, and who ended it, where that is a process of this machine.
-Not this   a server that waits for requests (a rank of a job that listens for its peers is
-           none); a parent that hands out work; the job's own workers (data-starvation);
+Not this   a server that waits for requests (a rank that listens for the other ranks is
+           no server); a parent that hands out work; the job's own workers (data-starvation);
            lost packets (network-retransmits).
 Blind to   what a peer on another machine does.
 """

@@ -1,13 +1,13 @@
-"""Slowdown: steps take longer than before, and no other kind names most of the extra time.
+"""Slowdown: steps take longer than before, and no other kind explains most of the extra time.
 
 Shows as   fewer steps a second than the job itself made in the same recording.
-Proof      the account of a slow step against that of a usual one: the rows that grew.
+Proof      where the time of a slow step went, compared with that of a usual one: what grew.
 Not this   a step with more work for a card that is as busy as before; what another kind
-           names: then that one is told.
-Blind to   a pace that was never better while it was watched; jobs none of whose calls are
-           counted exactly; what a job means to do: a phase with more host work, a checkpoint of
-           some seconds, a pause of its own are told as any fall is, here or by another kind; a server whose
-           handlers wait for a lock of their own, which looks like one that waits to be asked.
+           explains: then that one is told.
+Blind to   a pace that was never better while it was watched; jobs without any call that is
+           counted exactly; what a job does on purpose (a phase with more host work, a checkpoint of
+           some seconds and a pause are told like any fall, here or by another kind); a server whose
+           handlers wait for a lock of their own (it looks like one that waits to be asked).
 """
 
 from __future__ import annotations

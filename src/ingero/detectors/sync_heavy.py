@@ -2,15 +2,15 @@
 
 Shows as   many synchronising calls per iteration, or small copies that read values back and
            wait, each with little work before it.
-Proof      their number per iteration, the time the GPU was waited for and the time it had
-           nothing: done at once instead of in turns, the shorter of the two would vanish.
+Proof      their number per iteration; the time the job waited for the GPU, and the time the GPU
+           had nothing to do. If both happened at the same time, the shorter of the two would vanish.
 Not this   one wait per iteration, or per graph launched: a token, a request; a millisecond or more of
            work between a wait and the next piece of GPU work: that work is what costs (data-starvation).
-Blind to   waits by polling (cudaStreamQuery in a loop); how much each wait costs by itself,
-           waking up above all: that would be won too; how long an iteration is where hot calls
-           are watched a part of the time: a service that answers thousands of small requests a
-           second, a wait each, may then pass for a loop that waits too often; values that are read back and
-           then worked on for a millisecond each, printed say: told as data-starvation.
+Blind to   waits by polling (cudaStreamQuery in a loop); what each wait itself costs, mostly
+           waking up (that would be won, too); how long an iteration is, if frequent calls are watched
+           only a part of the time (a service that answers thousands of small requests a second, with
+           a wait each, may then look like a loop that waits too often); values that are read back and
+           then worked on for a millisecond each, such as printed (told as data-starvation).
 """
 
 from __future__ import annotations

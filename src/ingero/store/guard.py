@@ -191,6 +191,7 @@ _READ_ONLY = "One SELECT, WITH or EXPLAIN over the views; see `ingero query --sc
 _TEXTS = (
     ("not authorized", "only reading is allowed", _READ_ONLY),
     ("prohibited", "only reading is allowed", _READ_ONLY),
+    ("cannot modify", "only reading is allowed", _READ_ONLY),
     ("one statement", "only one statement can be run at a time", "Run the statements one by one."),
     ("no such table", "", "`ingero query --schema` lists the views."),
     ("no such column", "", "`ingero query --schema` lists the columns of each view."),

@@ -13,6 +13,7 @@ import msgspec
 
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors import diagnose, in_order
+from ingero.detectors.commands import SEE_WHO
 from ingero.detectors.judge import usual_step_ns
 from ingero.detectors.lasting import weigh
 from ingero.errors import UsageError
@@ -137,8 +138,10 @@ def _of(fix: Fix, gone: set[int]) -> Fix:
     if not ended:
         return fix
     who = f"Process {ended[0]} has" if len(ended) == 1 else f"{len(ended)} of these processes have"
-    then = "; this looks for them again." if fix.if_ended else "."
-    return msgspec.structs.replace(fix, text=f"{fix.text} {who} ended{then}", command=fix.if_ended, pids=[])
+    then = {None: "", SEE_WHO: " See what uses the cores now:"}.get(
+        fix.if_ended, " This command finds them by name:"
+    )
+    return msgspec.structs.replace(fix, text=f"{fix.text} {who} ended.{then}", command=fix.if_ended, pids=[])
 
 
 def _gone(reader: Reader, pids: Iterable[int]) -> set[int]:

@@ -209,5 +209,5 @@ def require_known(db: Path | None, filters: Filters, node: str | None = None) ->
             if not reader.rows(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", (value,)):
                 raise TargetError(
                     f"there is no {what} {clean(str(value), 60)!r} in this recording",
-                    hint="It may have been another recording, or another node.",
+                    hint="It may be in another recording, or on another node.",
                 )

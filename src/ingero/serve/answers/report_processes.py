@@ -138,8 +138,8 @@ def _told(lines: list[ThreadLine]) -> list[ThreadLine]:
 
 
 def feeds_gpu(process: ProcessReport) -> bool:
-    """It has a thread that feeds a GPU, or called a traced function."""
-    return bool(process.threads_ns or process.operations)
+    """It has a thread that feeds a GPU, or called CUDA or NCCL: not only Python's garbage collector."""
+    return bool(process.threads_ns or any(each.layer != "python" for each in process.operations))
 
 
 def _order(process: ProcessReport) -> tuple[Any, ...]:

@@ -23,13 +23,13 @@ class ViewDoc:
 NOTES = (
     "COUNT(*) over events, cuda_events, calls and nccl_events counts stored rows; SUM(weight) counts calls,"
     " because a row may stand for several; SUM(duration_ns * weight) is their time.",
-    "A cgroup_id names one cgroup of one node, also in merged databases, where numbers that two nodes both"
-    " have are replaced.",
+    "A cgroup_id names one cgroup of one node. In merged databases, a number that two nodes both have is"
+    " replaced.",
     "Counts in operations are the calls made, exact unless exact is 0 (see not_watched of explain).",
     "Instants ending in _ns, and events.timestamp, are Unix-epoch nanoseconds; durations are nanoseconds.",
     "Unknown is NULL, never 0.",
-    "An id is node:number, such as gpu-node-01:4821, and stays the same after merging databases; only of"
-    " two databases of one node the later one's numbers move up.",
+    "An id is node:number, such as gpu-node-01:4821. It stays the same when databases are merged, with one"
+    " exception: of two databases of one node, the second gets new numbers.",
     "Buckets of accounted time: " + " ".join((*BUCKET_NAMES, "lost")) + ".",
 )
 
@@ -242,9 +242,9 @@ VIEWS: tuple[ViewDoc, ...] = (
     ),
     ViewDoc(
         "unfinished_calls",
-        "Calls that had not returned when last looked at: in flight when the trace ended, or their thread"
-        " ended in them. Those of a second and longer; of the trace's last moment all. They have no row in"
-        " cuda_events, calls and nccl_events and are in no count.",
+        "Calls that never returned while they were watched: they were in progress when the trace ended, or"
+        " their thread ended in them. While the trace runs only those that last a second or longer; at its"
+        " end all. They have no row in cuda_events, calls and nccl_events, and no count includes them.",
         {
             "node": _NODE,
             "timestamp_ns": "When the call began; where entered is 0, when it was surely under way.",
@@ -253,7 +253,7 @@ VIEWS: tuple[ViewDoc, ...] = (
             "comm": "The thread's command name.",
             "layer": "runtime, driver, graph or nccl: where the probe sat.",
             "op": "The function called, as the library spells it.",
-            "duration_ns": "How long it had lasted when last looked at, at least.",
+            "duration_ns": "How long it had lasted at the last look, at least.",
             "bucket": "What the thread was in then.",
             "entered": "0: it began before its library was watched, and was found on the thread's stack.",
             "died": "1: the thread ended in it, as when the process is killed; 0: nobody saw its end.",
@@ -424,7 +424,7 @@ VIEWS: tuple[ViewDoc, ...] = (
     ),
     ViewDoc(
         "overhead",
-        "What tracing took of the time of the thread it took most of, per interval.",
+        "What tracing cost the thread that it cost most, as a share of its time, per interval.",
         {
             "node": _NODE,
             "bucket_start_ns": _BUCKET_START,

@@ -8,15 +8,15 @@ _PID = "The process."
 TENANT_VIEWS: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
         "tenants",
-        "Whose each process is, bystanders included: one row per process, everything resolved."
-        " [Tenants](tenants.md) says who tells what.",
+        "Which container, pod, job and user each process belongs to: one row per process, bystanders"
+        " included. [Tenants](tenants.md) says where each name comes from.",
         {
             "node": _NODE,
             "pid": _PID,
             "start_ns": "When it began; with node and pid it names the process.",
             "end_ns": "When it ended; NULL while it runs.",
             "comm": "Its name.",
-            "target": "1: traced; 0: known only as somebody with a part in it.",
+            "target": "1: traced; 0: a bystander, known because it took a core from a target, or woke one.",
             "container_id": "Its container's full id.",
             "runtime": "containerd, cri-o, docker, podman, lxc and others.",
             "container": "Its container's name.",
@@ -53,8 +53,8 @@ TENANT_VIEWS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ),
     (
         "pod_events",
-        "What the kubelet told of pods on this node: each when it was first seen, restarts, OOM kills,"
-        " evictions.",
+        "What the kubelet said about the pods of this node: when each was first seen, its restarts, OOM kills"
+        " and evictions.",
         {
             "node": _NODE,
             "timestamp_ns": "When it happened; of restarts when the container before ended.",

@@ -16,8 +16,8 @@ from rich.text import Text
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.shares import percents
+from ingero.serve.called import runnable
 from ingero.serve.cli import tables
-from ingero.serve.cli.called import runnable
 from ingero.serve.cli.document import (
     Bar,
     Block,

@@ -71,8 +71,8 @@ def _print(checks: list[Check], verbose: bool) -> None:
     from rich.text import Text
 
     from ingero.serve import terminal
+    from ingero.serve.called import runnable
     from ingero.serve.cli import tables
-    from ingero.serve.cli.called import runnable
 
     console = tables.console(sys.stdout)
     width = max((len(terminal.clean(check.name)) for check in checks), default=0)
@@ -117,7 +117,7 @@ def _value(item: Check, verbose: bool) -> str:
 
 def verdict(checks: list[Check]) -> str:
     """Yes or no, and what to do next."""
-    from ingero.serve.cli.called import how_we_are_called
+    from ingero.serve.called import how_we_are_called
 
     failed = list(dict.fromkeys(check.name for check in checks if check.status == "failed"))
     if failed:

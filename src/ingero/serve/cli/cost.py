@@ -126,12 +126,17 @@ def parts(answer: CostAnswer) -> list[Any]:
         found.append(Text(f"Held by nobody: {hours}{_spoken(answer.free.money, answer)}"))
     if answer.estimated:
         names = ", ".join(map(terminal.clean, answer.estimated))
-        found.append(Text(f"Estimated from calls; the driver was not asked on: {names}", "yellow"))
+        found.append(
+            Text(
+                f"Estimated from calls, because the GPU driver did not say who used the GPU: {names}",
+                "yellow",
+            )
+        )
     if answer.unpriced and answer.total.money is None:
         models = ", ".join(map(terminal.clean, answer.unpriced))
         found.append(Text(f"No price for {models}: give --price, or cost.prices in ingero.yaml."))
     elif answer.total.money is None:
-        found.append(Text("No price is known: give --price, or cost.price in ingero.yaml."))
+        found.append(Text("No price is known. Give --price, or set cost.price in ingero.yaml."))
     return [tables.indented(part) for part in found]
 
 

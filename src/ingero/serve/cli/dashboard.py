@@ -42,9 +42,12 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
 
     Reads the recording; changes nothing. Pages and API: docs/dashboard.md.
     """
+    from ingero.serve.answers.places import database as recorded
+    from ingero.serve.answers.places import written_ns
     from ingero.serve.cli.servers import opened
 
     app, stopping = _app(db, config)
+    recording = recorded(db)
     found = opened(address, "--addr", (), config, flags)
     from ingero.serve.web.server import serve
 
@@ -54,6 +57,10 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
 
     def ready() -> None:
         click.echo(f"ingero dashboard: {link}", err=True)
+        if not written_ns(recording):
+            click.echo(
+                f"  no recording at {recording} yet; the pages will show it once it is there", err=True
+            )
         for note in found.notes:
             click.echo(f"  {note}", err=True)
 

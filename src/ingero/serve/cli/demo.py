@@ -28,7 +28,7 @@ HOW = {
 EPILOG = """\b
 Scenarios:
   incident           a program takes the job's cores for a while
-  cold-start         contexts and code, once
+  cold-start         start-up: contexts and code are loaded, once
   memcpy-bottleneck  copies from pageable memory
   periodic-spike     the job stops at regular intervals
   cpu-contention     a program takes the job's core and stays
@@ -56,7 +56,7 @@ Examples:
     "-d",
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Record here.  [INGERO_DB unless it holds jobs, else demo.db beside it; overwritten]",
+    help="Record here.  [INGERO_DB; demo.db beside it if that has recordings of jobs. Overwritten.]",
 )
 @click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
 @exporting
@@ -207,7 +207,7 @@ class _Show:
             return code
 
     def _conclude(self, scenario: Scenario, alone: bool) -> None:
-        from ingero.serve.cli.called import how_we_are_called
+        from ingero.serve.called import how_we_are_called
         from ingero.serve.cli.explain import print_diagnosis
         from ingero.serve.cli.next_steps import show, steps
 

@@ -73,7 +73,7 @@ def diagnosis(report: Report, detail: Verbosity) -> Document:
     elif any(map(feeds_gpu, report.processes)):
         document.add(*_nothing_found(report))
     else:
-        document.add(*_nobody())
+        document.add(*_nobody(report))
     if report.by is not None:
         document.add(*slowest(report.by, detail.verbose))
     document.add(*_unexplained(report), *footer(report, detail))
@@ -222,8 +222,11 @@ def line_words(function: str, file: str | None, line: int | None, *, whole: bool
 
 
 def _end_of(path: str, most: int) -> str:
-    """Its end says which file it is."""
-    return path if len(path) <= most else f"…{path[1 - most :]}"
+    """Its end says which file it is; folders are whole or not there."""
+    if len(path) <= most:
+        return path
+    end = path[1 - most :]
+    return f"…{end[max(end.find('/'), 0) :]}"
 
 
 def when_words(finding: Finding, verbose: bool = False) -> str:
@@ -326,11 +329,11 @@ def _nothing_found(report: Report) -> Iterator[Block]:
         yield Line("No problem found." if whole else "No problem found in what was watched.", "good")
     feeding = [process for process in report.processes if feeds_gpu(process)]
     for process in feeding[:IN_FULL]:
-        calls = sum(line.count for line in process.operations)
+        calls, kinds = sum(line.count for line in process.operations), len(process.operations)
         yield Field(
             "Watched",
             f"{person(process.comm, process.pid)} for {units.format_ns(process.wall_ns)},"
-            f" {units.format_count(calls)} calls of {len(process.operations)} operations",
+            f" {units.format_count(calls)} calls of {kinds} {'operation' if kinds == 1 else 'operations'}",
         )
         if process.step is not None:
             step = process.step
@@ -352,10 +355,15 @@ def _operation_words(process: ProcessReport) -> str:
     )
 
 
-def _nobody() -> Iterator[Block]:
+def _nobody(report: Report) -> Iterator[Block]:
     yield Line("No CUDA process was seen in that time, so there is nothing to explain.", "warning")
-    yield Field("Try", "trace the job from its start")
-    yield Code("sudo ingero trace -- python train.py")
+    watched = [process for process in report.processes if process.operations]
+    for process in watched[:IN_FULL]:
+        who = f"{person(process.comm, process.pid)} for {units.format_ns(process.wall_ns)}"
+        yield Field("Watched", f"{who}: it made no CUDA call")
+    if not watched:
+        yield Field("Try", "trace the job from its start")
+        yield Code("sudo ingero trace -- python train.py")
     yield Gap()
 
 

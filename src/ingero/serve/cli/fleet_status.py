@@ -84,7 +84,8 @@ def _print(found: FleetStatus) -> None:
 
     out = tables.console(sys.stdout)
     counts = ", ".join(f"{count} {state}" for state, count in found.states.items() if count)
-    out.print(Text(f"{found.total} nodes: {counts or 'no node has reported yet'}"))
+    nodes = "node" if found.total == 1 else "nodes"
+    out.print(Text(f"{found.total} {nodes}: {counts or 'no node has reported yet'}"))
     if not found.nodes:
         return
     table = Table(box=None, pad_edge=False)
@@ -115,7 +116,7 @@ def why(status: NodeStatus) -> str:
 
     if status.other_time_ns is not None:
         told = format_clock(status.other_time_ns)
-        return f"what it tells is of {told}: its clock is off, or it catches up"
+        return f"its reports are of {told}: its clock is wrong, or it now sends reports that waited"
     if status.state == "silent":
         return f"no report for {format_ns(max(0, time.time_ns() - status.last_seen_ns))}"
     if status.straggling and status.state == "straggling":

@@ -194,7 +194,7 @@ def _run(args: Sequence[str] | None) -> int:
 def _say(message: str, hint: str, code: int) -> int:
     click.echo(f"error: {_printable(message)}", err=True)
     if hint:
-        from ingero.serve.cli.called import runnable
+        from ingero.serve.called import runnable
 
         click.echo(f"hint: {_printable(runnable(hint))}", err=True)
     return code
@@ -222,7 +222,7 @@ def _usage_hint(error: click.UsageError) -> str:
         meant = difflib.get_close_matches(error.command_name, COMMANDS)
     if meant:
         return f"Did you mean {' or '.join(meant)}?"
-    return f"See {error.ctx.command_path if error.ctx else 'ingero'} --help."
+    return f"See `{error.ctx.command_path if error.ctx else 'ingero'} --help`."
 
 
 def _forget_stdout() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from ingero.serve.answers.places import is_found
-from ingero.serve.cli.called import how_we_are_called
+from ingero.serve.called import how_we_are_called
 
 
 def about(db: Path) -> str:
@@ -29,9 +32,17 @@ def steps(db: Path) -> list[tuple[str, str]]:
 
 
 def show(found: list[tuple[str, str]]) -> None:
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    for line in laid_out(found, room):
+        click.echo(line)
+
+
+def laid_out(found: list[tuple[str, str]], room: float) -> Iterator[str]:
+    """Side by side; where there is no room for that, what a command is for stands below it."""
     width = max(len(command) for command, _ in found)
+    beside = all(width + len(what) + 4 <= room for _, what in found)
     for command, what in found:
-        click.echo(f"  {command:{width}}  {what}")
+        yield f"  {command:{width}}  {what}" if beside else f"  {command}\n      {what}"
 
 
 def hint(db: Path | None) -> None:

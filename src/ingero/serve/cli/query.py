@@ -73,7 +73,7 @@ def _without_comment(argument: str) -> str:
 @click.option("--op", metavar="NAME", help="Only this operation.")
 @whose
 @labelled
-@click.option("--kernels", is_flag=True, help="Group by kernel instead of by operation.")
+@click.option("--kernels", is_flag=True, help="Group by CUDA kernel instead of by operation.")
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of rows.  [10000]")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"

@@ -9,17 +9,16 @@ from pathlib import Path
 import click
 
 from ingero import __version__
-from ingero.serve.cli.called import how_we_are_called
+from ingero.serve.called import how_we_are_called
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def welcome() -> None:
+    from ingero.serve.cli.next_steps import show
+
     click.echo(f"ingero {__version__} says why a GPU job is slow.\n")
-    steps = list(_steps())
-    width = max(len(command) for command, _ in steps)
-    for command, what in steps:
-        click.echo(f"  {command:{width}}  {what}")
+    show(list(_steps()))
     click.echo(f"\nAll commands: {how_we_are_called()} --help")
 
 

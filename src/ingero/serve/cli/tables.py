@@ -18,7 +18,7 @@ from ingero import units
 from ingero.model.live import LAYERS, LiveView
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
-from ingero.serve.cli.called import runnable
+from ingero.serve.called import runnable
 from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.harmless import HarmlessConsole
 from ingero.serve.cli.options import is_wide

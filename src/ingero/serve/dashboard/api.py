@@ -16,6 +16,7 @@ from ingero.errors import IngeroError, StoreError, TargetError, UsageError
 from ingero.serve.answers.asked_nodes import ask_one
 from ingero.serve.answers.query import require_known
 from ingero.serve.answers.recordings import TooLargeError
+from ingero.serve.called import runnable
 from ingero.serve.dashboard.openapi import Failure, document
 from ingero.serve.dashboard.routes import OfProcess, Route
 from ingero.serve.dashboard.source import DashboardSource
@@ -108,5 +109,5 @@ def _encoded(route: Route, source: DashboardSource, asked: Any) -> bytes:
 
 
 def failed(status: int, error: str, hint: str) -> Response:
-    body = msgspec.json.encode(Failure(clean(error, 1000), clean(hint or "", 1000)))
+    body = msgspec.json.encode(Failure(clean(error, 1000), clean(runnable(hint or ""), 1000)))
     return Response(body, status, media_type="application/json")

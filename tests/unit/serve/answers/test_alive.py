@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ingero.detectors.commands import SEE_WHO
 from ingero.model.finding import Fix
 from ingero.serve.answers.diagnosis import for_now
 from ingero.store.processes import boot_id
@@ -44,7 +45,17 @@ def test_of_a_process_that_ended_it_is_said_how_to_find_it() -> None:
     done.wait()
     fix = asked(done.pid, boot_id(), 1)
     assert fix.command == "ls /proc/$(pgrep -n -x job)/fd"
-    assert fix.text == f"Look. Process {done.pid} has ended; this looks for them again."
+    assert fix.text == f"Look. Process {done.pid} has ended. This command finds them by name:"
+
+
+def test_where_a_name_says_too_little_the_command_is_said_to_show_who_runs_now() -> None:
+    done = subprocess.Popen(["true"])
+    done.wait()
+    fix = Fix("Look.", f"renice -n 19 -p {done.pid}", pids=[done.pid], if_ended=SEE_WHO)
+    given = msgspec.structs.replace(finding(), fix=[fix])
+    (told,) = for_now(Recorded(boot_id(), 1), [given])[0].fix  # type: ignore[arg-type]
+    assert told.text == f"Look. Process {done.pid} has ended. See what uses the cores now:"
+    assert told.command == SEE_WHO
 
 
 def test_a_number_that_somebody_else_has_now_is_not_theirs() -> None:

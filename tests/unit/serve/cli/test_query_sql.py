@@ -61,6 +61,7 @@ def test_sql_may_begin_with_a_comment(recording: Path, capsys: pytest.CaptureFix
     [
         (["-- nothing but a comment"], "there is no SQL to run"),
         (["-- harm\nDELETE FROM event"], "only reading is allowed"),
+        (["DELETE FROM events"], "only reading is allowed"),
         (["--no-such-option"], "No such option"),
     ],
 )

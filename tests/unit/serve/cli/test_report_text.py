@@ -12,7 +12,15 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ingero.model.finding import Cause, Effect, Fix, Proof, SourceLine, Who
-from ingero.model.report import Bound, GovernorAct, OverheadReport, Report, StepTime, SystemContext
+from ingero.model.report import (
+    Bound,
+    GovernorAct,
+    OperationLine,
+    OverheadReport,
+    Report,
+    StepTime,
+    SystemContext,
+)
 from ingero.serve import terminal
 from ingero.serve.answers.shares import percents
 from ingero.serve.cli.as_text import write_text
@@ -221,6 +229,25 @@ def test_without_a_cuda_process_there_is_nothing_to_explain() -> None:
         text = said(report(processes=processes))
         assert "No CUDA process was seen" in text
         assert "No problem found" not in text
+
+
+def test_a_program_that_never_used_the_gpu_is_told_so() -> None:
+    """Its garbage collections are seen, and are no GPU work."""
+    collected = OperationLine(
+        "python", "gc_collect_main", 21, True, 92_200, None, None, 12_400_000, 0.011, None
+    )
+    plain = process_report(threads=[], time={}, threads_ns=0, operations=[collected], worst_stall=None)
+    text = said(report(processes=[plain]))
+    assert "No CUDA process was seen in that time, so there is nothing to explain." in text
+    assert "python (100) for 20 s: it made no CUDA call" in text
+    assert "No problem found" not in text
+    assert "gc_collect_main" not in text
+
+
+def test_one_operation_is_no_operations() -> None:
+    (first, _) = process_report().operations
+    text = said(report(processes=[process_report(operations=[first])]))
+    assert "47,360 calls of 1 operation\n" in text
 
 
 def nothing_known() -> Report:

@@ -274,7 +274,9 @@ def test_the_worst_finding_and_the_limit_of_a_job_take_a_second_line_where_one_i
         assert max(map(len, (*found.splitlines(), *job.splitlines()))) <= 80
 
     long = finding("busy-neighbour (7 processes) takes the CPU that python3 needs", pid=7, comm="python3")
-    text = "waiting for a core: busy-neighbour (200), 66.3 % of the time, over the last 4 s; 20 steps/s"
+    text = (
+        "waiting for a core, due to busy-neighbour (200), 66.3 % of the time, over the last 4 s; 20 steps/s"
+    )
     limit = Bound(7, "python3", "runqueue", 0.66, None, None, [], None, 20.0, text=text)
     view = replace(VIEW, processes=VIEW.processes[:1], findings=(long,), bound=(limit,))
     run(check, view, size=(80, 24))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from ingero.serve.cli import called
-from ingero.serve.cli.called import runnable
+from ingero.serve import called
+from ingero.serve.called import runnable
+from ingero.serve.dashboard.api import failed
 
 
 @pytest.fixture
@@ -27,6 +29,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_in_a_clone_the_program_is_named_where_it_lies(clone: Path) -> None:
     assert runnable("ingero explain -d x.db") == ".venv/bin/ingero explain -d x.db"
+    assert runnable("See `ingero --help`.") == "See `.venv/bin/ingero --help`."
 
 
 def test_from_elsewhere_it_has_its_whole_path(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +69,8 @@ def test_a_folder_with_a_blank_is_quoted(clone: Path, monkeypatch: pytest.Monkey
 )
 def test_other_words_stay(clone: Path, text: str) -> None:
     assert runnable(text) == text
+
+
+def test_hints_of_the_dashboard_run_as_well(clone: Path) -> None:
+    told = json.loads(bytes(failed(404, "there is no database", "Record one with `ingero trace`.").body))
+    assert told["hint"] == "Record one with `.venv/bin/ingero trace`."

@@ -13,7 +13,10 @@ import sys
 from pathlib import Path
 
 SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where sudo looks
-NAMES = "check|trace|explain|query|merge|export|demo|dashboard|mcp|schema|annotate|fleet|cost|version"
+NAMES = (
+    "check|trace|explain|query|merge|export|demo|dashboard|mcp|schema|annotate|fleet|cost|version"
+    "|completion|--help"
+)
 COMMAND = re.compile(rf"(?<![\w/.-])(sudo )?ingero(?= (?:{NAMES})\b)")
 
 
