@@ -129,7 +129,8 @@ def main(words: Sequence[str]) -> int:
     print(f"{len(judged)} recordings in {time.monotonic() - began:.0f} s")
     if options.accept:
         kept = {name: asdict(verdict) for name, (_, verdict) in judged.items()}
-        merged = {name: asdict(verdict) for name, verdict in before.items()} | kept
+        there = {f"{path.parent.name}/{truth.name}" for path, truth in truths()}
+        merged = {name: asdict(verdict) for name, verdict in before.items() if name in there} | kept
         lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(merged[name])}" for name in sorted(merged))
         VERDICTS.write_text(f"{{\n{lines}\n}}\n")
     return 0
