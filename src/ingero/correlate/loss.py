@@ -191,11 +191,12 @@ class Chains:
             elif kind != TASK:
                 unknown += part
         theirs = [each for each in mine if each.kind == TASK and not _asks(each, pid, by)]
-        large, small = _apart(theirs, NEGLIGIBLE * total)
+        # All it did shrinks to the time it was waited for, and these waits of it alike.
+        whole = by.share * ns / max(_active_ns(row), by.ns)
+        large, small = _apart(theirs, NEGLIGIBLE * total / max(whole, NEGLIGIBLE))
         for alike in (*([each] for each in large), *small):
             part = ns * sum(each.ns for each in alike) / total
-            # All it did shrinks to the time it was waited for, and this wait of it alike.
-            share = by.share * part / max(_active_ns(row), by.ns)
+            share = whole * part / ns
             inner = replace(by, asked=by.asked | {tid}, ns=part, share=share)
             one = len(alike) == 1
             yield from self._doing(number, alike[0], inner) if one else self._together(number, alike, inner)

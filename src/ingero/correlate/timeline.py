@@ -272,6 +272,11 @@ class Timeline:
         known = self.facts.processes.get(pid)
         return bool(known and known.start_ns and self.facts.from_ns - known.start_ns < COLD_REACH_NS)
 
+    def is_settling(self, pid: int) -> bool:
+        """Its first minute is not over: it may be loading, compiling and trying things out."""
+        known = self.facts.processes.get(pid)
+        return bool(known and known.start_ns and self.facts.to_ns - known.start_ns < COLD_REACH_NS)
+
     def _steady_ns(self, job: Job) -> int:
         """When a young process began to give the GPU work second after second.
 

@@ -191,7 +191,8 @@ class Verdicts:
         self._limit(job, stretches, made[-1], last, sends)
         for number in range(1, len(stretches)):
             self.named += self._slower(job, stretches, number, accounts, made, busy)
-        self.named += self._idle(job, usual, accounts, made[0], busy[0])
+        if job.pace is not None or not self._timeline.is_settling(job.pid):
+            self.named += self._idle(job, usual, accounts, made[0], busy[0])
 
     def _limit(
         self, job: Job, stretches: Sequence[PaceStretch], account: Account, last: Sequence[Span], sends: bool

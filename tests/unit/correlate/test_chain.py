@@ -186,6 +186,18 @@ def test_a_thousand_short_processes_that_a_thread_of_the_job_waits_for_are_seen_
     assert (root.bucket, root.seen, root.via) == ("host_cpu", True, ("pin_memory", "gzip"))
 
 
+def test_short_processes_that_are_much_of_a_small_part_of_a_wait_are_seen_as_one() -> None:
+    """Each is a 250th of what the thread between waits for, and hardly any of the wait asked about."""
+    story = waiting().thread(JOB, "decode", {}, tid=102, rest="host_cpu")
+    story.thread(JOB, "unpack", {}, tid=PINNER, rest="peer_wait")
+    story.waker(102, "decode", "peer_wait", 1600, by_pid=JOB)
+    story.waker(PINNER, "unpack", "peer_wait", 400, by_pid=JOB)
+    for tid in range(500, 750):
+        story.thread(tid, "gzip", {"host_cpu": 8.0}, rest="").waker(tid, "gzip", "peer_wait", 8, of=PINNER)
+    found = {(root.bucket, root.seen, root.via[-1]): root.share for root in follow(story)}
+    assert found == pytest.approx({("host_cpu", True, "decode"): 0.8, ("host_cpu", True, "gzip"): 0.2})
+
+
 def test_a_waker_that_worked_longer_than_it_was_waited_for_did_not_sleep() -> None:
     story = waiting().thread(WORKER, "loader", {"host_cpu": 300.0, "disk_wait": 100.0}, rest="sleep")
     story.waker(WORKER, "loader", "peer_wait", 200)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ingero.model.finding import Severity
-from tests.facts import JOB, job
+from ingero.model.window import Records
+from tests.facts import JOB, SECOND, Story, job
 
 
 def test_an_idle_card_with_work_is_told_from_the_start() -> None:
@@ -32,3 +33,24 @@ def test_a_busy_card_is_no_trouble() -> None:
 
 def test_without_the_cards_word_nothing_is_concluded() -> None:
     assert "gpu-idle" not in job({"lock_wait": 1400.0}).paced().kinds()
+
+
+def roughly_counted(story: Story) -> Story:
+    """Every second has its calls, and none of them is exact: there is no pace."""
+    exact = story.paced().facts.seconds
+
+    def rough(pid: int) -> Records:
+        seconds = exact(pid)
+        seconds["exact"] = 0
+        return seconds
+
+    story.facts.seconds = rough
+    return story
+
+
+def test_who_keeps_no_pace_in_the_first_minute_may_still_be_loading_and_compiling() -> None:
+    kinds = []
+    for start_ns in (1, -3600 * SECOND):
+        story = roughly_counted(job({"lock_wait": 1400.0}, slices=9).looked(gpu_share=0.2))
+        kinds.append(story.process(JOB, "python3", start_ns=start_ns).kinds())
+    assert kinds == [[], ["gpu-idle"]]
