@@ -21,6 +21,7 @@ import pytest
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
 from ingero.discover import processes
+from ingero.scenarios import cuda
 from tests.ebpf.real_runs import Place, finished, left_alone, none_in_kernel, until
 from tests.ebpf.tracing import WORKLOADS, workload
 
@@ -28,9 +29,9 @@ pytestmark = pytest.mark.timeout(120)
 
 
 class Frozen:
-    def __init__(self, name: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKLOADS / "hardship/frozen.py"), name],
+            [sys.executable, str(WORKLOADS / "hardship/frozen.py"), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -53,15 +54,21 @@ class Frozen:
         self.process.communicate()
 
 
-@pytest.fixture
-def frozen() -> Iterator[Frozen]:
+@contextmanager
+def frozen_file(*arguments: str) -> Iterator[Frozen]:
     if not Path("/dev/fuse").exists():
         pytest.skip("no /dev/fuse")
-    made = Frozen("libcuda.so.1")
+    made = Frozen("libcuda.so.1", *arguments)
     try:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture
+def frozen() -> Iterator[Frozen]:
+    with frozen_file() as made:
+        yield made
 
 
 def test_a_page_that_never_comes_is_given_up_and_the_next_question_is_answered(frozen: Frozen) -> None:
@@ -104,6 +111,39 @@ def test_a_frozen_process_stops_neither_the_counting_of_others_nor_the_end(
     assert place.launches(job.pid) == made["launches"]
     assert place.sql("SELECT SUM(count) > 0 FROM losses WHERE reason = 'unread'") == [(1,)]
     assert re.search("could not be read", run.err + run.out)
+    assert place.sound()
+
+
+REFUSED = "SELECT COUNT(*) > 0 FROM losses WHERE reason = 'library_refused'"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [((), "another program serves this file"), (("--fuse",), "its pages did not come")]
+)
+def test_a_page_that_does_not_come_when_a_probe_is_put_there_holds_up_nobody(
+    place: Place, steady: str, more: tuple[str, ...], said: str
+) -> None:
+    """The file can be read, and its functions be found; the kernel gets none of its pages. Would it ask for
+    one while it puts probes on, no process of this machine could fork."""
+    with (
+        frozen_file(str(cuda.stub_dir() / "libcuda.so.1")) as frozen,
+        workload(steady, "500") as job,
+        place.tracing("--record-all", "--max-overhead", "off", *more) as run,
+    ):
+        run.until_probed(job.pid)
+        job.start()
+        frozen.map_library()
+        until(lambda: place.sql(REFUSED) == [(1,)], "the file has no probes")
+        subprocess.run(["true"], check=True, timeout=5)
+        made = finished(job)
+        objects = run.kernel_objects()
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(30) == 0
+        until(lambda: left_alone(job.pid), "the job has its own code back")
+        frozen.end()
+        until(lambda: none_in_kernel(objects), "programs and links are gone")
+    assert said in run.out + run.err
+    assert place.launches(job.pid) == made["launches"]
     assert place.sound()
 
 

@@ -119,6 +119,7 @@ class RunningTrace:
                 or (RECORD_ALL_RING_BYTES if options.record_all else DEFAULT_RING_BYTES),
                 without=options.without,
                 stacks=options.stack,
+                served=options.served,
             )
         )
         self._bystanders = Bystanders(self._readers)
@@ -218,6 +219,7 @@ class RunningTrace:
         before = BeforeAttach(self._session, self._targets, self._readers)
         self._reader = WindowReader(self._kernel, before, self._readers.cpu_ns)
         self._readers.idle = self.meanwhile
+        self._kernel.meanwhile = self._reader.drain
         # Who asks for a record of every call gets one.
         budget = None if self._options.record_all else self._options.max_overhead_share
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)

@@ -270,6 +270,8 @@ class Targets:
             self._session.attach(library.file, library.path_for_kernel, library.path, library.kind, hot)
         except AttachError as error:
             self.room.refuse(library.file)
+            if isinstance(error.__cause__, (TimeoutError, PermissionError)):
+                self.room.give_up(library.file, str(error.__cause__.strerror))
             warn(self.warnings, library.path, error.message)
             return False
         self.warnings.pop(library.path, None)
