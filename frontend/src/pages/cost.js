@@ -9,6 +9,11 @@ import { KINDS } from "../words.js";
 
 const [SECOND, HOUR] = [1e9, 3600e9];
 const GROUPS = ["namespace", "job", "user", "pod", "owner", "container", "node", "process"];
+// What one asks for stands where a phone shows it, too.
+const COLUMNS = {
+  lines: [["cost", "number"], ["saved if fixed", "number"], ["held", "number"], ["busy", "number"], ["lost", "number"], ["idle", "number"], ["unknown", "number"], ["GPUs", ""]],
+  efficiency: [["GPU busy", "number"], ["SM clock", "number"], ["pace against its best", "number"], ["goodput", "number"], ["more would fit", "number"]],
+};
 
 export function costPage() {
   const body = h("div");
@@ -33,18 +38,15 @@ function render(answer) {
   const digits = Math.max(...answer.lines.map((line) => line.money ?? 0)) >= 1 ? 2 : 4;
   const money = (amount) => (amount === null ? "–" : `${answer.prices.currency}${amount.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`);
   const parts = [["busy", whole.busy], ...whole.kinds.map(({ kind, time }) => [kind, time]), ["idle without a finding", whole.idle], ...(total.unknown_ns ? [["unknown", whole.unknown]] : [])];
-  const priced = answer.lines.some((line) => line.money !== null);
-  const columns = [
-    [answer.by, "", (line) => line.name],
-    priced && ["cost", "number", (line) => money(line.money)], // what one asks for stands where a phone shows it, too
-    priced && ["saved if fixed", "number", (line) => money(line.money_lost)],
-    ["held", "number", (line, times) => times.held],
-    ["busy", "number", (line, times) => times.busy],
-    ["lost", "number", (line, times) => times.lost],
-    ["idle", "number", (line, times) => times.idle],
-    total.unknown_ns && ["unknown", "number", (line, times) => times.unknown],
-    ["GPUs", "", (line) => Object.entries(line.gpus).map(([model, count]) => `${count} ${model}`).join(", ")],
-  ].filter(Boolean);
+  const gone = new Set([...(total.unknown_ns ? [] : ["unknown"]), ...(answer.lines.some((line) => line.money !== null) ? [] : ["cost", "saved if fixed"])]);
+  const cells = (line, times) => ({
+    ...times,
+    cost: money(line.money),
+    "saved if fixed": money(line.money_lost),
+    GPUs: Object.entries(line.gpus).map(([model, count]) => `${count} ${model}`).join(", "),
+  });
+  const columns = COLUMNS.lines.filter(([name]) => !gone.has(name));
+  const rows = [...answer.lines.map((line, at) => [line.name, cells(line, lines[at])]), [total.name, cells(total, whole)]];
   const losses = answer.lines.flatMap((line, at) => lines[at].kinds.map(({ kind, time, money: amount }) => `${line.name} lost ${time}${amount === null ? "" : `, ${money(amount)},`} to ${kind}${KINDS[kind] ? `: ${KINDS[kind]}` : ""}`));
   return [
     h(
@@ -52,8 +54,8 @@ function render(answer) {
       { class: "panel", id: "cost-lines" },
       table(
         `GPU time by ${answer.by}`,
-        columns.map(([name, kind]) => [name, kind]),
-        [...answer.lines.map((line, at) => [line, lines[at]]), [total, whole]].map(([line, times]) => columns.map(([, , cell]) => cell(line, times))),
+        [[answer.by, ""], ...columns],
+        rows.map(([name, row]) => [name, ...columns.map(([column]) => row[column])]),
       ),
       h("p", { id: "cost-sum" }, `Held ${whole.held} = ${parts.map(([name, time]) => `${name} ${time}`).join(" + ")}`),
       losses.length ? h("ul", { id: "cost-lost" }, losses.map((text) => h("li", {}, text))) : null,
@@ -86,16 +88,16 @@ function told(line, total) {
 
 // Columns of which nothing is known are left out: on a phone there is no room for them.
 function efficiency(answer) {
-  const columns = [
-    ["GPU busy", (each) => each.busy_share, share],
-    ["SM clock", (each) => each.clock_share, share],
-    ["pace against its best", (each) => each.pace_share, (value, each) => `${share(value)} of its best ${each.pace_against}`],
-    ["goodput", (each) => each.goodput_share, share],
-    ["more would fit", (each) => each.more_jobs, String],
-  ].filter(([, of]) => answer.lines.some((line) => of(line.efficiency) !== null));
-  return table(
-    "How well it was used",
-    [[answer.by, ""], ...columns.map(([name]) => [name, "number"])],
-    answer.lines.map(({ name, efficiency: each }) => [name, ...columns.map(([, of, words]) => (of(each) === null ? "unknown" : words(of(each), each)))]),
-  );
+  const rows = answer.lines.map(({ name, efficiency: each }) => [
+    name,
+    {
+      "GPU busy": each.busy_share === null ? null : share(each.busy_share),
+      "SM clock": each.clock_share === null ? null : share(each.clock_share),
+      "pace against its best": each.pace_share === null ? null : `${share(each.pace_share)} of its best ${each.pace_against}`,
+      goodput: each.goodput_share === null ? null : share(each.goodput_share),
+      "more would fit": each.more_jobs,
+    },
+  ]);
+  const columns = COLUMNS.efficiency.filter(([name]) => rows.some(([, row]) => row[name] !== null));
+  return table("How well it was used", [[answer.by, ""], ...columns], rows.map(([name, row]) => [name, ...columns.map(([column]) => row[column] ?? "unknown")]));
 }

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingero.serve.answers.whose import Whose
 
 GROUPS = ("namespace", "job", "user", "pod", "owner", "container", "node", "process")
+COLUMNS = ("GPUs", "Held", "Busy", "Lost", "Idle", "Unknown", "Cost", "Saved if fixed")
 EPILOG = """\b
 Examples:
   ingero cost --price 2.49                    the last recording, by namespace, job or user
@@ -136,9 +137,10 @@ def parts(answer: CostAnswer) -> list[Any]:
 
 def _columns(answer: CostAnswer) -> list[str]:
     """Those that say something."""
-    unknown = ["Unknown"] if answer.total.unknown_ns else []
-    priced = ["Cost", "Saved if fixed"] if any(line.money is not None for line in answer.lines) else []
-    return ["GPUs", "Held", "Busy", "Lost", "Idle", *unknown, *priced]
+    gone = set() if answer.total.unknown_ns else {"Unknown"}
+    if all(line.money is None for line in answer.lines):
+        gone |= {"Cost", "Saved if fixed"}
+    return [name for name in COLUMNS if name not in gone]
 
 
 class Told:
@@ -165,8 +167,9 @@ class Told:
         from ingero.serve import terminal
 
         line = self._line
+        gpus = ((count, terminal.clean(model).removeprefix("NVIDIA ")) for model, count in line.gpus.items())
         by_column = {
-            "GPUs": ", ".join(f"{count} {terminal.clean(model)}" for model, count in line.gpus.items()),
+            "GPUs": ", ".join(f"{count} {model}" for count, model in gpus),
             "Held": self.held,
             "Busy": self._busy,
             "Lost": self._time(sum(self._lost)),
