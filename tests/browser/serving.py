@@ -79,8 +79,9 @@ def with_a_gpu(db: Path) -> Path:
             (node, at, busy, 60 << 30, int(700_000 * busy), 40 + int(30 * busy), 4 if number % 2 else 0),
         )
         connection.execute(
-            "INSERT INTO gpu_process (node_id, at_ns, gpu_id, pid, comm_id, memory_bytes, sm_share, graphics)"
-            " SELECT ?, ?, 0, 4821, MIN(id), ?, ?, 0 FROM string WHERE text = 'python3'",
+            "INSERT INTO gpu_process (node_id, at_ns, gpu_id, pid, comm_id, memory_bytes, sm_share, graphics,"
+            " process_id) SELECT ?, ?, 0, 4821, MIN(id), ?, ?, 0,"
+            " (SELECT id FROM process WHERE pid = 4821) FROM string WHERE text = 'python3'",
             (node, at, 58 << 30, busy),
         )
     connection.commit()
