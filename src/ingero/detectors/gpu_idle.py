@@ -1,10 +1,10 @@
-"""Idle GPU: the card idles, there is work, and no other kind explains most of it.
+"""Idle GPU: the GPU idles, there is work, and no other kind explains most of it.
 
-Shows as   a card that says itself that it is busy for less than three quarters of the time.
-Proof      the card's busy share, and what the chain that feeds it did meanwhile.
+Shows as   a GPU that says itself that it is busy for less than three quarters of the time.
+Proof      the GPU's busy share, and what the chain that feeds it did meanwhile.
 Not this   a program that sleeps on purpose or waits to be asked (underutilised); what
            another kind explains: then that one is told.
-Blind to   cards that do not tell how busy they are; kernels that fill only a part of one.
+Blind to   GPUs that do not tell how busy they are; kernels that fill only a part of one.
 """
 
 from __future__ import annotations
