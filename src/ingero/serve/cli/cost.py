@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ingero.serve.cli.asking import of_nodes
-from ingero.serve.cli.options import as_json, configured, database, one_node, whose
+from ingero.serve.cli.options import as_json, configured, database, one_node, whose, wide
 
 if TYPE_CHECKING:
     from ingero.config import Config
@@ -40,6 +40,7 @@ Examples:
 @whose
 @of_nodes
 @as_json
+@wide
 @database
 @configured
 def cost(config: Config, as_json: bool, **flags: Any) -> int:
