@@ -118,13 +118,13 @@ fuzz: build  ## hostile inputs for every reader of what others wrote; FUZZ_SECON
 kills: build  ## kill the agent at random moments and look at what is left; needs root; KILLS=1000
 	@$(BIN)/python -m benchmarks.kills --write --kills $(KILLS)
 
-gpu-bundle: build  ## pack what a machine with a card needs for the GPU tests and benchmarks
+gpu-bundle: build  ## pack what a machine with a GPU needs for the GPU tests and benchmarks
 	@$(RUN) tools/gpu_bundle.sh
 
-test-gpu: gpu-bundle  ## the tests that need a card; PYTHON names the interpreter that has PyTorch
+test-gpu: gpu-bundle  ## the tests that need a GPU; PYTHON names the interpreter that has PyTorch
 	@tools/on_gpu.sh test
 
-bench-gpu: gpu-bundle  ## what tracing costs real jobs on a card, and how true what is said of them is
+bench-gpu: gpu-bundle  ## what tracing costs real jobs on a GPU, and how true what is said of them is
 	@for what in overhead truth long; do tools/on_gpu.sh bench --out build/gpu-results $$what; done
 
 # Where there is no npm, or no registry, the tests that need it say so.

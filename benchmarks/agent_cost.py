@@ -111,7 +111,7 @@ def _figures(run: Run, name: str, target: bool) -> list[Figure]:
     return [
         at_most(share, run.busy_share, TARGET_SHARE, cpu, " %") if target else Figure(share, cpu),
         Figure(f"{name}: the same by its own account, whole windows", f"{run.window_share:.1f} %"),
-        Figure(f"{name}: events lost", f"{run.lost:,}", "0", run.lost == 0),
+        Figure(f"{name}: events dropped", f"{run.lost:,}", "0", run.lost == 0),
         Figure(
             f"{name}: launches made, counted",
             f"{launches:,}, {run.counted:,}",

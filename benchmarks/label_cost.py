@@ -21,7 +21,7 @@ METHOD = """\
 `benchmarks/send_labels.py` says `annotate(step=n)` {rate:,} times a second for {seconds} s, asleep in
 between, and times each call: without an agent, and with a real `ingero trace --pid` of it that records. CPU
 time of the agent is read from `/proc` over that time, and over half as long without a label. What was stored
-and lost is in the recording."""
+and dropped is in the recording."""
 
 RESOLVES = """\
 CPU time comes in ticks of 10 ms. A call after a sleep is dearer than one in a busy loop: caches are cold,
@@ -64,7 +64,7 @@ def measure(quick: bool) -> Section:
             f"{busy - idle:.1f} % of a core (idle {idle:.1f} %)", " %",
         ),
         Figure(
-            "labels said; stored; lost and counted as such", f"{heard['said']:,}; {stored:,}; {told:,}",
+            "labels said; stored; dropped and counted as such", f"{heard['said']:,}; {stored:,}; {told:,}",
             "nothing uncounted", stored + told == heard["said"],
         ),
         Figure("queue of the socket (net.unix.max_dgram_qlen)", _queue()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,16 @@ from tests.contracts.tree import ROOT, under
 
 FRONTEND = ROOT / "frontend/src"
 COLUMNS_OF_A_TABLE = re.compile(r"\[(\[[^\[\]]*\](?:, \[[^\[\]]*\])+)\],")
+# A second word for something that has one, and the word to use.
+INSTEAD = {
+    re.compile(r"(?<![-\w/])[Cc]ards?\b"): "GPU",
+    # "lost" is a job's time, and a packet.
+    re.compile(
+        r"\b([Rr]ecord|[Ee]vent|[Cc]all|[Ss]tack|[Ss]ample|[Ll]abel)s?( or \w+)?( (was|were|are|is))? lost\b"
+        r"|\blos(t|es?|ing) (records?|events?|calls|stacks|samples|labels)\b"
+        r"|^[Ll]ost:? \{\}[,:)]?( \{\})?$|\b[Nn]othing was lost|\blost or not|[Ww]hat was lost( or|,)"
+    ): "dropped",
+}
 # Headings that are the name of what was asked for: a label's key, a column of SQL, what costs are grouped by.
 GIVEN = {"namespace", "job", "user", "pod", "owner", ""}
 
@@ -95,3 +106,49 @@ def test_words_are_plain() -> None:
     """No key, no underscore, no word of the machinery."""
     said = [each.words for each in words.BUCKETS.values()] + list(words.KINDS.values())
     assert not [text for text in said if re.search(r"_|runqueue|futex|syscall|runnable", text)]
+
+
+def shown_to_people() -> Iterator[tuple[str, str]]:
+    """Where, and what: texts of the program, of its pages and of its documents."""
+    for path in under("src/ingero", ".py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        asked = path.match("serve/mcp/tools.py")  # its docstrings are what assistants read
+        for number, text in _sentences(tree, docstrings=asked):
+            yield f"{path.relative_to(ROOT)}:{number}", text
+    for path in sorted(FRONTEND.rglob("*.js")):
+        for text in re.findall(r"""(?<=["`])[^"`\n]* [^"`\n]*(?=["`])""", path.read_text(encoding="utf-8")):
+            yield str(path.relative_to(ROOT)), re.sub(r"\$?\{[^{}]*\}", "{}", text)
+    pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile")]
+    pages += [*(ROOT / "changes").glob("*.md"), *(ROOT / "deploy/monitoring").glob("*.yaml")]
+    pages += [each for each in (ROOT / "docs").rglob("*.md") if "adr" not in each.parts]
+    for path in pages:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
+
+
+def _sentences(tree: ast.Module, *, docstrings: bool) -> Iterator[tuple[int, str]]:
+    """Strings of more than a word, values in them as `{}`; no SQL."""
+    said = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}  # docstrings
+    said |= {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(
+                str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) in said and not docstrings:
+                continue
+            text = node.value
+        else:
+            continue
+        if " " in text and not re.match(r"\s*(SELECT|INSERT|CREATE|WITH|UPDATE|DELETE)\b", text):
+            yield node.lineno, text
+
+
+def test_one_word_for_one_thing() -> None:
+    texts = list(shown_to_people())
+    assert len(texts) > 5000
+    found = [
+        (where, text, word) for where, text in texts for told, word in INSTEAD.items() if told.search(text)
+    ]
+    assert found == []

@@ -1,4 +1,4 @@
-"""A small file system that a trace fills to the brim: what was lost is told there and then, and later."""
+"""A small file system that a trace fills to the brim: what was dropped is told there and then, and later."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def fill(db: Path) -> None:
 
 
 def lost(text: str) -> dict[str, int]:
-    """As the line below the tables has it: `Lost: ring_call 3, store_backlog 1,248`."""
-    found = re.findall(r"^\s*Lost: (\w.*)$", text, re.MULTILINE)
+    """As the line below the tables has it: `Dropped: ring_call 3, store_backlog 1,248`."""
+    found = re.findall(r"^\s*Dropped: (\w.*)$", text, re.MULTILINE)
     assert found, text
     return {
         name: int(count.replace(",", "")) for name, count in re.findall(r"(\w+) ([\d,]+\d|\d)", found[-1])

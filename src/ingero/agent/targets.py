@@ -118,7 +118,7 @@ class Targets:
         """Probes that somebody took off by killing the process that keeps them."""
         lost = self._session.drop_lost()
         for path in lost:
-            self.warnings[f"lost {path}"] = f"probes on {path} were off for a while: their keeper was killed"
+            self.warnings[f"off {path}"] = f"probes on {path} were off for a while: their keeper was killed"
         if lost:
             self.look_again()
 

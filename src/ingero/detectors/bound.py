@@ -32,9 +32,9 @@ WORK = {
     "clock": "waiting until a time that it has set itself",
 }
 OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls"}
-BUSY = 0.75  # of the time: such a card is what the job waits for
-WAITED_FOR = 0.10  # of the time, where the card does not tell: then the thread is ahead of it
-# Whoever waits longer for one of these than for the card is not ahead of it.
+BUSY = 0.75  # of the time: such a GPU is what the job waits for
+WAITED_FOR = 0.10  # of the time, where the GPU does not tell: then the thread is ahead of it
+# Whoever waits longer for one of these than for the GPU is not ahead of it.
 ELSEWHERE = (
     "requests", "runqueue", "disk_wait", "memory_wait", "lock_wait", "peer_wait", "net_wait", "sleep",
 )  # fmt: skip

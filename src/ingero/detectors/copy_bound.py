@@ -3,8 +3,8 @@
 Shows as   the feeding thread inside copy calls.
 Proof      bytes and time of the copies. Large copies that are far slower than the bus go
            through pageable memory. Of thousands of small copies, the calls cost the time. Or
-           the card's PCI Express link: while it works, it has fewer lanes or a lower
-           generation than card and slot can do.
+           the GPU's PCI Express link: while it works, it has fewer lanes or a lower
+           generation than GPU and slot can do.
 Not this   copies that are few, or nearly as quick as the bus; waiting for the GPU at a
            copy; small copies that read a result (sync-heavy); copies of other threads.
 Blind to   copies that run on the GPU's own engine while the host goes on. If the thread spins
@@ -203,10 +203,10 @@ def advise(case: Case) -> list[Fix]:
     if _note(case):
         return [
             Fix(
-                "Check what limits the link: the slot, a riser, how the card is seated.",
+                "Check what limits the link: the slot, a riser, how the GPU is seated.",
                 "sudo lspci -vv -d 10de: | grep LnkSta",
             ),
-            Fix("Reset the link, or move the card to another slot."),
+            Fix("Reset the link, or move the GPU to another slot."),
         ]
     total = _total(case)
     if total.bytes / max(total.count, 1) <= SMALL_BYTES:

@@ -1,7 +1,7 @@
 """CUDA out of memory: an allocation on the GPU failed.
 
 Shows as   status 2 of an allocation, or of a call that needs memory.
-Proof      the failed calls; where the driver tells (NVML), how full the card was and who held it.
+Proof      the failed calls; where the driver tells (NVML), how full the GPU was and who held it.
 Not this   the host's memory (oom-kill, memory-pressure).
 Blind to   fragmentation inside a framework's own pool.
 Severity   HIGH: the job stops, or frees its cache and goes on slowly.
@@ -21,7 +21,7 @@ from ingero.detectors.detector import Detector, LineChoice, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_bytes
 
-ROOM_LEFT = 0.75  # of the memory in use: a card fuller than that has no room for a large tensor
+ROOM_LEFT = 0.75  # of the memory in use: a GPU fuller than that has no room for a large tensor
 
 
 def find(timeline: Timeline) -> Iterator[State]:
@@ -53,7 +53,7 @@ def find(timeline: Timeline) -> Iterator[State]:
 
 
 def _held(timeline: Timeline, pid: int, at_ns: int) -> tuple[list[Proof], tuple[LossPart, ...]]:
-    """How full the process's cards were when the call failed, and who else had of them."""
+    """How full the process's GPUs were when the call failed, and who else had of them."""
     number = (at_ns - timeline.facts.origin_ns) // timeline.facts.slice_ns
     proofs, others = [], []
     for gpu_id in sorted(timeline.cards.of(pid)):
@@ -82,7 +82,7 @@ def _full(timeline: Timeline, gpu_id: int, used: float, holders: list[GpuUser], 
 
 
 def _hint(used_share: float) -> str:
-    """A failed allocation on a card with much room left: no single piece was large enough."""
+    """A failed allocation on a GPU with much room left: no single piece was large enough."""
     if used_share > ROOM_LEFT:
         return ""
     return ": there was room, so the request was very large or the free memory is fragmented"

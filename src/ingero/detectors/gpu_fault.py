@@ -1,7 +1,7 @@
-"""GPU fault: the driver reported an Xid error, or the card's own counters tell of damage.
+"""GPU fault: the driver reported an Xid error, or the GPU's own counters tell of damage.
 
 Shows as   the driver's own report of a fault, with its number; memory errors that were not
-           put right, rows of memory that could not be replaced, a card that does not answer.
+           put right, rows of memory that could not be replaced, a GPU that does not answer.
 Proof      that report, or those counters.
 Not this   an error a call returned (cuda-error), though one may follow the other; memory
            errors that were put right, or from before the recording.
@@ -39,7 +39,7 @@ HARDWARE = frozenset({48, 62, 63, 64, 74, 79, 94, 95, 119})
 
 
 def _by_process(timeline: Timeline) -> Iterator[list[Incident]]:
-    """The faults of each process, those of the card itself first."""
+    """The faults of each process, those of the GPU itself first."""
     grouped: dict[int, list[Incident]] = {}
     for each in timeline.facts.xids:
         grouped.setdefault(each.pid or 0, []).append(each)
@@ -54,7 +54,7 @@ def find(timeline: Timeline) -> Iterator[State]:
 
 
 def _counted(timeline: Timeline, trouble: CardTrouble) -> State:
-    """What a card's counters tell; of the job on it, where there is one."""
+    """What a GPU's counters tell; of the job on it, where there is one."""
     card = timeline.cards.card(trouble.gpu_id)
     words = [
         *(["does not answer any more"] if trouble.lost else []),
@@ -83,7 +83,7 @@ def _counted(timeline: Timeline, trouble: CardTrouble) -> State:
         ),
         Severity.CRITICAL,
         fixes=(
-            Fix("Drain the node and test the card.", "dcgmi diag -r 3"),
+            Fix("Drain the node and test the GPU.", "dcgmi diag -r 3"),
             Fix("Read the driver's log.", "sudo dmesg | grep -i xid"),
         ),
     )
@@ -105,7 +105,7 @@ def _reported(timeline: Timeline) -> Iterator[State]:
             tuple(Proof(each.text, None, [each.event_id]) for each in found[:3]),
             Severity.CRITICAL,
             fixes=(
-                Fix("Drain the node and test the card.", "dcgmi diag -r 3")
+                Fix("Drain the node and test the GPU.", "dcgmi diag -r 3")
                 if hardware
                 else sanitised(timeline.facts, found[0].pid or 0),
                 Fix("Read the driver's log.", "sudo dmesg | grep -i xid"),

@@ -1,12 +1,12 @@
-"""Idle GPU: the card idles, there is work, and no other kind explains most of it.
+"""Idle GPU: the GPU idles, there is work, and no other kind explains most of it.
 
-Shows as   a card that says itself that it is busy for less than three quarters of the time.
-           Where no card tells: a server that waits, while its clients wait for an answer.
-Proof      the card's busy share, and what the chain that feeds it did meanwhile; who waited for whom.
+Shows as   a GPU that says itself that it is busy for less than three quarters of the time.
+           Where no GPU tells: a server that waits, while its clients wait for an answer.
+Proof      the GPU's busy share, and what the chain that feeds it did meanwhile; who waited for whom.
 Not this   a program that sleeps on purpose or waits to be asked (underutilised); what
            another kind explains: then that one is told.
-Blind to   cards that do not tell how busy they are, but for such a server; clients on other machines;
-           kernels that fill only a part of a card.
+Blind to   GPUs that do not tell how busy they are, but for such a server; clients on other machines;
+           kernels that fill only a part of one.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ TICKING = (
 )
 ONE_SIZE = 0.1  # by which they may differ
 EVEN = 0.2  # of all blocks: by so many they may be ahead of an even pace, or behind it, at any time
-LEAST_BYTES = 16 << 20  # less in a recording fills no card within days
+LEAST_BYTES = 16 << 20  # less in a recording fills no GPU within days
 HELD_SHARE = 0.25  # of what the calls say stays, the driver must see: it gives memory in large blocks
 WORKING = ("launch", "graph", "alloc")
 # In the names of calls that take no memory of the GPU: the host's, or addresses alone.

@@ -1,13 +1,13 @@
-"""Shared GPU: another process works on the same card and the two take turns.
+"""Shared GPU: another process works on the same GPU and the two take turns.
 
 Shows as   waits for the GPU that are longer than the job's own work needs.
-Proof      both processes feed the same card in the same seconds. The job's waiting is divided
-           by how much each of them keeps the card busy. For a process outside the trace, the
+Proof      both processes feed the same GPU in the same seconds. The job's waiting is divided
+           by how much each of them keeps the GPU busy. For a process outside the trace, the
            driver says how long its CUDA kernels ran (NVML).
-Not this   ranks of one communicator; processes on different cards, or in different
+Not this   ranks of one communicator; processes on different GPUs, or in different
            instances of one (MIG); one that only holds memory; the job's own helpers.
 Blind to   processes outside the trace, if the driver does not tell of them (no NVML, another
-           PID name space); how the card divides its time; the card of a process that never
+           PID name space); how the GPU divides its time; the GPU of a process that never
            chose one (the first is assumed).
 """
 
@@ -20,15 +20,15 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 
-WAITS_SHARE = 0.10  # of wall time: below that the card is not the limit
-WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the card
+WAITS_SHARE = 0.10  # of wall time: below that the GPU is not the limit
+WORKS_SHARE = 0.05  # of the time its kernels run: less is a desktop, or a tool that looks at the GPU
 GO_BETWEEN = "nvidia-cuda-mps"  # works for others, the job itself among them
 GIVING = ("launch", "graph", "copy", "set")
 
 
 def _same_card(timeline: Timeline, one: Job, other: Job) -> bool:
     cards = timeline.cards
-    first = {0}  # the card of a process that chose none
+    first = {0}  # the GPU of a process that chose none
     return bool((cards.of(one.pid) or first) & (cards.of(other.pid) or first))
 
 
@@ -41,7 +41,7 @@ def _partners(timeline: Timeline) -> set[tuple[int, int]]:
 
 
 def _busy_ns(job: Job, each: SliceLedger) -> int:
-    """How long the job kept the card busy, as far as its thread waited for it; 0: not worth counting."""
+    """How long the job kept the GPU busy, as far as its thread waited for it; 0: not worth counting."""
     ns = each.ns["gpu_wait"]
     return ns if ns >= WAITS_SHARE * each.wall_ns and job.spent(each.number, *GIVING).count else 0
 
@@ -57,7 +57,7 @@ def _busy_by_slice(timeline: Timeline) -> dict[int, list[tuple[Job, int]]]:
 
 
 def _strangers(timeline: Timeline, job: Job, each: SliceLedger, own: int) -> list[LossPart]:
-    """Processes outside the trace whose kernels run on the job's card, with their part of its waits."""
+    """Processes outside the trace whose kernels run on the job's GPU, with their part of its waits."""
     jobs = {other.pid for other in timeline.jobs} | {timeline.facts.agent_pid}
     whole = {gpu_id for gpu_id in timeline.cards.of(job.pid) if not timeline.cards.card(gpu_id).mig}
     return [
@@ -98,9 +98,9 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 
 def _jobs_part_ns(each: SliceLedger, own: int, others: list[LossPart]) -> int:
-    """Of a job's waits for the card, what falls to the other jobs."""
+    """Of a job's waits for the GPU, what falls to the other jobs."""
     theirs = sum(part.ns for part in others)
-    # Two that use little of the card seldom meet.
+    # Two that use little of the GPU seldom meet.
     meet = min(1.0, (own + theirs) / max(each.wall_ns, 1))
     return int(own * theirs / (own + theirs) * meet) if theirs else 0
 
@@ -115,7 +115,7 @@ def prove(case: Case) -> list[Proof]:
     if any(part.pid not in traced for part in case.who[:3]):
         return [
             Proof(
-                f"kernels of processes {pids} ran on the same card in the same seconds",
+                f"kernels of processes {pids} ran on the same GPU in the same seconds",
                 "SELECT pid, comm, gpu_id, AVG(sm_share), MAX(memory_bytes) FROM gpu_processes"
                 f" WHERE pid IN ({pids}) AND timestamp_ns >= {case.first_ns}"
                 f" AND timestamp_ns < {case.last_ns} GROUP BY pid, gpu_id",
@@ -123,7 +123,7 @@ def prove(case: Case) -> list[Proof]:
         ]
     return [
         Proof(
-            f"processes {pids} gave the same card work in the same seconds",
+            f"processes {pids} gave the same GPU work in the same seconds",
             "SELECT pid, bucket_start_ns, SUM(count) FROM operations WHERE op LIKE '%Launch%'"
             f" AND pid IN ({pids}) AND {case.span_sql} GROUP BY pid, bucket_start_ns",
         )

@@ -1,12 +1,12 @@
 """GPU throttling: heat, a failing power supply or a lowered limit keeps the GPU below its clock.
 
 Shows as   waits for the GPU that grow while its clock falls.
-Proof      the driver's own reasons for the clock while the card was busy, and the clock at that
+Proof      the driver's own reasons for the clock while the GPU was busy, and the clock at that
            time, compared with the clock when nothing holds it down.
-Not this   a card that idles at low clocks; the power limit it was sold with, which a healthy
-           card at full load reaches; clocks its owner set.
-Blind to   how much of the work depends on the clock. A job bound by the card's memory loses
-           less. Only iterations that became longer tell how much, if some were seen before. A card
+Not this   a GPU that idles at low clocks; the power limit it was sold with, which a healthy
+           GPU at full load reaches; clocks its owner set.
+Blind to   how much of the work depends on the clock. A job bound by the GPU's memory loses
+           less. Only iterations that became longer tell how much, if some were seen before. A GPU
            that was held down from the first second on is compared with its highest clock, which
            it may not reach with this work.
 """
@@ -25,12 +25,12 @@ from ingero.model.finding import Fix, Proof
 from ingero.model.gpus import HEAT, HW_SLOWDOWN, POWER_BRAKE, SW_POWER_CAP, reason_names
 
 SLOWER = 0.05  # of its clock: boost clocks move by less from one second to the next
-CALM_SLICES = 2  # that tell how long an iteration is when nothing holds the card down
+CALM_SLICES = 2  # that tell how long an iteration is when nothing holds the GPU down
 
 
 @dataclass(frozen=True, slots=True)
 class HeldBelow:
-    """A card held below its clock during a slice."""
+    """A GPU held below its clock during a slice."""
 
     gpu_id: int
     share: float  # of the busy time
@@ -45,7 +45,7 @@ class HeldBelow:
 
 
 def _held(timeline: Timeline, job: Job, number: int) -> HeldBelow | None:
-    """The card of the job that lost most."""
+    """The GPU of the job that lost most."""
     found = []
     for row in timeline.cards.during(number, job.pid):
         gpu_id, clock = int(row["gpu_id"]), float(row["busy_clock_mhz"])
@@ -57,7 +57,7 @@ def _held(timeline: Timeline, job: Job, number: int) -> HeldBelow | None:
 
 
 def _usual_step_ns(timeline: Timeline, job: Job) -> float | None:
-    """An iteration while nothing holds the card down; None: not seen often enough."""
+    """An iteration while nothing holds the GPU down; None: not seen often enough."""
     steps = [
         each.wall_ns / job.steps(each.number)
         for each in job.slices
@@ -124,14 +124,14 @@ def advise(case: Case) -> list[Fix]:
         return []
     fixes = []
     if held.reasons & HEAT:
-        fixes.append(Fix("The card is too hot: check fans, filters, air flow and the cards beside it."))
+        fixes.append(Fix("The GPU is too hot: check fans, filters, air flow and the GPUs beside it."))
     if held.reasons & SW_POWER_CAP:
         limit = case.timeline.cards.card(held.gpu_id).power_limit_default_mw or 0
         fixes.append(
             Fix("Restore the default power limit.", f"sudo nvidia-smi -i {held.gpu_id} -pl {limit // 1000}")
         )
     if held.reasons & (POWER_BRAKE | HW_SLOWDOWN) and not held.reasons & HEAT:
-        fixes.append(Fix("The hardware slows the card down: check power supplies and cables."))
+        fixes.append(Fix("The hardware slows the GPU down: check power supplies and cables."))
     return [
         *fixes,
         Fix("Watch the reasons live.", f"nvidia-smi -i {held.gpu_id} -q -d PERFORMANCE,TEMPERATURE"),

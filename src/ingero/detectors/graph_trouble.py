@@ -79,8 +79,8 @@ ONCE_A_SHAPE = (
         code="graphs = {}; graph = graphs.get(shape) or graphs.setdefault(shape, capture(shape))",
     ),
     Fix(
-        "Change parameters in place instead of capturing again.",
-        code="cudaGraphExecUpdate(exec, graph, &result)",
+        "Change parameters in place instead of capturing again (cudaGraphExecUpdate).",
+        code="from cuda.bindings import runtime; runtime.cudaGraphExecUpdate(executable, graph)",
     ),
 )
 

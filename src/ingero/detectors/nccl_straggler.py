@@ -8,7 +8,7 @@ Not this   ranks that take turns at being last (collective-imbalance); a rank th
            comes (nccl-hang); a late host whose GPU is busy as long as the others'.
 Blind to   ranks on other nodes, unless their recordings are merged (docs/fleet.md); slow links; a rank
            whose own work is equally bad (that is told first, as data-starvation); a rank whose GPU is late
-           although its program is not (longer sequences, a slower card).
+           although its program is not (longer sequences, a slower GPU).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Shows as   fewer steps a second than the job itself made in the same recording.
 Proof      where the time of a slow step went, compared with that of a usual one: what grew.
-Not this   a step with more work for a card that is as busy as before; what another kind
+Not this   a step with more work for a GPU that is as busy as before; what another kind
            explains: then that one is told.
 Blind to   a pace that was never better while it was watched; jobs without any call that is
            counted exactly; what a job does on purpose (a phase with more host work, a checkpoint of

@@ -1,11 +1,11 @@
 """Underutilised: the GPU idles most of the time with nothing wrong, because there is too little to do.
 
-Shows as   a card that no process keeps busy, while the thread that feeds it sleeps on purpose
+Shows as   a GPU that no process keeps busy, while the thread that feeds it sleeps on purpose
            or, in a server, waits to be asked.
-Proof      the card's own utilisation, and where the feeding thread was meanwhile.
+Proof      the GPU's own utilisation, and where the feeding thread was meanwhile.
 Not this   a job that would go on if something let it: data-starvation, launch-bound,
-           cpu-contention and the others name what keeps it; a card that others keep busy.
-Blind to   kernels that fill only a part of the card: a card counts as busy while any runs.
+           cpu-contention and the others name what keeps it; a GPU that others keep busy.
+Blind to   kernels that fill only a part of the GPU: a GPU counts as busy while any runs.
 Severity   LOW: no time is lost, only money.
 """
 
@@ -19,7 +19,7 @@ from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Proof, Severity
 from ingero.units import format_ns
 
-BUSY_AT_MOST = 0.30  # of the time: a card that is busy for more has work
+BUSY_AT_MOST = 0.30  # of the time: a GPU that is busy for more has work
 CHOSEN_AT_LEAST = 0.50  # of the wall time: asleep, or not asked
 LEAST_SLICES = 5  # ten seconds: a pause for a coffee is none of ours
 
@@ -32,7 +32,7 @@ def _chosen_ns(timeline: Timeline, job: Job, each: SliceLedger) -> int:
 
 
 def _busy_share(timeline: Timeline, job: Job, number: int) -> float | None:
-    """Of the busiest of its cards; None: not known."""
+    """Of the busiest of its GPUs; None: not known."""
     shares = [float(row["gpu_share"]) for row in timeline.cards.during(number, job.pid)]
     return max(shares) if shares and all(share == share for share in shares) else None
 
@@ -81,8 +81,8 @@ def _state(
         Severity.LOW,
         job.tid,
         fixes=(
-            Fix("Run several such jobs on the card at once.", "nvidia-cuda-mps-control -d"),
-            Fix("Or gather requests into larger batches, or use a smaller card."),
+            Fix("Run several such jobs on the GPU at once.", "nvidia-cuda-mps-control -d"),
+            Fix("Or gather requests into larger batches, or use a smaller GPU."),
         ),
         confidence=0.8,
     )

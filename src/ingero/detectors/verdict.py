@@ -2,13 +2,13 @@
 
 Two questions about every job. Did its pace fall? Then the account of the slow time is
 compared with that of the usual time, per step, and the rows that grew are the cause. Is its
-card idle though there is work? Then the rows that keep the card idle are. Either way
+GPU idle though there is work? Then the rows that keep the GPU idle are. Either way
 every nanosecond told comes from the same rows: title, effect, causes, culprits, line and
 gain cannot contradict each other. What no detector has a name for is told as slowdown or
 gpu-idle.
 
-Three witnesses: the pace, the card's own word, and what the chain did that the GPU did
-not hide. A pace that fell while the card is as busy as before is more work in a step,
+Three witnesses: the pace, the GPU's own word, and what the chain did that the GPU did
+not hide. A pace that fell while the GPU is as busy as before is more work in a step,
 which is no trouble.
 """
 
@@ -32,19 +32,19 @@ from ingero.units import SECOND
 
 LEAST_SHARE = 0.03  # of the time: nobody is told of less
 LEAST_PART = 0.15  # of the extra time: smaller parts come with the larger ones
-LEAST_IDLE_PART = 0.25  # the same of an idle card: work that it did not wait for is in there, too
+LEAST_IDLE_PART = 0.25  # the same of an idle GPU: work that it did not wait for is in there, too
 LEAST_NS = 500_000_000
 NOISE = 0.02  # of a finding's time: rows that are smaller say nothing
-MORE_WORK = 0.5  # of what a step takes longer: the card's own work; then nothing is wrong with it
+MORE_WORK = 0.5  # of what a step takes longer: the GPU's own work; then nothing is wrong with it
 MOST_SLOW = 4  # slow times of a job that are looked at, the longest
 NOW_NS = 20 * SECOND  # of the last time at one pace: what limits the job now
 A_PART = 0.25  # of a slice that lies in what is judged here
 CAPTURING = 0.2  # of the launching: then it is for graphs
 WAITS_SENDING = 0.5  # copies to the GPU for each wait: then the waits are theirs
-LEAST_IDLE = 0.10  # of the time: a card that works all the time is idle for some percent of it
-IDLE_SHARE = 0.25  # of the time: with less idleness a card counts as kept busy
-KEPT_BUSY = 0.90  # of the time: such a card has nothing to complain of
-# Copying, and what freeing memory makes the card do, count as its work.
+LEAST_IDLE = 0.10  # of the time: a GPU that works all the time is idle for some percent of it
+IDLE_SHARE = 0.25  # of the time: with less idleness a GPU counts as kept busy
+KEPT_BUSY = 0.90  # of the time: such a GPU has nothing to complain of
+# Copying, and what freeing memory makes the GPU do, count as its work.
 DESPITE = frozenset({"alloc-churn", "copy-bound"})
 WORK_PER_WAIT = 20  # launches: with more in between, the queue is deep enough
 OFTENER = 2  # times as many waits in a step as usual
@@ -63,7 +63,7 @@ class ToldStretch:
     excess_ns: int
     usual_ns: int | None = None  # a step's
     now_ns: int | None = None
-    busy: float | None = None  # the card, meanwhile
+    busy: float | None = None  # the GPU, meanwhile
     usual_busy: float | None = None
 
     @property
@@ -122,7 +122,7 @@ class Verdicts:
         self._timeline = timeline
         self.named: list[NamedRows] = []
         self.bound: list[Bound] = []  # what limits each job now
-        self._by_card: set[tuple[int, int]] = set()  # process and slice that a card's word was asked about
+        self._by_card: set[tuple[int, int]] = set()  # process and slice that a GPU's word was asked about
         for job in timeline.jobs:
             if not timeline.facts.partial:
                 self._judge(job)
@@ -135,7 +135,7 @@ class Verdicts:
         }
 
     def replaces(self, kind: str, job: Job, each: SliceLedger) -> bool:
-        """Whether what a detector says of a slice by itself is told here, or the card gives it the lie."""
+        """Whether what a detector says of a slice by itself is told here, or the GPU gives it the lie."""
         if kind not in ROW_KINDS:
             return False
         at = job.pid, each.number
@@ -158,7 +158,7 @@ class Verdicts:
         return grown if 2 * within >= sum(wall_ns.get(number, 0) for number in asked) else None
 
     def _busy(self, job: Job, stretch: PaceStretch) -> float | None:
-        """The card's own word, as far as it is about this job."""
+        """The GPU's own word, as far as it is about this job."""
         facts, cards = self._timeline.facts, self._timeline.cards.of(job.pid)
         if not cards:
             return None
@@ -239,7 +239,7 @@ class Verdicts:
         ratio, excess = slow.steps / usual.steps, job.pace.excess_ns(slow)
         more_work = _more_work(busy[0], busy[number], usual, slow)
         if more_work is not None and more_work > MORE_WORK:
-            return []  # the card has more to do in a step
+            return []  # the GPU has more to do in a step
         per_step = [accounts.waits(at, job.pid) / stretches[at].steps for at in (0, number)]
         often = per_step[1] >= OFTENER * per_step[0] and _takes_turns(accounts, number, job)
         sent = [accounts.sent(at, job.pid) / stretches[at].steps for at in (0, number)]
@@ -355,7 +355,7 @@ def _last_of(stretch: PaceStretch) -> list[Span]:
 def _more_work(
     usual_busy: float | None, busy: float | None, usual: PaceStretch, slow: PaceStretch
 ) -> float | None:
-    """Of what the steps became longer, the part in which the card works more in each; None: it does not tell.
+    """Of what the steps became longer, the part in which the GPU works more in each; None: it does not tell.
 
     With the same work in fewer steps it would be busy less by as much as there are fewer.
     """
@@ -383,7 +383,7 @@ def _per_s(stretch: PaceStretch) -> float | None:
 
 
 def exposed(rows: Sequence[Lost], lost_ns: int) -> list[Lost]:
-    """As much of them as the card was idle. What gives it work is hidden first: meanwhile it has some."""
+    """As much of them as the GPU was idle. What gives it work is hidden first: meanwhile it has some."""
     hidden = float(sum(row.ns for row in rows) - lost_ns)
     found = []
     for feeding in (True, False):

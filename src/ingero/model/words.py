@@ -217,6 +217,9 @@ COLUMNS: dict[str, str] = {
     "why": "What makes it so.",
 }
 
+# Of records that were not kept, on every surface: `lost` is time.
+DROPPED = "dropped"
+
 # Words the answers use.
 TERMS: dict[str, str] = {
     "accounted time": "Every nanosecond of a thread is in exactly one bucket; they sum to 100 %.",
@@ -227,7 +230,7 @@ TERMS: dict[str, str] = {
     "collective": "An operation of NCCL that all ranks of a job take part in.",
     "confidence": "How sure the diagnosis is that this is the cause.",
     "CUDA kernel": "A function that runs on the GPU. The kernel of the operating system is the Linux kernel.",
-    "dropped": "Records that were not kept. They are counted, and every answer says how many.",
+    DROPPED: "Records that were not kept. They are counted, and every answer says how many.",
     "feeding thread": "A thread that gives work to the GPU.",
     "finding": "A problem, with its proof, its cause and a fix.",
     "gain": "Time the job wins when the cause is gone.",

@@ -6,7 +6,7 @@ called `[red]`. Unknown is a dash, never a zero: units says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from rich.text import Text
@@ -14,7 +14,7 @@ from rich.text import Text
 from ingero import units
 from ingero.model.finding import Finding, SourceLine
 from ingero.model.live import CardLine, HostRow, LiveView, OperationRow
-from ingero.model.words import bucket_words
+from ingero.model.words import DROPPED, bucket_words
 
 FULL, EMPTY = "█", "░"
 TITLES = {
@@ -115,10 +115,10 @@ def system_line(view: LiveView) -> Text:
 
 
 def card_lines(view: LiveView, most: int = 8) -> list[Text]:
-    """Each card in a line of its own; of very many the first ones."""
+    """Each GPU in a line of its own; of very many the first ones."""
     lines = [_card_line(card) for card in view.cards[:most]]
     rest = len(view.cards) - most
-    return [*lines, Text(f"and {rest} more cards", "bright_black")] if rest > 0 else lines
+    return [*lines, Text(f"and {rest} more GPUs", "bright_black")] if rest > 0 else lines
 
 
 def _card_line(card: CardLine) -> Text:
@@ -288,19 +288,26 @@ def _local(at_ns: int, form: str) -> str:
 
 
 def footer_lines(view: LiveView) -> list[Text]:
-    """Events, losses, own cost, database; what is wrong stands out."""
+    """Events, what was dropped, own cost, database; what is wrong stands out."""
     text = Text(f"{view.events_per_s:,.0f} events/s, {view.events:,} in {units.format_ns(view.elapsed_ns)}")
-    lost = sum(view.losses.values())
-    text.append(" | ").append(
-        f"lost {lost:,}" + (f" ({units.format_share(view.lost_share)})" if lost else ""),
-        "red" if lost else "",
-    )
+    text.append(" | ").append_text(dropped_count(view))
     text.append(f" | {overhead_text(view)} | ").append_text(database_text(view))
     lines = [text]
-    if lost:
-        reasons = ", ".join(f"{clean(reason)} {n:,}" for reason, n in sorted(view.losses.items()) if n)
-        lines.append(Text(f"Lost: {reasons}", "red"))
+    if reasons := [(reason, n) for reason, n in sorted(view.losses.items()) if n]:
+        lines.append(dropped_reasons(reasons))
     return [*lines, *(Text(f"⚠ {clean(warning, 300)}", "yellow") for warning in view.warnings)]
+
+
+def dropped_count(view: LiveView, share: bool = True) -> Text:
+    """`dropped 12 (0.1 %)`, and red: it is no matter of course."""
+    count = sum(view.losses.values())
+    part = f" ({units.format_share(view.lost_share)})" if count and share else ""
+    return Text(f"{DROPPED} {count:,}{part}", "red" if count else "")
+
+
+def dropped_reasons(losses: Iterable[tuple[str, int]]) -> Text:
+    reasons = ", ".join(f"{clean(reason)} {count:,}" for reason, count in losses)
+    return Text(f"{DROPPED.capitalize()}: {reasons}", "red")
 
 
 def overhead_text(view: LiveView) -> str:

@@ -9,29 +9,66 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ingero.agent.diagnosis import LiveDiagnosis
-from ingero.model.live import LiveView, QuietSurface
+from ingero.model.check_line import Check
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.layout import Why
+from ingero.model.live import DatabaseStatus, LiveView, QuietSurface
+from ingero.model.window import Annotation, Container, Unwatchable
 from ingero.scenarios import demo
 from ingero.scenarios.catalogue import BY_NAME
+from ingero.serve.answers import checks
+from ingero.serve.cli import start
+from ingero.serve.cli.explain import print_diagnosis
 from ingero.serve.cli.main import main
+from ingero.serve.cli.surfaces import PlainSurface
 from ingero.serve.tui.app import LiveApp
+from ingero.store.writer import Writer
+from tests.builders import (
+    OPERATIONS,
+    SECOND,
+    call,
+    fixed_clock,
+    operation,
+    process,
+    thread,
+    window,
+)
 from tests.screen import screen_text
 
 FOLDER = Path(__file__).parent / "snapshots"
 NOW_NS = 1_772_330_400_000_000_000
 SIZES = [(80, 24), (120, 40), (200, 50)]
+COLUMNS = [80, 120, 200]
+# What is typed, and which recording it is about.
 COMMANDS = {
-    "explain": ("explain",),
-    "per-process": ("explain", "--per-process"),
-    "query": ("query",),
+    "explain": ("played", ("explain",)),
+    "explain-healthy": ("healthy", ("explain",)),
+    "explain-healthy-all": ("healthy", ("explain", "-v")),
+    "per-process": ("played", ("explain", "--per-process")),
+    "query": ("played", ("query",)),
+    "query-label": ("healthy", ("query", "--label", "step=2..4")),
+    "query-by-label": ("healthy", ("query", "--by", "step")),
+    "cost": ("healthy", ("cost", "--price", "360")),
 }
+CHECKS = [
+    Check("kernel", "ok", "6.12.41 (x86_64, Debian GNU/Linux 13 (trixie))"),
+    Check("privileges", "warning", "missing CAP_SYS_RESOURCE", "Only needed on kernels below 5.11."),
+    Check("NVIDIA driver", "ok", "580.95.05"),
+    *(Check("Python", "ok", f"process {pid}: 3.12.3; frames can be read, by key") for pid in range(70, 78)),
+]
+NO_BTF = Check(
+    "BTF", "failed", "no /sys/kernel/btf/vmlinux", "Use a kernel built with BTF; see `ingero check`."
+)
 
 
 class Watching(QuietSurface):
@@ -62,6 +99,36 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[LiveVie
         story = demo.Played(BY_NAME["incident"], db, 7, 10_000.0)
         assert demo.run(story, surface, LiveDiagnosis) == 0
     return db, surface.views
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tenant's job that keeps its GPU busy and says its steps; not all of it could be watched."""
+    path, fifth = tmp_path_factory.mktemp("healthy") / "a.db", SECOND // 5
+    pod = Container(5, "/a", "a" * 64, "containerd", "train-0", "team-a")
+    with Writer(path, "gpu-node-01", fixed_clock(), OPERATIONS) as writer:
+        for at in range(10):
+            began = at * SECOND
+            gpus = GpuNews(
+                (GpuCard(0, "NVIDIA H100"),),
+                (GpuSample(0, began + SECOND // 2, 0.95),),
+                (GpuProcess(0, began + SECOND // 2, 100, "python", 8 << 30, 0.95),),
+            )
+            made = window(
+                began,
+                gpus=gpus,
+                threads=[thread(gpu_wait=9 * SECOND // 10, host_cpu=SECOND // 10)],
+                calls=[
+                    call("cudaStreamSynchronize", fifth // 2, at_ns=began + fifth * each, why=Why.WHY_RARE)
+                    for each in range(5)
+                ],
+                operations=[operation("cudaLaunchKernel", [5_000] * 200)],
+                annotations=[Annotation(100, began, "step", str(at))],
+            )
+            made.processes, made.containers = [process(100, cgroup_id=5)], [pod]
+            made.not_watched = [Unwatchable(100, "gil", "this Python has no symbols")]
+            writer.write(made)
+    return path
 
 
 @pytest.fixture(autouse=True)
@@ -118,20 +185,79 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200])
-@pytest.mark.parametrize("name", COMMANDS)
-def test_answers_fit_the_terminal(
-    played: tuple[Path, list[LiveView]], monkeypatch: pytest.MonkeyPatch, name: str, columns: int
-) -> None:
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> Terminal:
     out = Terminal()
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", "50")
     monkeypatch.setattr(sys, "stdout", out)
-    assert main([*COMMANDS[name], "-d", str(played[0])]) == 0
-    text = out.getvalue().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    return out
+
+
+def unstyled(out: Terminal) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue())
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_answers_fit_the_terminal(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, name: str, columns: int
+) -> None:
+    recording, words = COMMANDS[name]
+    found = request.getfixturevalue(recording)
+    db = found[0] if recording == "played" else found
+    out = on_a_terminal(monkeypatch, columns)
+    assert main([*words, "-d", str(db)]) == 0
+    text = unstyled(out)
     compare(f"{name}-{columns}", text)
     tables = [line for line in text.splitlines() if "│" in line]
     assert max(map(len, tables), default=0) <= columns
+    if "--wide" in text:
+        assert main([*words, "--wide", "-d", str(db)]) == 0
+        assert "No room for" not in unstyled(out)[len(text) :]
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_the_end_of_a_traced_command(
+    played: tuple[Path, list[LiveView]], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    db, views = played
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Terminal()
+    last = replace(views[-1], database=DatabaseStatus("/home/a/.ingero/ingero.db", 5 << 20))
+    PlainSurface(out, updates=False).end(last, 0)
+    assert print_diagnosis(db, out, last)
+    text = unstyled(out)
+    compare(f"closing-{columns}", text)
+    assert max(len(line) for line in text.splitlines() if "│" in line) <= columns
+    assert "ingero explain -d /home/a/.ingero/ingero.db" in text
+    assert "--wide" not in text  # an option of the questions, not of the trace
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize(("name", "found"), [("check", CHECKS), ("check-failed", [*CHECKS, NO_BTF])])
+def test_what_this_machine_lacks(
+    monkeypatch: pytest.MonkeyPatch, name: str, found: list[Check], columns: int
+) -> None:
+    answer = checks.CheckAnswer(all(each.status != "failed" for each in found), found)
+    monkeypatch.setattr(checks, "get_checks", lambda _db: answer)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    out = on_a_terminal(monkeypatch, columns)
+    assert main(["check"]) == 0
+    compare(f"{name}-{columns}", unstyled(out))
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize(("name", "driver", "age"), [("start", "/", "3 min ago"), ("start-new", "/no", None)])
+def test_what_to_do_first(
+    monkeypatch: pytest.MonkeyPatch, name: str, driver: str, age: str | None, columns: int
+) -> None:
+    monkeypatch.setattr(start, "DRIVER", Path(driver))
+    monkeypatch.setattr(start, "_age_of_last", lambda: age)
+    monkeypatch.setattr(start, "__version__", "1.2.3")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    out = on_a_terminal(monkeypatch, columns)
+    assert main([]) == 0
+    compare(f"{name}-{columns}", unstyled(out))
 
 
 def test_without_unicode_tables_are_ascii(

@@ -18,7 +18,7 @@ SERIES: dict[str, tuple[str, str]] = {
     "ingero_fleet_nodes": ("gauge", "Nodes by state, worst state counts."),
     "ingero_fleet_findings": ("gauge", "Findings that last, by kind and severity."),
     "ingero_fleet_stragglers": ("gauge", "Processes and GPUs that straggle, by measure."),
-    "ingero_fleet_nodes_losing_events": ("gauge", "Nodes that lost events in their last round."),
+    "ingero_fleet_nodes_losing_events": ("gauge", "Nodes that dropped records in their last round."),
     "ingero_fleet_dropped_rounds": ("gauge", "Rounds that nodes gave up, since their agents started."),
     "ingero_fleet_rounds_dropped_total": ("counter", "Rounds that nodes gave up since the collector looks."),
     "ingero_fleet_last_look_timestamp_seconds": ("gauge", "When the whole fleet was last looked at."),

@@ -87,7 +87,8 @@ def _print(checks: list[Check], verbose: bool) -> None:
             )
     failed = sum(item.status == "failed" for item in checks)
     warned = sum(item.status == "warning" for item in checks)
-    console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warned} warnings"))
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    console.print(Text(f"\n  {len(checks)} checks, {failed} failed, {warnings}"))
     console.print(Text(f"  {verdict(checks)}", "bold"), soft_wrap=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingero import units
-from ingero.model.words import bucket_words
+from ingero.model.words import DROPPED, bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.compare import Comparison, FindingChange, Side
 from ingero.serve.cli.diagnosis import person
@@ -102,7 +102,7 @@ def _gain(answer: Comparison) -> Iterator[Block]:
 
 def _caveats(answer: Comparison) -> Iterator[Block]:
     for label, side in (("Before", answer.before), ("After", answer.after)):
-        words = [f"{units.format_count(side.lost)} records lost"] if side.lost else []
+        words = [f"{units.format_count(side.lost)} records {DROPPED}"] if side.lost else []
         words += [f"{tidy(each.what, 100)} ({tidy(each.why, 200)})" for each in side.not_watched]
         if words:
             yield Field(label, "not seen: " + "; ".join(words), "warning")

@@ -44,6 +44,7 @@ Examples:
 @of_nodes
 @wide
 @as_json
+@wide
 @database
 @configured
 def cost(config: Config, as_json: bool, **flags: Any) -> int:

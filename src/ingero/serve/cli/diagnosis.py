@@ -14,7 +14,7 @@ from ingero import units
 from ingero.model.finding import Cause, Finding, Who
 from ingero.model.hit_cost import ALL_DUE, ALL_THE_TIME, ALL_TIMED, RECORDS, TIMING
 from ingero.model.report import GovernorAct, GpuLine, ProcessReport, Report
-from ingero.model.words import SOURCES, bucket_words, covered_words
+from ingero.model.words import DROPPED, SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
@@ -388,7 +388,7 @@ def footer(report: Report, detail: Verbosity) -> Iterator[Block]:
         dropped = f"{dropped or 'nothing'} until the last stored second; what came later is unknown"
     cost = overhead_words(report, detail.verbose)
     yield Field(
-        "Dropped",
+        DROPPED.capitalize(),
         f"{dropped or 'nothing'}; {cost}",
         "warning" if dropped else "dim",
     )

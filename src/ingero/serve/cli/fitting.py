@@ -15,6 +15,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ingero.serve.cli.options import offers_wide
+
 # Least useful first. What is not listed stays: what tells two threads apart, for example.
 MAY_GO = (
     "GPUs", "Unknown",
@@ -94,7 +96,12 @@ class Fitting:
             table.add_row(*row)
         yield table
         if gone:
-            yield Text(f"No room for: {', '.join(gone)}. A wider terminal, or --wide, shows them.", "dim")
+            wider = (
+                "A wider terminal, or --wide, shows them."
+                if offers_wide()
+                else "A wider terminal shows them."
+            )
+            yield Text(f"No room for: {', '.join(gone)}. {wider}", "dim")
 
 
 def chosen(columns: Sequence[Column], width: int) -> tuple[list[Column], list[str]]:

@@ -105,6 +105,12 @@ def is_wide() -> bool:
     return bool(context and context.meta.get(WIDE))
 
 
+def offers_wide() -> bool:
+    """Whether the command that runs has --wide."""
+    context = click.get_current_context(silent=True)
+    return bool(context and WIDE in context.meta)
+
+
 def given(flag: T | None, otherwise: T) -> T:
     """The flag's value, or what stands behind it."""
     return otherwise if flag is None else flag

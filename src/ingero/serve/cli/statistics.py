@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ingero import units
 from ingero.model.live import LAYERS
+from ingero.model.report import Loss
 from ingero.serve import terminal
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
 from ingero.serve.answers.label_operations import LabelValue
@@ -48,9 +49,12 @@ def parts(answer: StatisticsAnswer) -> list[Any]:
         found += [Text(terminal.ROUGH_WORDS, "bright_black"), Text()]
     if not answer.operations:
         found.append(Text("No call was recorded in that time."))
-    for loss in answer.losses:
-        found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
+    found += _dropped(answer.losses)
     return [tables.indented(part) for part in found]
+
+
+def _dropped(losses: Sequence[Loss]) -> list[Text]:
+    return [terminal.dropped_reasons((each.reason, each.count) for each in losses)] if losses else []
 
 
 def _title(layer: str, rows: Sequence[OperationStats]) -> Text:
@@ -78,8 +82,7 @@ def parts_by_label(answer: LabelledAnswer) -> list[Any]:
         )
     if any(terminal.ROUGH in _count(row) for each in answer.values for row in each.operations):
         found.append(Text(terminal.ROUGH_WORDS, "bright_black"))
-    for loss in answer.losses:
-        found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
+    found += _dropped(answer.losses)
     return [tables.indented(part) for part in found]
 
 
@@ -125,8 +128,7 @@ def kernel_parts(answer: KernelsAnswer) -> list[Any]:
         )
     else:
         found.append(Text("No launch was recorded in that time."))
-    for loss in answer.losses:
-        found.append(Text(f"Lost: {terminal.clean(loss.reason)} {loss.count:,}", "red"))
+    found += _dropped(answer.losses)
     return [tables.indented(part) for part in found]
 
 

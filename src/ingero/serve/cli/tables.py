@@ -115,7 +115,7 @@ def log_line(view: LiveView) -> Text:
         f"{units.format_ns(view.elapsed_ns)}:",
         f"{len(view.targets)} targets,",
         f"{view.events:,} events ({view.events_per_s:,.0f}/s),",
-        f"lost {sum(view.losses.values()):,},",
+        f"{terminal.dropped_count(view, share=False).plain},",
         f"{terminal.overhead_text(view)},",
         f"cpu {units.format_share(system.cpu_share if system else None)},",
         terminal.database_text(view).plain,

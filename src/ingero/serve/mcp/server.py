@@ -176,7 +176,8 @@ def _add_resources(server: MCPServer[Any], tools: Tools) -> None:
 INSTRUCTIONS = f"""\
 ingero recorded GPU jobs on this machine with eBPF and says why they are slow. Ask get_findings first, then
 get_causal_chains for causes, proofs and fixes; the other tools are for details. {NOTE} Numbers carry their
-units. What was lost or not watched is part of every answer: absence of a finding there is no proof."""
+units. What was dropped (`lost`) or not watched is part of every answer: there, absence of a finding proves
+nothing."""
 STEPS = """\
 Find out why the GPU job is slow, with the tools of ingero.{about}
 
@@ -188,7 +189,7 @@ Find out why the GPU job is slow, with the tools of ingero.{about}
 
 Rules:
 - Say only what an answer says, with its numbers and units. Do not guess a cause; where ingero says that
-  something is unexplained, lost or not watched, say so.
+  something is unexplained, dropped or not watched, say so.
 - Severity, confidence and the share of time lost belong into the summary; so does what fixing it wins.
 - "no problem found" is an answer.
 - {note}

@@ -349,8 +349,8 @@ class Tools:
         hours: Annotated[float, Field(gt=0, le=24, description="How far back.")] = 1.0,
         detail: HowMuch = "brief",
     ) -> Answer:
-        """One node's last hours, from the collector: pace against its own usual, GPUs busy, events lost, and
-        findings with when they began and ended."""
+        """One node's last hours, from the collector: pace against its own usual, GPUs busy, records dropped,
+        and findings with when they began and ended."""
         return mcp_fleet.history_part(self._collector().history(cluster, node, hours), detail == "full")
 
     def _collector(self) -> FleetSource:

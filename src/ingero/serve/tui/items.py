@@ -163,9 +163,8 @@ def _lately(view: LiveView) -> str:
 
 
 def status(view: LiveView, modes: Sequence[str], width: int, most: int) -> list[Text]:
-    """Losses and own cost first, then what else is worth knowing, in at most so many lines."""
-    lost = sum(view.losses.values())
-    first = Text(f"lost {lost:,}", "red" if lost else "")
+    """What was dropped and own cost first, then what else is worth knowing, in at most so many lines."""
+    first = terminal.dropped_count(view, share=False)
     first.append(f" | {view.events_per_s:,.0f} events/s | {terminal.overhead_text(view)}", "default")
     if modes:
         first.append(f" | {', '.join(modes)}", "bright_black")

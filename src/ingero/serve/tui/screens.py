@@ -27,7 +27,7 @@ KEYS = (
     ("enter", "open it: proof, stack and fixes; threads and calls"),
     ("1 to 9", "in an open finding: copy that fix"),
     ("a", "numbers of the last seconds, or of all since the start"),
-    ("i", "what is attached, losses, messages, the machine and its cards"),
+    ("i", "what is attached, what was dropped, messages, the machine and its GPUs"),
     ("s", "sort calls by wall time, count, p99, max, name"),
     ("/", "show only names with some text in them; escape clears it"),
     ("tab", "go to the tables of calls, to scroll them"),
@@ -130,7 +130,7 @@ class HelpScreen(Overlay):
 
 
 class AboutScreen(Overlay):
-    """What is attached, what was lost, what the machine does."""
+    """What is attached, what was dropped, what the machine does."""
 
     def show(self) -> None:
         view = self.view

@@ -77,7 +77,7 @@ def test_two_healthy_runs_without_a_gpu_process_say_so() -> None:
     for part in (
         "no CUDA process",
         "No problem found, before or after.",
-        "12 records lost",
+        "12 records dropped",
         "No time was accounted",
     ):
         assert part in text, part

@@ -33,7 +33,7 @@ def test_columns_that_have_no_room_are_named() -> None:
     text = printed(Fitting(COLUMNS, [ROW]), 80).replace("\n", " ")
     assert "Operation" in text
     assert "Count" in text
-    assert "No room for: p50, p95, Total, Bytes. A wider terminal, or --wide, shows them." in text
+    assert "No room for: p50, p95, Total, Bytes. A wider terminal shows them." in text
 
 
 def test_a_column_without_content_goes_first_and_unsaid() -> None:

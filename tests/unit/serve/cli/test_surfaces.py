@@ -88,7 +88,7 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "waiting for a core",
         "stress 9",
         "1,460 events/s",
-        "lost 0",
+        "dropped 0",
         "overhead 0.4 % (limit 2 %); watching less to stay within it",
         "db /home/a/.ingero/ingero.db 5 MiB",
         "ingero explain -d /home/a/.ingero/ingero.db",
@@ -117,7 +117,7 @@ def test_findings_calls_in_flight_losses_and_a_broken_database_are_said() -> Non
     for part in (
         "[HIGH] Another process takes the CPU: 40.0 % of python3 (4821), since",
         "ncclAllReduce  9 s  python3 4821/4822, waiting for the GPU",
-        "Lost: ring full 12",
+        "Dropped: ring full 12",
         "db: no space left on device",
         "⚠ probes are in duty cycles",
     ):
@@ -164,7 +164,8 @@ def test_into_a_file_goes_a_line_now_and_then_and_the_tables_at_the_end() -> Non
     lines = [line for line in out.getvalue().splitlines() if "targets," in line]
     assert len(lines) == 2
     assert re.match(
-        r"10(.0)? s: 1 targets, 17,521 events \(1,460/s\), lost 0, .* /home/a/.ingero/ingero.db 5", lines[0]
+        r"10(.0)? s: 1 targets, 17,521 events \(1,460/s\), dropped 0, .* /home/a/.ingero/ingero.db 5",
+        lines[0],
     )
     assert "CUDA Driver" not in out.getvalue()
     surface.end(view(), 0)
