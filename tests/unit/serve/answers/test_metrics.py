@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ingero.detectors import LOOKED_FOR
 from ingero.model.finding import Severity
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
 from ingero.model.live import (
@@ -21,7 +22,6 @@ from ingero.model.live import (
 )
 from ingero.model.metrics import ALL, BY_NAME, Distribution, SeriesLimits, Snapshot
 from ingero.model.window import Container
-from ingero.model.words import KINDS
 from ingero.serve.answers.metrics import Meter
 from tests.builders import (
     EPOCH_NS,
@@ -239,7 +239,7 @@ def test_series_are_there_before_they_are_more_than_zero() -> None:
     snapshot = made.snapshot()
     for name in ("findings", "findings.found"):
         found = values(snapshot, name)
-        assert {kind for kind, _ in found} == set(KINDS)
+        assert {kind for kind, _ in found} == set(LOOKED_FOR)  # of others nobody knows that there is none
         assert {severity for _, severity in found} == set(Severity)
         assert set(found.values()) == {0}
     assert values(snapshot, "lost.events", "ring_call") == {("ring_call",): 0}
