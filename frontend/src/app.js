@@ -163,7 +163,7 @@ async function learn() {
     recordings = null;
     shown?.page.stop?.();
     shown = null;
-    replace(main, failure(error));
+    replace(main, failure(error, "h1"));
     return false;
   }
   const several = recordings.nodes.length > 1;

@@ -9,11 +9,11 @@ import { KINDS } from "./words.js";
 const LEAST_SHARE = 0.01; // of what the one with most took; serve/answers/shares.py has the same
 const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proof, not as the one at fault
 
-export function verdict(report) {
+export function verdict(report, found = report.findings.length) {
   const worst = report.findings[0];
   const length = report.window.to_ns - report.window.from_ns;
   const nothing = report.processes.some(feedsGpu) ? "No problem found" : "No CUDA process was seen";
-  const what = worst ? `${report.findings.length} ${report.findings.length === 1 ? "problem" : "problems"} found` : nothing;
+  const what = worst ? `${found} ${found === 1 ? "problem" : "problems"} found` : nothing;
   return h(
     "section",
     { class: "verdict", "data-severity": worst?.severity ?? "NONE", style: { "--tone": severityColour(worst?.severity ?? "none") } },

@@ -5,11 +5,12 @@ import { h, replace } from "./dom.js";
 import { baseName, duration, share } from "./format.js";
 import { COLUMNS } from "./words.js";
 
-export function failure(error) {
+// `heading`: h1 where the page shows nothing else.
+export function failure(error, heading = "h2") {
   return h(
     "section",
     { class: "panel failure", role: "alert" },
-    h("h2", {}, "No answer"),
+    h(heading, {}, "No answer"),
     h("p", {}, error.message),
     error.hint ? h("p", { class: "muted" }, error.hint) : null,
   );

@@ -7,7 +7,7 @@ import { flameGraph } from "./flamegraph.js";
 import { timelineKey } from "./parts.js";
 import { strip } from "./timeline/strip.js";
 
-const { report, timeline, flames, version, left_out } = JSON.parse(document.getElementById("answers").textContent);
+const { report, timeline, flames, version, found, left_out } = JSON.parse(document.getElementById("answers").textContent);
 const place = h("main", { class: "report" });
 document.body.append(place);
 
@@ -28,7 +28,7 @@ function render() {
     : null;
   replace(
     place,
-    verdict(report),
+    verdict(report, found),
     bounds(report),
     time,
     report.findings.map((each) => finding(each, report, words, { tracks })),

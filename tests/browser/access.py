@@ -14,7 +14,10 @@ from playwright.sync_api import BrowserContext, Page
 DESK, PHONE = 1440, 390
 Colours = Literal["light", "dark"]
 LOOKS: tuple[tuple[int, Colours], ...] = ((DESK, "light"), (PHONE, "light"), (PHONE, "dark"), (DESK, "dark"))
-JUDGED = ((DESK, "light"), (PHONE, "dark"))  # once at each width and in each list of colours: axe takes a second
+JUDGED = (
+    (DESK, "light"),
+    (PHONE, "dark"),
+)  # once at each width and in each list of colours: axe takes a second
 BAD = re.compile(r"undefined|\[object|NaN|Infinity|(?<![\w/.-])null(?![\w-])")
 AROUND = 60  # letters before and after, to find it by
 
@@ -26,7 +29,7 @@ WATCH = """(() => {
     const own = pen[name];
     pen[name] = function (...given) {
       if (name === "fillText") window.drawn.add(String(given[0]));
-      if (given.some((each) => typeof each === "number" && !Number.isFinite(each))) window.drawn.add(`${name}(NaN)`);
+      if (given.some((each) => Number.isNaN(each))) window.drawn.add(`${name}(NaN)`);
       return own.apply(this, given);
     };
   }
@@ -75,7 +78,9 @@ def shown_badly(page: Page) -> list[str]:
 
 def bad_parts(texts: list[str]) -> list[str]:
     return [
-        text[max(0, each.start() - AROUND) : each.end() + AROUND] for text in texts for each in BAD.finditer(text)
+        text[max(0, each.start() - AROUND) : each.end() + AROUND]
+        for text in texts
+        for each in BAD.finditer(text)
     ]
 
 

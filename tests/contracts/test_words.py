@@ -87,7 +87,8 @@ def test_page_and_module_are_what_the_table_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "title"), [("docs/glossary.md", "What can be found"), ("docs/detectors/README.md", "What is found")]
+    ("page", "title"),
+    [("docs/glossary.md", "What can be found"), ("docs/detectors/README.md", "What is found")],
 )
 def test_what_nobody_looks_for_is_not_listed_with_what_can_be_found(page: str, title: str) -> None:
     found, others = (kinds_below(page, each) for each in (title, "What nobody looks for yet"))
