@@ -33,7 +33,7 @@ export function asking(element, question, render) {
       const answer = await question(mine.controller.signal, ...given);
       if (running === mine) render(answer, ...given);
     } catch (error) {
-      if (error.name !== "AbortError" && running === mine) replace(element, failure(error));
+      if (error.name !== "AbortError" && running === mine) replace(element, failure(error, headed(element) ? "h2" : "h1"));
     }
     if (running !== mine) return;
     running = null;
@@ -45,6 +45,9 @@ export function asking(element, question, render) {
   }
   return { element, show, stop: () => running?.controller.abort() };
 }
+
+// Something else on the page says what it is.
+const headed = (element) => [...document.querySelectorAll("h1")].some((each) => !element.contains(each));
 
 // What a process is called: several nodes may have the same number.
 export function named(rows) {

@@ -141,6 +141,7 @@ def test_what_one_comes_to_see_is_readable_by_everybody(
     look(page, axe)
 
 
+@pytest.mark.parametrize("real", ["live"], indirect=True)
 @pytest.mark.parametrize("by", GROUPS)
 def test_what_gpus_cost_is_readable_by_everybody(dashboard: Running, browse: Open, axe: str, by: str) -> None:
     page = browse(dashboard, "/cost")
@@ -149,6 +150,7 @@ def test_what_gpus_cost_is_readable_by_everybody(dashboard: Running, browse: Ope
     look(page, axe)
 
 
+@pytest.mark.parametrize("real", ["live"], indirect=True)
 def test_a_finding_chosen_on_the_timeline_is_readable_by_everybody(
     dashboard: Running, browse: Open, axe: str
 ) -> None:
@@ -211,6 +213,18 @@ def test_why_there_is_no_answer_is_readable_by_everybody(
     page = browse(start(broken(tmp_path)))
     expect(page.get_by_role("alert")).to_contain_text("No answer")
     look(page, axe)
+
+
+def test_a_link_to_a_node_that_is_not_there_says_so(
+    several: Running, browse: Open, watched: Watched, axe: str
+) -> None:
+    watched.expected = "404"
+    page = browse(several, "/?node=nobody")
+    expect(page.get_by_text("There is no node nobody in this recording")).to_be_visible()
+    shown(page)
+    look(page, axe)
+    page.get_by_role("combobox", name="Node").select_option(index=1)
+    expect(page.get_by_text("There is no node")).to_be_hidden()
 
 
 def test_signing_in_is_possible_for_everybody(dashboard: Running, browse: Open, axe: str) -> None:

@@ -19,11 +19,16 @@ from ingero.serve.answers.query import Range
 from ingero.serve.cli.as_html import as_page
 from ingero.serve.cli.diagnosis import Verbosity, diagnosis
 from tests.assistants.asking import environment
-from tests.browser.access import look, shown_badly, watch_canvases
+from tests.browser.access import judged, look, shown_badly, watch_canvases
 from tests.browser.conftest import Watched
 
 HOSTILE = "</script><script>window.hacked=1</script><!--<script>"
 MOST_BYTES = 2_000_000
+# What the timeline is drawn on, at its upper edge.
+GROUND = """() => {
+  const pen = document.querySelector(".strip canvas").getContext("2d");
+  return [...pen.getImageData(1, 1, 1, 1).data.slice(0, 3)];
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +126,11 @@ def test_ten_minutes_make_a_small_file_that_has_everything(
     everything_is_there(page)
     expect(page.get_by_role("group", name="Flame graph").first).to_contain_text("train_step")
     look(page, axe)
-    page.emulate_media(media="print")
-    everything_is_there(page)
+    for colours in ("light", "dark"):
+        page.emulate_media(media="print", color_scheme=colours)  # type: ignore[arg-type]
+        everything_is_there(page)
+        assert not shown_badly(page) + judged(page, axe)
+        assert page.evaluate(GROUND) == [255, 255, 255]
     assert page.pdf().startswith(b"%PDF")
     context.close()
 

@@ -101,6 +101,12 @@ def kinds_below(page: str, title: str) -> list[str]:
     return re.findall(r"^\| \[`([a-z-]+)`\]", re.split(r"^## ", section, flags=re.M)[0], flags=re.M)
 
 
+@pytest.mark.parametrize("rest", ["", ", in part", " of python3 (pid 1)"])
+def test_what_is_not_covered_is_said_in_words(rest: str) -> None:
+    assert words.covered_words(f"gpu-fault{rest}", "")[0] == f"The GPU reported a fault{rest}"
+    assert words.covered_words("GPU counters, for a time", "")[0] == "GPU counters, for a time"
+
+
 def test_the_metric_of_time_says_what_its_buckets_are() -> None:
     told = next(each.help for each in ALL if "bucket" in each.labels)
     assert all(f"{name} is {each.words}" in told for name, each in words.BUCKETS.items())

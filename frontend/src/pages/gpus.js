@@ -10,6 +10,7 @@ import { asking, table } from "../parts.js";
 import { asked } from "../place.js";
 
 const HEIGHT = 110;
+const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power); // steps of an axis of bytes
 const HARMLESS = new Set(["gpu_idle", "applications_clocks_setting", "display_clock_setting"]);
 
 export function gpusPage() {
@@ -80,7 +81,7 @@ function options(series, width) {
     legend: { show: false },
     cursor: { y: false },
     scales: { y: series.unit === "share" ? { range: [0, 1] } : { range: (_, low, high) => [Math.min(low, 0), high * 1.05 || 1] } },
-    axes: [{ ...axis, size: 24, space: 80, values: (_, values) => values.map((value) => clock(value * 1e9)) }, { ...axis, size: 62, values: (_, values) => values.map((value) => measure(value, series.unit)) }],
+    axes: [{ ...axis, size: 24, space: 80, values: (_, values) => values.map((value) => clock(value * 1e9)) }, { ...axis, size: 62, incrs: series.unit.startsWith("bytes") ? POWERS : undefined, values: (_, values) => values.map((value) => measure(value, series.unit)) }],
     series: [{}, { stroke: theme("counter"), fill: theme("counter-fill"), width: 1.5, points: { show: false } }],
   };
 }
