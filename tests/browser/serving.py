@@ -40,9 +40,13 @@ def two_nodes(folder: Path, first: Path) -> Path:
     """A recording merged with that of another machine."""
     second = record("gpu-steal", folder / "second.db")
     rename_node(second, "demo-2")
-    words = [sys.executable, "-m", "ingero", "merge", str(first), str(second), "-o", str(folder / "both.db")]
+    return merged(folder / "both.db", first, second)
+
+
+def merged(db: Path, *recordings: Path) -> Path:
+    words = [sys.executable, "-m", "ingero", "merge", *map(str, recordings), "-o", str(db)]
     subprocess.run(words, check=True, capture_output=True)
-    return folder / "both.db"
+    return db
 
 
 GPU_TABLES = """

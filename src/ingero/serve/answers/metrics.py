@@ -14,6 +14,7 @@ from math import isnan
 
 from ingero import __version__
 from ingero.clock import Clock
+from ingero.detectors import LOOKED_FOR
 from ingero.model.finding import Finding, Severity
 from ingero.model.gpus import UNPRICED, Prices
 from ingero.model.layout import Loss
@@ -21,7 +22,6 @@ from ingero.model.live import LiveView
 from ingero.model.metrics import USUAL, Distribution, SeriesLimits, SeriesPoint, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
-from ingero.model.words import KINDS
 from ingero.serve.answers.gpu_metrics import KEPT_NS, SETTLED_NS, GpuSeries, GpuTimeHeld, GpuTimeSpent
 from ingero.serve.answers.live import events_in
 from ingero.serve.answers.moved_bytes import allocated, copied
@@ -33,7 +33,8 @@ FINDINGS = 64  # with series of their own
 PEOPLE = 2048  # of those who left; 1.5 KB each
 REMEMBERED = 4096  # findings
 LOSSES = [each.name.removeprefix("LOSS_").lower() for each in Loss if each is not Loss.LOSSES]
-KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in KINDS for severity in Severity]
+# A 0 says that there is none: not said of kinds that nobody looks for.
+KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in LOOKED_FOR for severity in Severity]
 ADDED = ("count", "errors", "bytes", "sum_ns", "max_ns")  # as metric_accounts.Calls.add takes them
 Row = tuple[str, tuple[str, ...], float | Distribution, int | None]  # metric, labels, value, since
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ingero.agent.diagnosis import EVERY_NS, REACH_NS
+from ingero.detectors import LOOKED_FOR
 from ingero.model.finding import Effect, Finding, Severity
 from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample, Prices
 from ingero.model.live import (
@@ -22,7 +23,6 @@ from ingero.model.live import (
 )
 from ingero.model.metrics import ALL, BY_NAME, Distribution, SeriesLimits, Snapshot
 from ingero.model.window import Container, Window
-from ingero.model.words import KINDS
 from ingero.serve.answers import gpu_metrics
 from ingero.serve.answers.metrics import Meter
 from tests.builders import (
@@ -241,7 +241,7 @@ def test_series_are_there_before_they_are_more_than_zero() -> None:
     snapshot = made.snapshot()
     for name in ("findings", "findings.found"):
         found = values(snapshot, name)
-        assert {kind for kind, _ in found} == set(KINDS)
+        assert {kind for kind, _ in found} == set(LOOKED_FOR)  # of others nobody knows that there is none
         assert {severity for _, severity in found} == set(Severity)
         assert set(found.values()) == {0}
     assert values(snapshot, "lost.events", "ring_call") == {("ring_call",): 0}
