@@ -12,7 +12,8 @@ RUN := PATH="$(CURDIR)/$(BIN):$$PATH"
 
 SOURCES := pyproject.toml meson.build meson.options LICENSE README.md tools/version.py tools/frontend.sh \
     $(shell find src probes frontend LICENSES -name __pycache__ -prune -o -print 2>/dev/null)
-OBJECT = $$($(BIN)/python -c 'from ingero.attach.kernel import object_path; print(object_path("layout"))')
+# Found without attach/kernel.py: that wants numbers of the layout which may still have to be written.
+OBJECT = $$($(BIN)/python -c 'import ingero.native as n; print(n.__path__[0])')/bpf/layout.$$(uname -m).bpf.o
 PYTEST := $(RUN) $(BIN)/python -m pytest
 WORKERS ?= auto
 SOAK_SECONDS ?= 7200

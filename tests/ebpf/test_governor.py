@@ -19,7 +19,7 @@ from ingero.agent.reading import PythonLook, Reading
 from ingero.attach.kernel import Detail
 from ingero.attach.probes import BY_NAME
 from ingero.model.histogram import percentiles
-from ingero.model.layout import Bucket, Why
+from ingero.model.layout import Bucket, Extremes, Why
 from tests.ebpf.real_runs import Place
 from tests.ebpf.tracing import Tracer, tracing, workload
 
@@ -311,7 +311,7 @@ def test_stacks_that_are_left_out_are_left_out_at_random(program: str) -> None:
         rows = tracer.gather("calls", job.pid)
         rows = rows[(rows["op"] == SYNC) & ((rows["why"] & Why.WHY_RARE) > 0)]
         walked = rows["stack_id"] != 0
-        window = 1 << 30  # WINDOW_BITS
+        window = 1 << Extremes.WINDOW_BITS
         of_second = rows["h"]["start_ns"][walked] % window / window
         assert 8 <= walked.sum() < len(rows) / 4
         assert (of_second > 0.5).any()
