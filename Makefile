@@ -38,7 +38,12 @@ demo: build  ## show a made-up job in trouble and its diagnosis; no root, no GPU
 	@mkdir -p build
 	@$(BIN)/ingero demo --no-gpu --no-tui -d build/demo.db incident
 
-check: static unit  ## format, lint, types, unit and contract tests; under a minute
+# Both at once: what looks at the source has one thread, the tests have pauses.
+check: build  ## format, lint, types, unit and contract tests; MINUTES
+	@mkdir -p build
+	@$(MAKE) static >build/static.log 2>&1 & static=$$!; status=0; \
+	$(MAKE) unit || status=$$?; \
+	wait $$static || status=$$?; cat build/static.log; exit $$status
 
 # A machine that is shared can fail some tests although nothing is wrong: tests/nuisances.toml names them, and only they
 # are tried once more. What passed only then is listed in SECOND_TRY, which `make test` shows as the last thing it says.
@@ -219,7 +224,7 @@ static: build
 	$(BIN)/mypy
 
 unit: build
-	$(PYTEST) tests/unit tests/contracts -n $(WORKERS)
+	$(PYTEST) tests/unit tests/contracts -n $(WORKERS) --dist loadfile
 
 .venv/ready: tools/setup.sh requirements/dev.txt
 	@tools/setup.sh

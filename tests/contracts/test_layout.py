@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.contracts.tree import ROOT, name, under
+from tests.contracts.tree import ROOT, name, nodes, text_of, under
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 def numbers_in(text: str) -> list[tuple[str, int]]:
     """`NAME = 8`, `NAME = 8 << 20`, `NAME = 2 * 1024` of a module, a class or a function."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if isinstance(node, ast.Assign) and all(
             isinstance(each, ARITHMETIC) for each in ast.walk(node.value)
         ):
@@ -82,7 +82,7 @@ def test_no_number_is_written_in_c_and_in_python() -> None:
         f"{name(path)}: {each} = {value}"
         for path in under("src/ingero", ".py")
         if path.name != "layout.py"
-        for each, value in numbers_in(path.read_text(encoding="utf-8"))
+        for each, value in numbers_in(text_of(path))
         if same_number(each, value, there)
     ]
     assert not again, "take it from ingero.model.layout"

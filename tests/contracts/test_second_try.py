@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.tree import ROOT
+from tests.contracts.tree import ROOT, parsed, text_of
 from tests.second_try import Nuisance, nuisances, run
 
 PATTERNS = sorted(test for each in nuisances() for test in each.tests)
@@ -79,8 +79,7 @@ def test_the_seed_is_printed(pytestconfig: pytest.Config) -> None:
 def test_a_nuisance_names_a_file_of_tests_or_a_test(pattern: str) -> None:
     file, _, name = pattern.partition("::")
     assert (ROOT / file).name.startswith("test_")
-    text = (ROOT / file).read_text(encoding="utf-8")
-    tests = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    tests = {node.name for node in parsed(text_of(ROOT / file)).body if isinstance(node, ast.FunctionDef)}
     assert not name or name in tests
 
 
