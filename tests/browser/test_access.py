@@ -16,10 +16,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from benchmarks.corpus.kept import FOLDER, database
+from ingero.serve.dashboard.pages import PAGES
 from tests.assistants.asking import environment
 from tests.browser.access import look
 from tests.browser.conftest import Open, Watched
-from tests.browser.serving import PAGES, Running, running
+from tests.browser.serving import Running, running
 from tests.conftest import require
 
 LOOKS = [(width, colours) for width in (1440, 390) for colours in ("light", "dark")]
