@@ -54,13 +54,14 @@ endef
 
 # Two lanes at once: tests that trace, and those that only ask servers, which take what the others leave of the
 # cores (SCHED_IDLE), so that they are no neighbour to the jobs that are traced. What they say is shown at the end.
+# Format, lint and types are looked at there, too: tests that trace wait more than they compute.
 SERVICES := recorded assistants browser monitoring fanout fleet install
 IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0)
 
-test: check inspector  ## check, then every other test; the eBPF tests need root
+test: unit inspector  ## everything: unit and contract tests, then all others and `static`; the eBPF tests need root
 	@mkdir -p build
 	@rm -f $(SECOND_TRY)
-	@$(IDLE) $(MAKE) test-services >build/test-services.log 2>&1 & services=$$!; status=0; \
+	@$(IDLE) $(MAKE) -k static test-services >build/test-services.log 2>&1 & services=$$!; status=0; \
 	$(MAKE) test-traced || status=$$?; \
 	wait $$services || status=$$?; cat build/test-services.log; \
 	if [ -s $(SECOND_TRY) ]; then echo "== passed only at the second try"; cat $(SECOND_TRY); fi; exit $$status
