@@ -39,7 +39,7 @@ demo: build  ## show a made-up job in trouble and its diagnosis; no root, no GPU
 	@$(BIN)/ingero demo --no-gpu --no-tui -d build/demo.db incident
 
 # Both at once: what looks at the source has one thread, the tests have pauses.
-check: build  ## format, lint, types, unit and contract tests; MINUTES
+check: build  ## format, lint, types, unit and contract tests; a few minutes on two cores
 	@mkdir -p build
 	@$(MAKE) static >build/static.log 2>&1 & static=$$!; status=0; \
 	$(MAKE) unit || status=$$?; \
