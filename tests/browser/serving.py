@@ -20,8 +20,6 @@ from ingero.serve.cli.surfaces import QuietSurface
 from tests import servers
 from tests.servers import TOKEN
 
-PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/cost", "/graphs", "/sql")
-
 
 def record(scenario: str, db: Path) -> Path:
     """A made-up job, through the real pipeline."""

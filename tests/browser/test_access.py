@@ -18,11 +18,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.corpus.kept import FOLDER, database
+from ingero.serve.dashboard.pages import PAGES
 from tests.assistants.asking import environment
 from tests.browser.access import look, watch_canvases
 from tests.browser.conftest import Open, Start, Watched
 from tests.browser.live import live
-from tests.browser.serving import PAGES, Running, merged, running
+from tests.browser.serving import Running, merged, running
 from tests.browser.test_timeline import timeline
 
 GROUPS = ("namespace", "job", "user", "pod", "owner", "container", "node", "process")

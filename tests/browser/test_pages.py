@@ -15,8 +15,9 @@ from playwright.sync_api import Page, expect
 from benchmarks.corpus.kept import FOLDER, database
 from ingero.serve.answers.cost import CostAnswer
 from ingero.serve.cli.cost import Told
+from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import Open, Start, Watched
-from tests.browser.serving import PAGES, Running, with_a_gpu
+from tests.browser.serving import Running, with_a_gpu
 
 TITLES = {
     "/": "1 problem found", "/time": "Where time goes", "/latency": "Latency", "/flame": "Flame graph",

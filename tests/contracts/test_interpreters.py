@@ -23,7 +23,7 @@ from ingero.store import sql_process
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, window
-from tests.contracts.tree import name, under
+from tests.contracts.tree import dotted, name, nodes, text_of, under
 
 HOME = "src/ingero/isolated.py"
 MENTIONS = {"src/ingero/discover/host_checks.py"}  # names the interpreter in a command for the user
@@ -33,15 +33,15 @@ ENDINGS = ("ProcessPoolExecutor", "set_start_method")
 
 def starts_of_python(text: str) -> Iterator[int]:
     """The lines on which source would start an interpreter; a fork is not a new one."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if isinstance(node, ast.Attribute | ast.Name):
-            named = ast.unparse(node)
+            named = dotted(node)
             if named in NAMES or named.endswith(ENDINGS):
                 yield node.lineno
         elif isinstance(node, ast.ImportFrom) and node.module in ("sys", "multiprocessing"):
             if {f"{node.module}.{each.name}" for each in node.names} & NAMES:
                 yield node.lineno
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("get_context") and not fork(node):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("get_context") and not fork(node):
             yield node.lineno
 
 
@@ -54,7 +54,7 @@ def test_no_other_module_starts_an_interpreter() -> None:
         f"{name(path)}:{line}"
         for path in under("src", ".py")
         if name(path) not in {HOME, *MENTIONS}
-        for line in starts_of_python(path.read_text(encoding="utf-8"))
+        for line in starts_of_python(text_of(path))
     }
     assert not found
 

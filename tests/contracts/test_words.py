@@ -15,7 +15,7 @@ from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers.schema import VIEWS
 from ingero.serve.cli import glossary, reference
 from ingero.serve.terminal import BUCKET_STYLES
-from tests.contracts.tree import ROOT, under
+from tests.contracts.tree import ROOT, nodes, text_of, under
 
 FRONTEND = ROOT / "frontend/src"
 COLUMNS_OF_A_TABLE = re.compile(r"\[(\[[^\[\]]*\](?:, \[[^\[\]]*\])+)\],")
@@ -37,7 +37,7 @@ def headings_of_terminal() -> set[str]:
     """What the first argument of Rows and Fitting holds, and every tuple named ..._COLUMNS."""
     found: set[str] = set()
     for path in under("src/ingero/serve/cli", ".py") + under("src/ingero/serve/tui", ".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(text_of(path)):
             found |= {name for name in _headings(node) if "_" not in name}  # those are columns of SQL
     return found
 

@@ -22,10 +22,14 @@ from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
 from ingero.discover import processes
 from ingero.scenarios import cuda
-from tests.ebpf.real_runs import Place, finished, left_alone, none_in_kernel, until
+from tests.ebpf.real_runs import Place, finished, left_alone, none_in_kernel, state_of, until
 from tests.ebpf.tracing import WORKLOADS, workload
 
 pytestmark = pytest.mark.timeout(120)
+
+WATCHDOG_S = 2
+LOOKS_S = 3  # the watchdog looks once a second: longer than nothing may have happened for
+HELD_UP_S = 3  # a reader is held up for longer than the agent waits for one
 
 
 class Frozen:
@@ -102,7 +106,7 @@ def test_a_frozen_process_stops_neither_the_counting_of_others_nor_the_end(
         run.until_probed(job.pid)
         job.start()
         frozen.map_library()
-        time.sleep(3)
+        time.sleep(HELD_UP_S)
         made = finished(job)
         objects = run.kernel_objects()
         run.process.send_signal(signal.SIGINT)
@@ -172,12 +176,8 @@ def frozen_cgroup(*pids: int) -> Iterator[None]:
         cgroup.rmdir()
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def test_an_agent_that_does_not_drain_is_ended_and_its_probes_go_with_it(place: Place, steady: str) -> None:
-    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S="2") as run:
+    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         run.until_probed(job.pid)
         job.start()
         objects = run.kernel_objects()
@@ -192,15 +192,15 @@ def test_an_agent_that_does_not_drain_is_ended_and_its_probes_go_with_it(place: 
 
 def test_an_agent_that_was_paused_with_its_watchdog_goes_on(place: Place, steady: str) -> None:
     """As in a container that is paused."""
-    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S="2") as run:
+    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         run.until_probed(job.pid)
         job.start()
         agent = run.process.pid
         children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
         with frozen_cgroup(agent, *map(int, children)):
             finished(job)
-            time.sleep(4)
-        time.sleep(2)  # the watchdog looks once a second
+            time.sleep(2 * WATCHDOG_S)
+        time.sleep(LOOKS_S)
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(30) == 0, run.err
     assert place.sound()
@@ -213,7 +213,7 @@ def test_an_agent_stopped_by_job_control_is_left_alone_and_goes_on(place: Place,
         run.process.send_signal(signal.SIGSTOP)
         until(lambda: state_of(run.process.pid) == "T", "it is stopped")
         finished(job)
-        time.sleep(3)  # the watchdog looks once a second
+        time.sleep(LOOKS_S)
         run.process.send_signal(signal.SIGCONT)
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(30) == 0, run.err
@@ -221,5 +221,5 @@ def test_an_agent_stopped_by_job_control_is_left_alone_and_goes_on(place: Place,
 
 
 def test_the_watchdog_leaves_an_agent_alone_that_drains(place: Place) -> None:
-    with place.tracing("--duration", "5s", INGERO_WATCHDOG_S="2") as run:
+    with place.tracing("--duration", "5s", INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         assert run.process.wait(30) == 0, run.err

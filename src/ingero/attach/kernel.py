@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from ingero.attach import probes, syscalls
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model import layout
-from ingero.model.layout import OpFlag, Spare
+from ingero.model.layout import Capacity, OpFlag, Spare
 from ingero.model.sites import SAMPLES_PER_SECOND
 from ingero.native import _shim
 
-DEFAULT_RING_BYTES = 16 * 1024 * 1024
+DEFAULT_RING_BYTES = int(Capacity.RING_BYTES)
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 RARE_PER_SECOND = 2000
 
