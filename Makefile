@@ -25,12 +25,15 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm manifests layout docs lock clean image snapshots tour
+.PHONY: help setup setup-long build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm manifests layout docs lock clean image snapshots tour
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: .venv/ready  ## install Debian packages (as root) and make .venv
+
+setup-long:  ## install the Debian packages that only the long tests need (as root)
+	@tools/setup.sh --long
 
 build: .venv/installed  ## build ingero and install it into .venv
 
@@ -80,7 +83,9 @@ test-traced: build  ## the eBPF tests, and those of calls under every attach sha
 	@echo "== calls, INGERO_ATTACH=perf"
 	@$(call tests,INGERO_ATTACH=perf,tests/ebpf/test_calls.py -m shapes)
 
-# What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here.
+# What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here, and
+# nothing is skipped for want of a tool.
+test-long: export INGERO_MUST_RUN = ebpf monitoring browser fleet namespaces containers install helm
 test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \
@@ -164,9 +169,10 @@ install: build  ## install below PREFIX=/usr/local: program, systemd unit, tmpfi
 uninstall: build  ## remove what `make install` installed
 	@$(BIN)/python -m tools.install uninstall "$(PREFIX)" "$(DESTDIR)"
 
-# Where there is no mmdebstrap, or no archive, the tests that need it say so.
-room:  ## make empty Debian roots and the packages to install in it, for tests; needs mmdebstrap and root
-	@$(MAKE) build/debian-root.tar build/debian-systemd.tar build/wheelhouse/ready || echo "room: not made"
+room: .venv/ready setup-long  ## make empty Debian roots and the packages to install in them, for the long tests; needs root
+	@$(MAKE) build/debian-root.tar build/debian-systemd.tar build/wheelhouse/ready || { \
+	    echo "room: not made: it takes root, mmdebstrap (make setup-long), a Debian archive and a package index" >&2; \
+	    exit 1; }
 
 build/debian-root.tar:
 	@mkdir -p $(@D)
@@ -182,7 +188,8 @@ build/wheelhouse/ready: requirements/run.txt
 	@touch $@
 
 helm:  ## build the helm program, which the long tests hold against its library; needs go, some minutes
-	@$(MAKE) build/tools/helm || echo "helm: not made"
+	@$(MAKE) build/tools/helm || { \
+	    echo "helm: not made: it takes Go (https://go.dev/dl) and the network" >&2; exit 1; }
 
 HELM_VERSION := v3.19.0
 build/tools/helm:

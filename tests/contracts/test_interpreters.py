@@ -7,6 +7,7 @@ that say so when they are imported, with a PYTHONPATH that leads to them.
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -127,6 +128,19 @@ def test_sql_and_the_diagnosis_run_nothing_of_the_current_folder(
         diagnosing = Diagnosing()
         assert diagnosing.report(reader.path, Range(), None, None).node
     assert hostile_folder() == []
+
+
+def test_what_was_installed_with_us_is_taken_before_the_interpreters_own(tmp_path: Path) -> None:
+    """As below a prefix on a Debian that has an older click."""
+    ours = tmp_path / "lib/ingero"
+    (ours / "ingero").mkdir(parents=True)
+    shutil.copy(isolated.__file__, ours / "ingero")
+    for each in ("ingero/__init__.py", "click.py"):
+        (ours / each).touch()
+    (ours / "ingero/shown.py").write_text("import click; print(click.__file__)")
+    words = (sys.executable, *isolated.FLAGS, str(ours / "ingero/isolated.py"), "ingero.shown")
+    done = subprocess.run(words, cwd="/", capture_output=True, text=True)
+    assert done.stdout.strip() == str(ours / "click.py"), done.stderr
 
 
 def test_the_environment_that_is_passed_on_has_no_variable_of_pythons(
