@@ -144,7 +144,7 @@ class GpuTimeHeld:
         self._last_ns: dict[int, int] = {}
 
     def add(self, news: GpuNews, from_ns: int) -> Iterator[tuple[int, GpuLook]]:
-        """With the process; not what was seen before `from_ns`, while the trace started: nobody records that."""
+        """With the process; nothing of before `from_ns`, while the trace started: it is not recorded."""
         for card in news.cards:
             price = self._prices.of(units.clean(card.name, 80))
             self._price[card.gpu_id] = np.nan if price is None else price
