@@ -36,7 +36,7 @@ KIND = ("ingero.finding.kind",)
 HELD, BUSY, LOST = "ingero.gpu.held.time", "ingero.gpu.busy.time", "ingero.gpu.lost.time"
 IDLE, COST, SAVED = "ingero.gpu.idle_without_finding.time", "ingero.gpu.cost", "ingero.gpu.cost.lost"
 SPENT = (HELD, BUSY, LOST, IDLE, COST, SAVED)
-TWO_SAMPLES = 2.0  # seconds
+TWO_SAMPLES = 2.0  # seconds of a card: its first and its last one may lie outside of what is recorded
 
 
 @dataclass
@@ -240,11 +240,12 @@ def test_cost_and_metrics_of_every_namespace_are_one_number(recorded: Recorded, 
     assert set(told) == set(known)
     live = spent(recorded.sent)
     assert set(live) == set(known)
+    cards = {line["name"]: sum(line["gpus"].values()) for line in answer["lines"]}
     for whose, of in known.items():
         assert told[whose] == pytest.approx(of, abs=1e-6), whose
         for name in of.keys() | live[whose].keys():
             now, later = live[whose].get(name, 0.0), of.get(name, 0.0)
-            assert now == pytest.approx(later, abs=TWO_SAMPLES), (whose, name)
+            assert now == pytest.approx(later, abs=TWO_SAMPLES * cards[whose]), (whose, name)
 
 
 def test_cost_statistics_metrics_and_the_sql_of_the_article_speak_of_the_same_pods(
@@ -253,10 +254,11 @@ def test_cost_statistics_metrics_and_the_sql_of_the_article_speak_of_the_same_po
     pods = {
         number: f"{namespace}/{name}"
         for number, namespace, name in recorded.place.sql("SELECT container_id, namespace, pod FROM tenants")
-        if name
+        if number in (recorded.victim.number, recorded.noisy.number)  # this machine may have others
     }
     assert set(pods.values()) == {"team-a/trainer-0", "team-b/stress-0"}
-    by_sql = {pods[row["container_id"]] for row in recorded.answered("query", BY_KERNEL)["rows"]}
+    containers = {row["container_id"] for row in recorded.answered("query", BY_KERNEL)["rows"]}
+    by_sql = {pods[each] for each in containers & pods.keys()}
     by_query = {
         pod for pod in pods.values()
         if recorded.answered("query", "--namespace", pod.split("/")[0])["operations"]

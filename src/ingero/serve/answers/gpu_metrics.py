@@ -143,8 +143,8 @@ class GpuTimeHeld:
         self._price: dict[int, float] = {}
         self._last_ns: dict[int, int] = {}
 
-    def add(self, news: GpuNews) -> Iterator[tuple[int, GpuLook]]:
-        """With the process."""
+    def add(self, news: GpuNews, from_ns: int) -> Iterator[tuple[int, GpuLook]]:
+        """With the process; nothing of before `from_ns`, while the trace started: it is not recorded."""
         for card in news.cards:
             price = self._prices.of(units.clean(card.name, 80))
             self._price[card.gpu_id] = np.nan if price is None else price
@@ -153,6 +153,8 @@ class GpuTimeHeld:
             if not each.graphics:
                 on_it.setdefault((each.gpu_id, each.at_ns), []).append(each)
         for sample in news.samples:
+            if sample.at_ns < from_ns:
+                continue
             length_ns = self._length(sample)
             there = on_it.get((sample.gpu_id, sample.at_ns), [])
             if not there or sample.lost:

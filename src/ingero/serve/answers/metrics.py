@@ -140,7 +140,8 @@ class Meter:
 
     def _add_held(self, window: Window) -> None:
         """A process that holds a GPU and does nothing with it has its series all the more."""
-        for pid, look in self._held.add(window.gpus):
+        assert self._start_ns is not None
+        for pid, look in self._held.add(window.gpus, self._start_ns):
             account = self._account(pid, window.start_ns)
             account.held_ns += look.held_ns
             if not isnan(look.busy_ns):

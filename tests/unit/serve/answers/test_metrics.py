@@ -396,6 +396,19 @@ def test_without_a_diagnosis_or_a_price_nothing_is_said_of_them_and_nothing_is_k
     assert sum(map(len, made._spent._waiting.values())) <= 301
 
 
+def test_what_was_held_while_the_trace_started_is_not_counted_as_it_is_not_recorded() -> None:
+    made = meter()
+    early = [on_a_gpu(at_s, 7).gpus for at_s in range(4)]
+    first = on_a_gpu(5, 7)
+    first.gpus = GpuNews(
+        first.gpus.cards,
+        (*(sample for each in early for sample in each.samples), *first.gpus.samples),
+        (*(on_it for each in early for on_it in each.processes), *first.gpus.processes),
+    )
+    made.add(first)
+    assert total(made.snapshot(), "gpu.held.time") == 1.0
+
+
 def test_where_the_gpu_does_not_tell_how_busy_it_is_nothing_is_idle() -> None:
     made = meter()
     made.add(on_a_gpu(0, 7, share=None))
