@@ -27,6 +27,15 @@ struct wire {
 	enum meters meters;
 	enum cookie cookie;
 	enum spare spare;
+	enum hist hist;
+	enum share share;
+	enum extremes extremes;
+	enum argument argument;
+	enum capacity capacity;
+	enum caller_range caller_range;
+	enum frames_kept frames_kept;
+	enum python_at python_at;
+	enum sign sign;
 	struct call call;
 	struct wait wait;
 	struct process process;

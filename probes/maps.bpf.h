@@ -147,15 +147,12 @@ struct thread {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 * 1024 * 1024);
+	__uint(max_entries, RING_BYTES);
 } ring SEC(".maps");
 
 /* A thread's state lies in a table; the task knows its slot (slots.bpf.h), and so does the
  * session cookie of a call in flight, which saves the return a look-up of 40 ns. Slot 0 is
  * nobody's. */
-#define THREADS 8192
-#define OPS 512
-
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -97,8 +97,6 @@ static __always_inline __u64 stir(__u64 hash, __u64 word)
 
 /* Stir in how many bytes there are, and the bytes: the first and the last of many. Reads into
  * the place of the frame, which is done with by then. */
-#define PEEK_BYTES 32
-
 static __noinline __u64 stir_bytes(__u64 hash, struct progress *p, __u64 from, __u64 bytes)
 {
 	__u64 some = bytes < PEEK_BYTES ? bytes : PEEK_BYTES;

@@ -249,13 +249,17 @@ struct xid {
 
 /* Latency histogram: values below 2^HIST_MIN_BITS ns share slot 0, then
  * 2^HIST_SUB_BITS slots an octave, and the last slot takes everything longer. */
-#define HIST_MIN_BITS 6
-#define HIST_SUB_BITS 3
-#define HIST_SLOTS 256
+enum hist {
+	HIST_MIN_BITS = 6,
+	HIST_SUB_BITS = 3,
+	HIST_SLOTS = 256,
+};
 
 /* Threads share the counters of their process and operation only with every eighth one, so that their cores
  * do not wait for each other's. By core instead, a machine with 200 of them would have 200 copies. */
-#define SHARES 8
+enum share {
+	SHARES = 8,
+};
 
 struct op_key {
 	__u32 pid;
@@ -265,7 +269,9 @@ struct op_key {
 };
 
 /* A division by a second costs 10 ns a call; 2^30 ns is near enough. */
-#define WINDOW_BITS 30
+enum extremes {
+	WINDOW_BITS = 30,
+};
 
 struct extreme {
 	__u64 window;		/* of the calls below: their return >> WINDOW_BITS */
@@ -372,7 +378,9 @@ enum op_flag {
 	OP_WAIT = 536870912,	/* a wait for the GPU, at which a round of the job's loop ends */
 };
 
-#define NO_ARG 0xff
+enum argument {
+	NO_ARG = 0xff,
+};
 
 /* Hits are counted apart for functions that are called often: the agent gives each of those a meter of
  * its own (op_info.meter) once op_hits shows it. All others share the first. */
@@ -429,7 +437,14 @@ enum wait_class {
 	WAIT_PEER,		/* message queues, semaphores: another process */
 };
 
-#define SYSCALLS 512
+/* What tables and rings have room for. */
+enum capacity {
+	THREADS = 8192,		/* thread_table and what goes with it */
+	OPS = 512,		/* operations there can be: a power of two */
+	SYSCALLS = 512,
+	RING_BYTES = 16777216,	/* unless the agent says otherwise */
+	FRAMES_RING_BYTES = 8388608,
+};
 
 struct settings {
 	__u32 agent_pid;

@@ -9,10 +9,12 @@
 /* Stacks. A walk ends in one record, with as much as could be read; the same stack is
  * sent again only after a while. What its code objects are called is copied out of the
  * process when each is met first: later it may be gone, or another one. */
-#define PYTHON_INNER 96		/* innermost frames kept */
-#define PYTHON_OUTER 32		/* outermost frames kept when there are more */
-#define PYTHON_FRAMES (PYTHON_INNER + PYTHON_OUTER)
-#define NATIVE_FRAMES 64
+enum frames_kept {
+	PYTHON_INNER = 96,	/* innermost */
+	PYTHON_OUTER = 32,	/* outermost, when there are more */
+	PYTHON_FRAMES = PYTHON_INNER + PYTHON_OUTER,
+	NATIVE_FRAMES = 64,
+};
 
 /* What came of the Python part of a walk (stack.python_state). */
 enum python_state {
@@ -24,9 +26,17 @@ enum python_state {
 	PYTHON_NOT_YET,		/* the agent has not looked at this process yet */
 };
 
-#define PYTHON_ENTRY 0x80000000	/* python_frame.at: the interpreter was entered anew from C for this frame */
-#define PYTHON_BEFORE 0x7ffffffe	/* python_frame.at: the first instruction is still to come */
-#define PYTHON_NOWHERE 0x7ffffffd	/* not in the code */
+/* What python_frame.at can be beside an instruction. */
+enum python_at {
+	PYTHON_ENTRY = 0x80000000,	/* added: the interpreter was entered anew from C for this frame */
+	PYTHON_BEFORE = 0x7ffffffe,	/* the first instruction is still to come */
+	PYTHON_NOWHERE = 0x7ffffffd,	/* not in the code */
+};
+
+/* Of each text and table of a code object, how much of its begin and its end goes into its sign. */
+enum sign {
+	PEEK_BYTES = 32,
+};
 
 struct python_frame {
 	__u64 code;		/* address of the code object */

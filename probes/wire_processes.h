@@ -46,8 +46,10 @@ enum proc_flag {
 	PROC_RANGES = 2,	/* runtime ranges are complete: other callers are direct */
 };
 
-#define RUNTIME_RANGES 4
-#define CALLER_RANGES 8	/* runtimes first, then objects with a static runtime in them */
+enum caller_range {
+	RUNTIME_RANGES = 4,
+	CALLER_RANGES = 8,	/* runtimes first, then objects with a static runtime in them */
+};
 
 enum comm_state {
 	COMMS_NOT_TOLD,		/* the agent has not looked at the process's NCCL yet */

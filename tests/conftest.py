@@ -77,20 +77,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         require("ebpf", list(missing_for_ebpf()))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Where make tries again what failed, whatever passes then is told, here and at the end of all runs."""
-    forgiven = os.environ.get("INGERO_SECOND_TRY")
-    passed = sorted({each.nodeid for each in terminalreporter.stats.get("passed", [])})
-    if not forgiven or not passed:
-        return
-    shape = os.environ.get("INGERO_ATTACH", "")
-    terminalreporter.section("passed only at the second try")
-    with Path(forgiven).open("a") as file:
-        for each in passed:
-            terminalreporter.line(each)
-            file.write(f"{each} {shape}".strip() + "\n")
-
-
 def require(folder: str, missing: list[str]) -> None:
     """Skip, or fail where skipping is not allowed."""
     if not missing:

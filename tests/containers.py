@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-import pytest
-
 from ingero.scenarios import cuda
+from tests.conftest import require
 from tests.ebpf.tracing import WORKLOADS, Workload, workload
 
 TOOLS = ("podman", "runc")
@@ -34,10 +33,8 @@ LIBRARIES = ("libcudart.so.12", "libcuda.so.1", "libnccl.so.2")
 
 
 def need(*more: str) -> None:
-    """Skip where it cannot be had."""
-    missing = [each for each in (*TOOLS, *more) if shutil.which(each) is None]
-    if missing:
-        pytest.skip(f"no {', no '.join(missing)}")
+    """Skip where it cannot be had; INGERO_MUST_RUN=containers makes that a failure."""
+    require("containers", [f"no {each}" for each in (*TOOLS, *more) if shutil.which(each) is None])
 
 
 @dataclass(frozen=True)

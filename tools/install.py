@@ -2,12 +2,17 @@
 
 The program, its packages in lib/ingero, a systemd unit, tmpfiles, completions and man pages, all below
 PREFIX. DESTDIR is put before every path that is written, never into what is written.
+
+lib/ingero/installed lists what was made, folders too: a later version uninstalls what an earlier one
+installed, and a folder that was there before stays.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from click.shell_completion import get_completion_class
@@ -21,6 +26,8 @@ COMPLETIONS = {
     "zsh": "share/zsh/site-functions/_ingero",
     "fish": "share/fish/vendor_completions.d/ingero.fish",
 }
+PACKAGES = "lib/ingero"
+LIST = f"{PACKAGES}/installed"
 UNIT = Path("deploy/systemd/ingero.service")
 # -E -P -s: no module of the current folder, the environment or the user's is taken for ours.
 PROGRAM = """\
@@ -52,19 +59,35 @@ def _completion(shell: str) -> str:
 
 
 def install(wheel: Path, prefix: Path, below: Path) -> None:
-    shutil.rmtree(below / "lib/ingero", ignore_errors=True)
-    packages(below / "lib/ingero", wheel)
-    for place, text in files(prefix).items():
+    uninstall(below)
+    texts = files(prefix)
+    folders = sorted(
+        {each for place in (LIST, *texts) for each in missing_above(below / place)}, reverse=True
+    )
+    made = [*texts, *(os.path.relpath(each, below) for each in folders)]
+    for place, text in {LIST: "".join(f"{each}\n" for each in made), **texts}.items():
         path = below / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755 if place.startswith("bin/") else 0o644)
+    packages(below / PACKAGES, wheel)
 
 
-def uninstall(prefix: Path, below: Path) -> None:
-    shutil.rmtree(below / "lib/ingero", ignore_errors=True)
-    for place in files(prefix):
-        (below / place).unlink(missing_ok=True)
+def missing_above(path: Path) -> Iterator[Path]:
+    """The folders that have to be made for it."""
+    return (each for each in path.parents if not each.exists())
+
+
+def uninstall(below: Path) -> None:
+    """What the list names: files, then folders from the lowest up, where nothing else is in them."""
+    listed = below / LIST
+    made = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    shutil.rmtree(below / PACKAGES, ignore_errors=True)
+    for path in [Path(os.path.normpath(below / each)) for each in made]:
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+        elif not any(path.iterdir()):
+            path.rmdir()
 
 
 def main(what: str, *words: str) -> None:
@@ -74,7 +97,7 @@ def main(what: str, *words: str) -> None:
     if what == "install":
         install(Path(*wheel), root, below)
     else:
-        uninstall(root, below)
+        uninstall(below)
 
 
 if __name__ == "__main__":

@@ -84,16 +84,16 @@ def head(payload: bytes) -> bytes:
     raise AssertionError("the head is of another length")
 
 
-def main(wheel: Path) -> None:
-    shutil.rmtree(BUILD, ignore_errors=True)
-    tree = BUILD / "tree"
+def main(wheel: Path, build: Path = BUILD, target: Path = TARGET) -> None:
+    shutil.rmtree(build, ignore_errors=True)
+    tree = build / "tree"
     interpreter(tree)
     packages(tree / "packages", wheel)
     (tree / "bin/ingero").write_text(START)
     payload = pack(tree)
-    TARGET.write_bytes(head(payload) + payload)
-    TARGET.chmod(0o755)
-    print(f"{TARGET}: {TARGET.stat().st_size / 1e6:.1f} MB")
+    target.write_bytes(head(payload) + payload)
+    target.chmod(0o755)
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes .venv, with what building and testing need. `make setup` runs it.
+# Makes .venv, with what building and testing need. `make setup` runs it; `setup.sh --long` (`make setup-long`)
+# only installs what the long tests need besides.
 #
 # Debian packages that are missing are installed when we are root; otherwise the
 # command to run is printed. PYTHON names an interpreter to use instead of a found one.
@@ -14,6 +15,9 @@ BUILD="clang:clang gcc:gcc libc6-dev:. libbpf-dev:. libelf-dev:. zlib1g-dev:. pk
 TEST="g++:g++ iproute2:ip nftables:nft e2fsprogs:mkfs.ext4 sqlite3:sqlite3 util-linux:unshare mount:losetup procps:ps prometheus:promtool podman:podman runc:runc"
 # The tests of the dashboard drive a browser.
 TEST="$TEST chromium:chromium fonts-dejavu-core:."
+# Only `make test-long` needs these: empty Debian roots, a virtual machine, the wheel for arm64, man pages.
+LONG="mmdebstrap:mmdebstrap qemu-system-x86:qemu-system-x86_64 gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc"
+LONG="$LONG libc6-dev-arm64-cross:. groff-base:groff"
 CANDIDATES="python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3"
 USABLE='
 import ensurepip, os, sys, sysconfig, venv
@@ -75,6 +79,14 @@ system_packages() {
     install_packages "$needed"
 }
 
+long_packages() {
+    if ! command -v dpkg-query >/dev/null 2>&1; then
+        say "not a Debian system: mmdebstrap, qemu-system-x86_64, aarch64-linux-gnu-gcc and groff must be there"
+        return
+    fi
+    install_packages "$(missing "$LONG")"
+}
+
 make_environment() {
     python=$(find_python)
     if [ -z "$python" ]; then
@@ -87,5 +99,10 @@ make_environment() {
     .venv/bin/python -m compileall -q .venv/lib || true # a package may carry files for other versions
 }
 
-system_packages
-make_environment
+case ${1-} in
+--long) long_packages ;;
+*)
+    system_packages
+    make_environment
+    ;;
+esac

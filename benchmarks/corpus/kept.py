@@ -60,15 +60,20 @@ def keep(db: Path, truth: Truth, group: str, programs: str) -> int:
     """How many bytes that takes. `programs`: where the programs were, which nobody needs to know."""
     target = FOLDER / group / truth.name
     target.parent.mkdir(parents=True, exist_ok=True)
+    content = packed(db, programs)
+    target.with_suffix(".db.xz").write_bytes(content)
+    target.with_suffix(".json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
+    return len(content)
+
+
+def packed(db: Path, programs: str) -> bytes:
+    """A recording as `database` unpacks it."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         with contextlib.closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as source:
             source.execute("VACUUM INTO ?", (str(copy),))
         _forget(copy, programs)
-        packed = lzma.compress(copy.read_bytes(), preset=9 | lzma.PRESET_EXTREME)
-    target.with_suffix(".db.xz").write_bytes(packed)
-    target.with_suffix(".json").write_text(json.dumps(asdict(truth), indent=1) + "\n")
-    return len(packed)
+        return lzma.compress(copy.read_bytes(), preset=9 | lzma.PRESET_EXTREME)
 
 
 def _forget(db: Path, programs: str) -> None:

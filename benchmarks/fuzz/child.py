@@ -56,7 +56,7 @@ def try_one(attempt: Any, target: Target, data: bytes) -> tuple[str, str] | None
         attempt(data)
     except Hang as hang:
         return f"hang: {signature(hang)}", traceback.format_exc()
-    except Exception as error:
+    except Exception as error:  # this is what is looked for: the input is kept
         if isinstance(error, (IngeroError, *target.documented)):
             return None
         return signature(error), traceback.format_exc()

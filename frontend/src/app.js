@@ -31,13 +31,14 @@ const PAGES = [
 ];
 
 const links = PAGES.map((page) => h("a", { href: page.path, onclick: (event) => follows(event, page.path) }, page.title));
-const nodes = h("select", { id: "node", "aria-label": "Node", onchange: () => change({ node: nodes.value }) });
+const nodes = h("select", { id: "node", "aria-label": "Node", onchange: () => chooseNode() });
 const nodeField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Node"), nodes);
 const others = h("select", { id: "fleet", "aria-label": "Machine", onchange: () => elsewhere(others.value) });
 const othersField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Machine"), others);
 const live = h("span", { class: "live", role: "status" }, "");
 const range = rangePicker();
 const main = h("main", { id: "page", tabindex: "-1" });
+const note = h("p", { class: "note", role: "status" }); // why something else is shown than was asked for
 let shown = null; // { path, show, stop }
 let recordings = null;
 let changed_ms = 0; // when the database last did
@@ -103,7 +104,7 @@ async function shell() {
     h("nav", { "aria-label": "Pages" }, links),
     h("div", { class: "controls" }, othersField, nodeField, range.element, live, themeSwitch(), (await fetch("/session")).status === 204 ? signOut() : null),
   );
-  replace(document.getElementById("shell"), bar, main);
+  replace(document.getElementById("shell"), bar, note, main);
 }
 
 function showPage() {
@@ -124,6 +125,11 @@ function showPage() {
     main.scrollTop = 0;
   }
   shown.page.show(recordings);
+}
+
+function chooseNode() {
+  note.textContent = "";
+  change({ node: nodes.value });
 }
 
 // Another machine has nodes and times of its own.
@@ -158,12 +164,15 @@ async function learn() {
   try {
     recordings = await ask("recordings", asked());
   } catch (error) {
-    if (error.status === 404 && place().node) return change({ node: "" });
+    if (error.status === 404 && place().node) {
+      note.textContent = `There is no node ${place().node} in this recording: all of it is shown.`;
+      return change({ node: "" });
+    }
     if (error.status === 404 && place().fleet) return elsewhere("");
     recordings = null;
     shown?.page.stop?.();
     shown = null;
-    replace(main, failure(error));
+    replace(main, failure(error, "h1"));
     return false;
   }
   const several = recordings.nodes.length > 1;

@@ -7,13 +7,14 @@ import { copyButton, stack, timeBar, timeKey } from "./parts.js";
 import { KINDS } from "./words.js";
 
 const LEAST_SHARE = 0.01; // of what the one with most took; serve/answers/shares.py has the same
+const CHANGES = 20;
 const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proof, not as the one at fault
 
-export function verdict(report) {
+export function verdict(report, found = report.findings.length) {
   const worst = report.findings[0];
   const length = report.window.to_ns - report.window.from_ns;
   const nothing = report.processes.some(feedsGpu) ? "No problem found" : "No CUDA process was seen";
-  const what = worst ? `${report.findings.length} ${report.findings.length === 1 ? "problem" : "problems"} found` : nothing;
+  const what = worst ? `${found} ${found === 1 ? "problem" : "problems"} found` : nothing;
   return h(
     "section",
     { class: "verdict", "data-severity": worst?.severity ?? "NONE", style: { "--tone": severityColour(worst?.severity ?? "none") } },
@@ -52,7 +53,7 @@ export function finding(each, report, words, around = {}) {
     h(
       "dl",
       { class: "facts" },
-      fact("Since", `${clock(each.first_ns)}, for ${duration(each.last_ns - each.first_ns)}`),
+      fact("Since", `${clock(each.first_ns)}, for ${duration(lasted(each))}${each.episodes.length > 1 ? ` in ${each.episodes.length} episodes until ${clock(each.last_ns)}` : ""}`),
       fact("Whose time", `${each.victim.comm} (${each.victim.pid})${report.processes.some((one) => one.node) ? ` on ${nodeOf(each)}` : ""}`),
       fact("Whose fault", fault(each)),
       fact("Effect", effect(each.effect)),
@@ -72,6 +73,12 @@ export function finding(each, report, words, around = {}) {
       each.stack.length ? h("details", { "data-key": `stack ${each.id}` }, h("summary", {}, "Stack"), stack(each.stack, each.source)) : null,
     ),
   );
+}
+
+// How long it was there: between its episodes it was not.
+function lasted(each) {
+  if (!each.episodes.length) return each.last_ns - each.first_ns;
+  return each.episodes.reduce((sum, [from, to]) => sum + to - from, 0);
 }
 
 const fact = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
@@ -240,9 +247,9 @@ export function notWatched(report) {
 function byReason(found) {
   const reasons = new Map();
   for (const each of found) {
-    const [kind, ...rest] = each.what.split(" ");
+    const [, kind, rest] = /^([a-z-]*)(.*)$/s.exec(each.what);
     const why = each.why.replace(/^\w+ is not recorded: /, "not recorded: ");
-    reasons.set(why, [...(reasons.get(why) ?? []), [KINDS[kind] ?? kind, ...rest].join(" ")]);
+    reasons.set(why, [...(reasons.get(why) ?? []), `${KINDS[kind] ?? kind}${rest}`]);
   }
   return reasons;
 }
@@ -262,14 +269,15 @@ function otherwise(each, words, tracks = []) {
 export function changes(report) {
   const found = report.findings.flatMap((each) => {
     const spans = each.episodes.length ? each.episodes : [[each.first_ns, each.last_ns]];
-    return spans.slice(0, 5).flatMap(([from, to]) => [
+    return spans.flatMap(([from, to]) => [
       { at: from, tone: each.severity, text: `begins: ${each.title}` },
       to < report.window.to_ns - 1.5e9 ? { at: to, tone: "none", text: `ends: ${each.title}` } : null,
     ]);
   });
   const paces = (report.bound ?? []).filter((each) => each.since_ns && each.usual_steps_per_s);
   const slower = paces.map((each) => ({ at: each.since_ns, tone: "low", text: `${each.comm} (${each.pid}) goes from ${each.usual_steps_per_s.toFixed(1)} to ${(each.steps_per_s ?? 0).toFixed(1)} steps/s` }));
-  const all = [...found.filter(Boolean), ...slower].sort((a, b) => a.at - b.at).slice(0, 20);
+  const all = [...found.filter(Boolean), ...slower].sort((a, b) => a.at - b.at);
   if (!all.length) return null;
-  return h("ol", { class: "changes", "aria-label": "What changed when" }, all.map((each) => h("li", {}, h("time", {}, clock(each.at)), h("i", { style: { background: severityColour(each.tone) } }), each.text)));
+  const more = all.length - CHANGES;
+  return h("ol", { class: "changes", "aria-label": "What changed when" }, all.slice(0, CHANGES).map((each) => h("li", {}, h("time", {}, clock(each.at)), h("i", { style: { background: severityColour(each.tone) } }), each.text)), more > 0 ? h("li", { class: "muted" }, `and ${count(more)} more changes`) : null);
 }

@@ -177,7 +177,7 @@ async function refresh() {
       detail ?? [grid(answer), answer.left_out ? h("p", { class: "warning" }, `${count(answer.left_out)} more nodes are not shown; choose a cluster.`) : null, sick(answer)],
     );
   } catch (error) {
-    if (mine === asking) replace(body, failure(error));
+    if (mine === asking) replace(body, failure(error, "h1"));
   }
 }
 

@@ -5,11 +5,12 @@ import { h, replace } from "./dom.js";
 import { baseName, duration, share } from "./format.js";
 import { COLUMNS } from "./words.js";
 
-export function failure(error) {
+// `heading`: h1 where the page shows nothing else.
+export function failure(error, heading = "h2") {
   return h(
     "section",
     { class: "panel failure", role: "alert" },
-    h("h2", {}, "No answer"),
+    h(heading, {}, "No answer"),
     h("p", {}, error.message),
     error.hint ? h("p", { class: "muted" }, error.hint) : null,
   );
@@ -32,7 +33,7 @@ export function asking(element, question, render) {
       const answer = await question(mine.controller.signal, ...given);
       if (running === mine) render(answer, ...given);
     } catch (error) {
-      if (error.name !== "AbortError" && running === mine) replace(element, failure(error));
+      if (error.name !== "AbortError" && running === mine) replace(element, failure(error, headed(element) ? "h2" : "h1"));
     }
     if (running !== mine) return;
     running = null;
@@ -44,6 +45,9 @@ export function asking(element, question, render) {
   }
   return { element, show, stop: () => running?.controller.abort() };
 }
+
+// Something else on the page says what it is.
+const headed = (element) => [...document.querySelectorAll("h1")].some((each) => !element.contains(each));
 
 // What a process is called: several nodes may have the same number.
 export function named(rows) {

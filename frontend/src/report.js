@@ -7,7 +7,7 @@ import { flameGraph } from "./flamegraph.js";
 import { timelineKey } from "./parts.js";
 import { strip } from "./timeline/strip.js";
 
-const { report, timeline, flames, version, left_out } = JSON.parse(document.getElementById("answers").textContent);
+const { report, timeline, flames, version, found, left_out } = JSON.parse(document.getElementById("answers").textContent);
 const place = h("main", { class: "report" });
 document.body.append(place);
 
@@ -26,9 +26,10 @@ function render() {
   const time = timeline.tracks.length
     ? h("section", { class: "panel", "aria-label": "The job over time" }, h("header", {}, h("h2", {}, "The job over time")), timelineKey(timeline), strip(timeline, report.findings, to).element, changes(report))
     : null;
+  const open = new Set([...place.querySelectorAll("details[open]")].map((each) => each.dataset.key));
   replace(
     place,
-    verdict(report),
+    verdict(report, found),
     bounds(report),
     time,
     report.findings.map((each) => finding(each, report, words, { tracks })),
@@ -39,8 +40,8 @@ function render() {
     h("footer", { class: "about" }, `Made by ingero ${version}.${left_out ? ` Left out to keep this file small: ${left_out}.` : ""}`),
   );
   for (const each of drawn) each.draw();
-  for (const each of place.querySelectorAll("details[data-key='not watched']")) each.open = true;
+  for (const each of place.querySelectorAll("details")) each.open = open.has(each.dataset.key) || each.dataset.key === "not watched";
 }
 
 render();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+for (const each of ["(prefers-color-scheme: dark)", "print"]) matchMedia(each).addEventListener("change", render); // paper is light

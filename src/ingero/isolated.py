@@ -45,7 +45,8 @@ def _run() -> None:
     import runpy
 
     if str(PACKAGES) not in sys.path:
-        sys.path.append(str(PACKAGES))  # installed where only PYTHONPATH pointed
+        # Installed where only the program that started us looks; this Python may have older packages.
+        sys.path.insert(0, str(PACKAGES))
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.browser.access import watch_canvases
 from tests.browser.serving import TOKEN, Running, record, running, two_nodes
 from tests.conftest import require
 from tests.contracts.tree import ROOT
@@ -120,6 +121,7 @@ def browse(chromium: Browser, watched: Watched, start: Start) -> Iterator[Open]:
         context = chromium.new_context(**(defaults | options), storage_state=signed_in)
         context.set_default_timeout(WAIT_MS)
         contexts.append(context)
+        watch_canvases(context)
         page = context.new_page()
         watched.watch(page)
         if sign_in and signed_in is None:

@@ -20,8 +20,6 @@ from ingero.serve.cli.surfaces import QuietSurface
 from tests import servers
 from tests.servers import TOKEN
 
-PAGES = ("/", "/timeline", "/time", "/latency", "/flame", "/gpus", "/cost", "/graphs", "/sql")
-
 
 def record(scenario: str, db: Path) -> Path:
     """A made-up job, through the real pipeline."""
@@ -40,9 +38,13 @@ def two_nodes(folder: Path, first: Path) -> Path:
     """A recording merged with that of another machine."""
     second = record("gpu-steal", folder / "second.db")
     rename_node(second, "demo-2")
-    words = [sys.executable, "-m", "ingero", "merge", str(first), str(second), "-o", str(folder / "both.db")]
+    return merged(folder / "both.db", first, second)
+
+
+def merged(db: Path, *recordings: Path) -> Path:
+    words = [sys.executable, "-m", "ingero", "merge", *map(str, recordings), "-o", str(db)]
     subprocess.run(words, check=True, capture_output=True)
-    return folder / "both.db"
+    return db
 
 
 GPU_TABLES = """
@@ -79,8 +81,9 @@ def with_a_gpu(db: Path) -> Path:
             (node, at, busy, 60 << 30, int(700_000 * busy), 40 + int(30 * busy), 4 if number % 2 else 0),
         )
         connection.execute(
-            "INSERT INTO gpu_process (node_id, at_ns, gpu_id, pid, comm_id, memory_bytes, sm_share, graphics)"
-            " SELECT ?, ?, 0, 4821, MIN(id), ?, ?, 0 FROM string WHERE text = 'python3'",
+            "INSERT INTO gpu_process (node_id, at_ns, gpu_id, pid, comm_id, memory_bytes, sm_share, graphics,"
+            " process_id) SELECT ?, ?, 0, 4821, MIN(id), ?, ?, 0,"
+            " (SELECT id FROM process WHERE pid = 4821) FROM string WHERE text = 'python3'",
             (node, at, 58 << 30, busy),
         )
     connection.commit()

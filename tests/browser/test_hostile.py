@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import Open
-from tests.browser.serving import PAGES, Running, running
+from tests.browser.serving import Running, running
 from tests.browser.test_timeline import find, timeline
 
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"&amp;${1}'

@@ -10,9 +10,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Error as BrowserError
 
+from ingero.serve.dashboard.pages import PAGES
 from tests.assistants.certificates import Authority
 from tests.browser.conftest import Open, Start, Watched
-from tests.browser.serving import PAGES, TOKEN, Running, running
+from tests.browser.serving import TOKEN, Running, running
 
 
 def test_a_link_with_the_token_signs_in_and_leaves_no_token_in_the_address(

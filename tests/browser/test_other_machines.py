@@ -8,8 +8,9 @@ from urllib.parse import urljoin
 
 from playwright.sync_api import expect
 
+from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import WAIT_MS, Open, Start
-from tests.browser.serving import PAGES, Running
+from tests.browser.serving import Running
 
 NOT_OF_A_MACHINE = ("/fleet?", "/live")
 

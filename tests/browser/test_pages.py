@@ -8,12 +8,16 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.corpus.kept import FOLDER, database
+from ingero.serve.answers.cost import CostAnswer
+from ingero.serve.cli.cost import Told
+from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import Open, Start, Watched
-from tests.browser.serving import PAGES, Running, with_a_gpu
+from tests.browser.serving import Running, with_a_gpu
 
 TITLES = {
     "/": "1 problem found", "/time": "Where time goes", "/latency": "Latency", "/flame": "Flame graph",
@@ -319,10 +323,13 @@ def test_what_gpus_cost_is_what_the_command_says_and_sums_up(server: Running, br
     page.get_by_label("Price of a GPU for an hour").fill("3600")
     page.get_by_label("Price of a GPU for an hour").press("Enter")
     answer = server.ask("/api/v1/cost?price=3600").value
-    total = answer["total"]
+    total, same = answer["total"], msgspec.convert(answer, CostAnswer)
     assert total["held_ns"] == sum(total[f"{part}_ns"] for part in ("busy", "lost", "idle", "unknown"))
     expect(page.locator("#cost-lines")).to_contain_text(f"${total['money']:.2f}")
-    expect(page.locator("#cost-sum")).to_contain_text("Held")
+    expect(page.locator("#cost-sum")).to_have_text(" ".join(Told(same.total, same).terms()))  # to the digit
+    for each in total["lost"]:
+        expect(page.locator("#cost-lost")).to_contain_text(each["kind"])
+    assert total["lost"]
     page.locator("#cost-by").select_option("process")
     expect(page.locator("#cost-lines")).to_contain_text("python3 (")
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from ingero import __version__, config
+from tests.conftest import require
 from tools import manifests
 
 pytestmark = pytest.mark.skipif(
@@ -220,8 +221,7 @@ def test_the_chart_is_of_this_version():
 
 
 def helm(*words: str) -> str:
-    if not PROGRAM.exists():
-        pytest.skip("no helm: `make helm` builds it")
+    require("helm", [] if PROGRAM.exists() else [f"no {PROGRAM.name}: make helm"])
     done = subprocess.run([PROGRAM, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout

@@ -13,7 +13,7 @@ from rich.text import Text
 from ingero.discover.containers import describe
 from ingero.serve.cli.harmless import cell
 from ingero.serve.cli.tables import console
-from tests.contracts.tree import name, under
+from tests.contracts.tree import dotted, name, nodes, text_of, under
 
 # Who may call these; everybody else gets theirs from there.
 ALLOWED: dict[str, set[str]] = {
@@ -27,16 +27,16 @@ STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 def calls(text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func)
+            yield dotted(node.func)
 
 
 def test_no_other_module_makes_a_console_or_writes_csv() -> None:
     found = {
         (name(path), called)
         for path in under("src", ".py")
-        for called in calls(path.read_text(encoding="utf-8"))
+        for called in calls(text_of(path))
         if name(path) not in ALLOWED.get(called, {name(path)})
     }
     assert not found

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.contracts.tree import SOURCE, under
+from tests.contracts.tree import SOURCE, nodes, parsed, text_of, under
 
 BASICS = frozenset(
     {
@@ -134,17 +135,19 @@ def modules() -> dict[str, Path]:
     return {module_of(path): path for path in under("src", ".py")}
 
 
-def imports_in(text: str, known: set[str]) -> Iterator[Import]:
+@cache
+def imports_in(text: str, known: frozenset[str]) -> tuple[Import, ...]:
     """Every module of ours that this source names, wherever it does."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     eager = set(map(id, _run_at_import(tree)))
-    for node in ast.walk(tree):
-        line = getattr(node, "lineno", 0)
-        for module in _named(node, known):
-            yield Import(module, line, id(node) in eager)
+    return tuple(
+        Import(module, getattr(node, "lineno", 0), id(node) in eager)
+        for node in nodes(text)
+        for module in _named(node, known)
+    )
 
 
-def _named(node: ast.AST, known: set[str]) -> Iterator[str]:
+def _named(node: ast.AST, known: frozenset[str]) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (each.name for each in node.names if each.name.split(".")[0] == "ingero")
     elif isinstance(node, ast.ImportFrom):
@@ -168,7 +171,7 @@ def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
         yield from _run_at_import(node)
 
 
-def broken_rules(module: str, text: str, known: set[str]) -> list[str]:
+def broken_rules(module: str, text: str, known: frozenset[str]) -> list[str]:
     part = part_of(module)
     allowed = MAY_IMPORT[part] | {part}
     late = ONLY_LAZILY.get(part, frozenset())
@@ -184,11 +187,8 @@ def broken_rules(module: str, text: str, known: set[str]) -> list[str]:
 
 def test_every_import_is_one_the_table_allows() -> None:
     known = modules()
-    broken = [
-        line
-        for module, path in known.items()
-        for line in broken_rules(module, path.read_text(encoding="utf-8"), set(known))
-    ]
+    names = frozenset(known)
+    broken = [line for module, path in known.items() for line in broken_rules(module, text_of(path), names)]
     assert not broken, "\n".join(broken)
 
 
@@ -215,4 +215,4 @@ def test_the_table_has_no_cycle_among_the_stages() -> None:
     ],
 )
 def test_a_broken_rule_is_noticed(module: str, text: str) -> None:
-    assert broken_rules(module, text, set(modules()))
+    assert broken_rules(module, text, frozenset(modules()))

@@ -7,6 +7,7 @@ that say so when they are imported, with a PYTHONPATH that leads to them.
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from ingero.store import sql_process
 from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import OPERATIONS, call, fixed_clock, window
-from tests.contracts.tree import name, under
+from tests.contracts.tree import dotted, name, nodes, text_of, under
 
 HOME = "src/ingero/isolated.py"
 MENTIONS = {"src/ingero/discover/host_checks.py"}  # names the interpreter in a command for the user
@@ -33,15 +34,15 @@ ENDINGS = ("ProcessPoolExecutor", "set_start_method")
 
 def starts_of_python(text: str) -> Iterator[int]:
     """The lines on which source would start an interpreter; a fork is not a new one."""
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if isinstance(node, ast.Attribute | ast.Name):
-            named = ast.unparse(node)
+            named = dotted(node)
             if named in NAMES or named.endswith(ENDINGS):
                 yield node.lineno
         elif isinstance(node, ast.ImportFrom) and node.module in ("sys", "multiprocessing"):
             if {f"{node.module}.{each.name}" for each in node.names} & NAMES:
                 yield node.lineno
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("get_context") and not fork(node):
+        elif isinstance(node, ast.Call) and dotted(node.func).endswith("get_context") and not fork(node):
             yield node.lineno
 
 
@@ -54,7 +55,7 @@ def test_no_other_module_starts_an_interpreter() -> None:
         f"{name(path)}:{line}"
         for path in under("src", ".py")
         if name(path) not in {HOME, *MENTIONS}
-        for line in starts_of_python(path.read_text(encoding="utf-8"))
+        for line in starts_of_python(text_of(path))
     }
     assert not found
 
@@ -127,6 +128,19 @@ def test_sql_and_the_diagnosis_run_nothing_of_the_current_folder(
         diagnosing = Diagnosing()
         assert diagnosing.report(reader.path, Range(), None, None).node
     assert hostile_folder() == []
+
+
+def test_what_was_installed_with_us_is_taken_before_the_interpreters_own(tmp_path: Path) -> None:
+    """As below a prefix on a Debian that has an older click."""
+    ours = tmp_path / "lib/ingero"
+    (ours / "ingero").mkdir(parents=True)
+    shutil.copy(isolated.__file__, ours / "ingero")
+    for each in ("ingero/__init__.py", "click.py"):
+        (ours / each).touch()
+    (ours / "ingero/shown.py").write_text("import click; print(click.__file__)")
+    words = (sys.executable, *isolated.FLAGS, str(ours / "ingero/isolated.py"), "ingero.shown")
+    done = subprocess.run(words, cwd="/", capture_output=True, text=True)
+    assert done.stdout.strip() == str(ours / "click.py"), done.stderr
 
 
 def test_the_environment_that_is_passed_on_has_no_variable_of_pythons(

@@ -10,8 +10,9 @@ from types import ModuleType
 import pytest
 import yaml
 
+from ingero.fleet.collector.exposition import SERIES as FLEET_SERIES
 from ingero.model.metrics import ALL, BY_NAME, LABELS, UNITS, Kind, Metric
-from tests.contracts.tree import ROOT
+from tests.contracts.tree import ROOT, files, name
 
 
 def tool() -> ModuleType:
@@ -23,9 +24,15 @@ def tool() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", tool().written())
-def test_the_files_are_what_the_list_makes_them(name: str) -> None:
-    assert (ROOT / name).read_text(encoding="utf-8") == tool().written()[name], "run make docs"
+def series() -> set[str]:
+    parts = ("bucket", "sum", "count")
+    found = {f"{row.series}_{part}" for row in ALL if row.kind is Kind.HISTOGRAM for part in parts}
+    return found | {row.series for row in ALL}
+
+
+@pytest.mark.parametrize("made", tool().written())
+def test_the_files_are_what_the_list_makes_them(made: str) -> None:
+    assert (ROOT / made).read_text(encoding="utf-8") == tool().written()[made], "run make docs"
 
 
 def test_every_metric_is_on_a_panel() -> None:
@@ -38,14 +45,18 @@ def test_every_series_that_is_asked_for_exists() -> None:
     asked |= set(
         re.findall(r"\bingero_[a-z0-9_]+", (ROOT / "deploy/prometheus/ingero.rules.yml").read_text())
     )
-    known = {row.series for row in ALL}
-    known |= {
-        f"{row.series}_{part}"
-        for row in ALL
-        if row.kind is Kind.HISTOGRAM
-        for part in ("bucket", "sum", "count")
-    }
-    assert asked <= known
+    assert asked <= series()
+
+
+def test_every_metric_that_a_page_names_exists() -> None:
+    """A fleet's collector has metrics of its own; what another implementation has stands on the left."""
+    known, wrong = series() | set(FLEET_SERIES), {}
+    for page in (each for each in files() if each.suffix == ".md" and each.name != "CHANGELOG.md"):
+        text, _, others = page.read_text(encoding="utf-8").partition("## Coming from the Go implementation")
+        ours = [text, *(line.split("|")[2] for line in others.splitlines() if line.startswith("|"))]
+        if missing := set(re.findall(r"\bingero_[a-z0-9_]+", " ".join(ours))) - known:
+            wrong[name(page)] = missing
+    assert not wrong
 
 
 def test_every_alert_says_what_happened_and_what_to_do() -> None:

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from tests.contracts.test_import_direction import imports_in, modules
-from tests.contracts.tree import ROOT, SOURCE, under
+from tests.contracts.tree import ROOT, SOURCE, nodes, text_of, under
 
 # A stem is the file's name without `.py`. Most of these are a question in one stage
 # and its answer or its command in others.
@@ -47,8 +47,8 @@ def stems() -> Counter[str]:
 
 @cache
 def classes() -> Counter[str]:
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in under("src/ingero", ".py")]
-    return Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    texts = [text_of(path) for path in under("src/ingero", ".py")]
+    return Counter(node.name for text in texts for node in nodes(text) if isinstance(node, ast.ClassDef))
 
 
 def repeated(found: Counter[str]) -> set[str]:
@@ -73,8 +73,9 @@ def test_files_do_not_multiply() -> None:
     """A new subject is a new file; then lower the number where two were one, or raise it here and say why."""
     importers: dict[str, set[str]] = defaultdict(set)
     known = modules()
+    names = frozenset(known)
     for module, path in known.items():
-        for found in imports_in(path.read_text(encoding="utf-8"), set(known)):
+        for found in imports_in(text_of(path), names):
             importers[found.module].add(module)
     one = [
         module

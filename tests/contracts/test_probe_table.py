@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +11,9 @@ import pytest
 
 from ingero.attach import probes
 from ingero.attach.probes import NO_ARG, ROWS, Row
-from ingero.model.layout import OpFlag
+from ingero.model.layout import Capacity, OpFlag
 from ingero.model.operations import LAYER_SOURCE
 from ingero.native.elf import find_symbols
-from tests.contracts.tree import ROOT
 
 ARGUMENT_FIELDS = (
     "bytes", "rows", "dtype", "stream", "out", "comm", "rank", "nranks", "device", "id",
@@ -32,12 +30,6 @@ OF_A_DEVICE = OpFlag.OP_SET_DEVICE | OpFlag.OP_NEW_CONTEXT
 GONE = {"cudaThreadSynchronize"}
 
 
-def define(header: str, name: str) -> int:
-    match = re.search(rf"^#define {name} (\d+)", (ROOT / "probes" / header).read_text(), re.M)
-    assert match is not None
-    return int(match.group(1))
-
-
 def positions(row: Row) -> dict[str, int]:
     """The argument positions a row names."""
     values = {field: getattr(row, field) for field in (*ARGUMENT_FIELDS, *RECORDED_FIELDS)}
@@ -49,7 +41,7 @@ def test_names_are_unique() -> None:
 
 
 def test_numbers_fit_the_kernels_table() -> None:
-    assert len(probes.kernel_table("x86_64")) <= define("maps.bpf.h", "OPS")
+    assert len(probes.kernel_table("x86_64")) <= Capacity.OPS
     assert [number for number, _ in probes.BY_NAME.values()] == list(range(1, len(ROWS) + 1))
 
 

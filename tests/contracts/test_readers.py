@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.tree import SOURCE
+from tests.contracts.tree import SOURCE, nodes, parsed, text_of
 
 # In discover.processes: what reads a process's memory, which somebody may hold for ever.
 ONLY_BY_READERS = {"environment"}
@@ -34,7 +34,7 @@ def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
 def reads_memory(source: str) -> list[int]:
     """Lines that read memory of another process here."""
     found = []
-    for name, call in calls(ast.parse(source)):
+    for name, call in calls(parsed(source)):
         without = any(
             each.arg == "with_memory" and isinstance(each.value, ast.Constant) and each.value.value is False
             for each in call.keywords
@@ -46,12 +46,12 @@ def reads_memory(source: str) -> list[int]:
 
 @pytest.mark.parametrize("module", AGENT, ids=lambda each: each.name)
 def test_command_lines_and_environments_are_read_by_readers_alone(module: Path) -> None:
-    assert reads_memory(module.read_text()) == []
+    assert reads_memory(text_of(module)) == []
 
 
 @pytest.mark.parametrize("module", AGENT, ids=lambda each: each.name)
 def test_names_that_strangers_chose_are_made_readable_by_readers_alone(module: Path) -> None:
-    assert "native.demangle" not in module.read_text()
+    assert "native.demangle" not in text_of(module)
 
 
 def test_what_would_be_found_is_found() -> None:
@@ -65,7 +65,7 @@ def test_what_would_be_found_is_found() -> None:
 @pytest.mark.parametrize("module", AGENT, ids=lambda each: each.name)
 def test_nobody_in_the_agent_can_be_made_without_readers(module: Path) -> None:
     """A default would be a reading in the loop that nobody notices."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in nodes(text_of(module)):
         if isinstance(node, ast.FunctionDef):
             named = [*node.args.posonlyargs, *node.args.args]
             with_default = {each.arg for each in named[len(named) - len(node.args.defaults) :]}

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingero.detectors import KINDS as DETECTORS
+from ingero.detectors import ALL as DETECTORS
 from ingero.model import words
 from ingero.model.metrics import ALL
 from ingero.model.window import BUCKET_NAMES
 from ingero.serve.answers.schema import VIEWS
 from ingero.serve.cli import glossary, reference
 from ingero.serve.terminal import BUCKET_STYLES
-from tests.contracts.tree import ROOT, under
+from tests.contracts.tree import ROOT, nodes, text_of, under
 
 FRONTEND = ROOT / "frontend/src"
 COLUMNS_OF_A_TABLE = re.compile(r"\[(\[[^\[\]]*\](?:, \[[^\[\]]*\])+)\],")
@@ -37,7 +37,7 @@ def headings_of_terminal() -> set[str]:
     """What the first argument of Rows and Fitting holds, and every tuple named ..._COLUMNS."""
     found: set[str] = set()
     for path in under("src/ingero/serve/cli", ".py") + under("src/ingero/serve/tui", ".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(text_of(path)):
             found |= {name for name in _headings(node) if "_" not in name}  # those are columns of SQL
     return found
 
@@ -73,7 +73,7 @@ def test_every_bucket_has_words_on_every_surface() -> None:
 
 
 def test_every_kind_has_words() -> None:
-    assert set(words.KINDS) == set(DETECTORS)
+    assert set(words.KINDS) == {each.name for each in DETECTORS}
 
 
 @pytest.mark.parametrize("headings", [headings_of_terminal, headings_of_pages])
@@ -95,6 +95,27 @@ def test_every_column_of_sql_has_words() -> None:
 def test_page_and_module_are_what_the_table_says() -> None:
     assert (ROOT / "docs/glossary.md").read_text() == glossary.page(reference.WRITTEN_BY)
     assert (FRONTEND / "words.js").read_text() == glossary.module()
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [("docs/glossary.md", "What can be found"), ("docs/detectors/README.md", "What is found")],
+)
+def test_what_nobody_looks_for_is_not_listed_with_what_can_be_found(page: str, title: str) -> None:
+    found, others = (kinds_below(page, each) for each in (title, "What nobody looks for yet"))
+    assert others == [each.name for each in DETECTORS if each.unwatched]
+    assert found == [each.name for each in DETECTORS if not each.unwatched]
+
+
+def kinds_below(page: str, title: str) -> list[str]:
+    section = re.split(rf"^##? {title}$", (ROOT / page).read_text(), flags=re.M)[1]
+    return re.findall(r"^\| \[`([a-z-]+)`\]", re.split(r"^## ", section, flags=re.M)[0], flags=re.M)
+
+
+@pytest.mark.parametrize("rest", ["", ", in part", " of python3 (pid 1)"])
+def test_what_is_not_covered_is_said_in_words(rest: str) -> None:
+    assert words.covered_words(f"gpu-fault{rest}", "")[0] == f"The GPU reported a fault{rest}"
+    assert words.covered_words("GPU counters, for a time", "")[0] == "GPU counters, for a time"
 
 
 def test_the_metric_of_time_says_what_its_buckets_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,29 @@ def files() -> tuple[Path, ...]:
 def under(folder: str, *suffixes: str) -> list[Path]:
     top = ROOT / folder
     return [path for path in files() if top in path.parents and (not suffixes or path.suffix in suffixes)]
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """Several tests look at the same modules: each is parsed once. Nobody may change it."""
+    return ast.parse(text)
+
+
+@cache
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(text)))
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c`, and `.c` of what is no name: ast.unparse takes a hundred times as long."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def name(path: Path) -> str:

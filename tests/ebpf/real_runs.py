@@ -297,5 +297,25 @@ def finished(job: Workload) -> dict[str, Any]:
     return said
 
 
+def state_of(pid: int) -> str:
+    """R, S, T and so on."""
+    return _stat(pid)[0]
+
+
+def _stat(pid: int) -> list[str]:
+    """From the state on: what stands before it may contain anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def works(pid: int, ticks: int = 5) -> None:
+    """Wait until a job has been on a core for a while, however busy the machine is: it made calls."""
+
+    def spent() -> int:
+        return sum(map(int, _stat(pid)[11:13]))
+
+    before = spent()
+    until(lambda: spent() >= before + ticks, "the job works")
+
+
 def json_lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]

@@ -5,8 +5,6 @@ No other agent may run here: its probes would stand where return addresses are r
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.ebpf.tracing import PATIENCE, tracing, workload
@@ -19,7 +17,7 @@ def test_a_call_that_began_before_attach_is_found_on_its_stack(how: str) -> None
         workload("devices.py", "--early", "--seconds", str(8 * PATIENCE), *flags) as job,
         tracing(pids=(job.pid,)) as tracer,
     ):
-        time.sleep(0.3)
+        tracer.until(lambda: "cudaDeviceSynchronize" in tracer.waiting_calls(job.pid))
         found = tracer.waiting_calls(job.pid)
         assert "cudaDeviceSynchronize" in found, f"only {list(found)}"
         assert found["cudaDeviceSynchronize"]["h"]["tid"] != job.pid

@@ -24,10 +24,12 @@ from tests.ebpf.real_runs import (
     none_in_kernel,
     probed_pages,
     until,
+    works,
 )
 from tests.ebpf.tracing import WORKLOADS, Workload, workload
 
 CONTAINER = "ab12" * 16
+ORPHAN_S = 0.3  # what somebody left running would have done its work by then
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -108,7 +110,7 @@ def test_a_process_that_starts_later_is_found(place: Place, steady: str) -> None
     with place.tracing("--record-all") as run, workload(steady) as job:
         run.until_probed(job.pid)
         job.start()
-        time.sleep(0.3)
+        works(job.pid)
         made = finished(job)
         assert run.stop() == 0
     assert place.launches(job.pid) == made["launches"]
@@ -167,7 +169,7 @@ def test_a_command_is_not_run_when_the_trace_is_refused(place: Place) -> None:
     done = place.ingero("trace", "--db", "/proc/nowhere/x.db", "--", "touch", str(proof))
     assert done.returncode == 1
     assert "/proc/nowhere" in done.stderr
-    time.sleep(0.3)
+    time.sleep(ORPHAN_S)
     assert not proof.exists()
 
 
@@ -234,7 +236,7 @@ def test_a_signal_ends_it_cleanly_and_nothing_stays_behind(place: Place, steady:
             objects = run.kernel_objects()
             assert len(objects) > 20
             assert probed_pages(job.pid)
-            time.sleep(0.5)
+            works(job.pid)
             assert run.stop(number) == 0
         assert "Recorded in" in run.out
         until(lambda: none_in_kernel(objects), "programs and links are gone")
@@ -294,7 +296,7 @@ def test_only_the_chosen_users_processes_are_traced(place: Place, steady: str) -
     ):
         for each in (job, other):
             each.start()
-        time.sleep(0.3)
+        works(job.pid)
         made = finished(job)
         finished(other)
         assert run.stop() == 0
@@ -314,7 +316,7 @@ def test_only_the_chosen_container_is_traced(place: Place, steady: str, way: str
         with place.tracing("--record-all", *flags) as run:
             for each in (job, other):
                 each.start()
-            time.sleep(0.3)
+            works(job.pid)
             made = finished(job)
             finished(other)
             assert run.stop() == 0

@@ -21,16 +21,21 @@ import pytest
 from ingero.agent.readers import Readers, UnreadError
 from ingero.agent.reading import Reading
 from ingero.discover import processes
-from tests.ebpf.real_runs import Place, finished, left_alone, none_in_kernel, until
+from ingero.scenarios import cuda
+from tests.ebpf.real_runs import Place, finished, left_alone, none_in_kernel, state_of, until
 from tests.ebpf.tracing import WORKLOADS, workload
 
 pytestmark = pytest.mark.timeout(120)
 
+WATCHDOG_S = 2
+LOOKS_S = 3  # the watchdog looks once a second: longer than nothing may have happened for
+HELD_UP_S = 3  # a reader is held up for longer than the agent waits for one
+
 
 class Frozen:
-    def __init__(self, name: str) -> None:
+    def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKLOADS / "hardship/frozen.py"), name],
+            [sys.executable, str(WORKLOADS / "hardship/frozen.py"), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -53,15 +58,21 @@ class Frozen:
         self.process.communicate()
 
 
-@pytest.fixture
-def frozen() -> Iterator[Frozen]:
+@contextmanager
+def frozen_file(*arguments: str) -> Iterator[Frozen]:
     if not Path("/dev/fuse").exists():
         pytest.skip("no /dev/fuse")
-    made = Frozen("libcuda.so.1")
+    made = Frozen("libcuda.so.1", *arguments)
     try:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture
+def frozen() -> Iterator[Frozen]:
+    with frozen_file() as made:
+        yield made
 
 
 def test_a_page_that_never_comes_is_given_up_and_the_next_question_is_answered(frozen: Frozen) -> None:
@@ -95,7 +106,7 @@ def test_a_frozen_process_stops_neither_the_counting_of_others_nor_the_end(
         run.until_probed(job.pid)
         job.start()
         frozen.map_library()
-        time.sleep(3)
+        time.sleep(HELD_UP_S)
         made = finished(job)
         objects = run.kernel_objects()
         run.process.send_signal(signal.SIGINT)
@@ -104,6 +115,39 @@ def test_a_frozen_process_stops_neither_the_counting_of_others_nor_the_end(
     assert place.launches(job.pid) == made["launches"]
     assert place.sql("SELECT SUM(count) > 0 FROM losses WHERE reason = 'unread'") == [(1,)]
     assert re.search("could not be read", run.err + run.out)
+    assert place.sound()
+
+
+REFUSED = "SELECT COUNT(*) > 0 FROM losses WHERE reason = 'library_refused'"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [((), "another program serves this file"), (("--fuse",), "its pages did not come")]
+)
+def test_a_page_that_does_not_come_when_a_probe_is_put_there_holds_up_nobody(
+    place: Place, steady: str, more: tuple[str, ...], said: str
+) -> None:
+    """The file can be read, and its functions be found; the kernel gets none of its pages. Would it ask for
+    one while it puts probes on, no process of this machine could fork."""
+    with (
+        frozen_file(str(cuda.stub_dir() / "libcuda.so.1")) as frozen,
+        workload(steady, "500") as job,
+        place.tracing("--record-all", "--max-overhead", "off", *more) as run,
+    ):
+        run.until_probed(job.pid)
+        job.start()
+        frozen.map_library()
+        until(lambda: place.sql(REFUSED) == [(1,)], "the file has no probes")
+        subprocess.run(["true"], check=True, timeout=5)
+        made = finished(job)
+        objects = run.kernel_objects()
+        run.process.send_signal(signal.SIGINT)
+        assert run.process.wait(30) == 0
+        until(lambda: left_alone(job.pid), "the job has its own code back")
+        frozen.end()
+        until(lambda: none_in_kernel(objects), "programs and links are gone")
+    assert said in run.out + run.err
+    assert place.launches(job.pid) == made["launches"]
     assert place.sound()
 
 
@@ -132,12 +176,8 @@ def frozen_cgroup(*pids: int) -> Iterator[None]:
         cgroup.rmdir()
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def test_an_agent_that_does_not_drain_is_ended_and_its_probes_go_with_it(place: Place, steady: str) -> None:
-    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S="2") as run:
+    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         run.until_probed(job.pid)
         job.start()
         objects = run.kernel_objects()
@@ -152,15 +192,15 @@ def test_an_agent_that_does_not_drain_is_ended_and_its_probes_go_with_it(place: 
 
 def test_an_agent_that_was_paused_with_its_watchdog_goes_on(place: Place, steady: str) -> None:
     """As in a container that is paused."""
-    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S="2") as run:
+    with workload(steady, "500") as job, place.tracing(INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         run.until_probed(job.pid)
         job.start()
         agent = run.process.pid
         children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
         with frozen_cgroup(agent, *map(int, children)):
             finished(job)
-            time.sleep(4)
-        time.sleep(2)  # the watchdog looks once a second
+            time.sleep(2 * WATCHDOG_S)
+        time.sleep(LOOKS_S)
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(30) == 0, run.err
     assert place.sound()
@@ -173,7 +213,7 @@ def test_an_agent_stopped_by_job_control_is_left_alone_and_goes_on(place: Place,
         run.process.send_signal(signal.SIGSTOP)
         until(lambda: state_of(run.process.pid) == "T", "it is stopped")
         finished(job)
-        time.sleep(3)  # the watchdog looks once a second
+        time.sleep(LOOKS_S)
         run.process.send_signal(signal.SIGCONT)
         run.process.send_signal(signal.SIGINT)
         assert run.process.wait(30) == 0, run.err
@@ -181,5 +221,5 @@ def test_an_agent_stopped_by_job_control_is_left_alone_and_goes_on(place: Place,
 
 
 def test_the_watchdog_leaves_an_agent_alone_that_drains(place: Place) -> None:
-    with place.tracing("--duration", "5s", INGERO_WATCHDOG_S="2") as run:
+    with place.tracing("--duration", "5s", INGERO_WATCHDOG_S=str(WATCHDOG_S)) as run:
         assert run.process.wait(30) == 0, run.err

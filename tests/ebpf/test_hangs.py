@@ -7,6 +7,7 @@ cudaStreamSynchronize. Trace and job are real, the GPU and NCCL are the stub.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ ALL_FUNCTIONS = True
 RANKS, ABSENT = 3, 2
 HUNG = ("nccl_ranks.py", "--ranks", str(RANKS), "--absent-rank", str(ABSENT))
 LONG_S = 12  # more than a rank may begin late
+BEFORE_S = 1  # it hung for so long before the trace
 HOLDS = """
 import os, sys
 from ingero.scenarios import cuda
@@ -111,12 +113,20 @@ def test_a_hang_is_told_when_the_trace_ends_first(place: Place) -> None:
     assert set(place.sql("SELECT died, entered FROM unfinished_calls")) == {(0, 1)}
 
 
-def test_a_job_that_hung_before_the_trace_is_seen_and_told(place: Place) -> None:
+@pytest.fixture(scope="module")
+def hung_before(stub_of_the_shape: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, list[int]]:
+    """The recording of a job that hung already, and its ranks."""
+    place = Place(tmp_path_factory.mktemp("hung"))
     with hung_job() as (job, ranks):
-        time.sleep(1)
+        time.sleep(BEFORE_S)
         words = ("--db", str(place.db), "--duration", f"{LONG_S + 2}s", "--pid", str(job.pid))
         done = place.ingero("trace", "--no-tui", *words)
         assert done.returncode == 0, done.stderr
+    return place, ranks
+
+
+def test_a_job_that_hung_before_the_trace_is_seen_and_told(hung_before: tuple[Place, list[int]]) -> None:
+    place, ranks = hung_before
     answer = explained(place)
     (hang,) = hangs(answer)
     assert hang["severity"] == "CRITICAL"
@@ -130,11 +140,10 @@ def test_a_job_that_hung_before_the_trace_is_seen_and_told(place: Place) -> None
     assert "No CUDA process" not in place.ingero("explain", "-d", str(place.db)).stdout
 
 
-def test_a_second_trace_leaves_the_hang_of_the_first_as_it_was(place: Place) -> None:
-    with hung_job() as (job, _):
-        time.sleep(1)
-        words = ("--db", str(place.db), "--duration", f"{LONG_S + 2}s", "--pid", str(job.pid))
-        place.ingero("trace", "--no-tui", *words)
+def test_a_second_trace_leaves_the_hang_of_the_first_as_it_was(
+    place: Place, hung_before: tuple[Place, list[int]]
+) -> None:
+    shutil.copy(hung_before[0].db, place.db)
     before = place.sql("SELECT * FROM unfinished_calls")
     place.ingero("trace", "--db", str(place.db), "--", "sleep", "2")
     assert place.sql("SELECT * FROM unfinished_calls") == before != []

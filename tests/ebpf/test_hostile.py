@@ -21,7 +21,17 @@ from pathlib import Path
 import pytest
 
 from ingero.scenarios import cuda
-from tests.ebpf.real_runs import INGERO, Place, Run, finished, json_lines, none_in_kernel, until
+from tests.ebpf.real_runs import (
+    INGERO,
+    Place,
+    Run,
+    finished,
+    json_lines,
+    none_in_kernel,
+    state_of,
+    until,
+    works,
+)
 from tests.ebpf.tracing import PATIENCE, Workload, workload
 
 pytestmark = pytest.mark.timeout(120)
@@ -52,7 +62,7 @@ def ended_well(run: Run) -> None:
 def test_a_job_killed_within_a_call_is_seen_to_end_there(place: Place, stuck: str) -> None:
     with workload(stuck, "sync") as job, place.tracing("--pid", str(job.pid), "--record-all") as run:
         job.start()
-        time.sleep(1.5)
+        until(lambda: place.launches(job.pid), "what came before the call is recorded")
         job.process.kill()
         assert run.process.wait(30) == 0  # with the last of its targets
     assert place.launches(job.pid) == 1
@@ -73,7 +83,7 @@ def test_a_job_that_executes_another_program_within_a_call_goes_on_being_traced(
         run.until_probed(job.pid)
         time.sleep(0.2)
         job.start()
-        time.sleep(0.3)
+        works(job.pid)
         made = finished(job)
         ended_well(run)
     assert place.launches(job.pid) == 1 + made["launches"]
@@ -116,14 +126,14 @@ def test_a_reused_pid_is_another_process(place: Place, steady: str) -> None:
         with workload(steady) as first:
             run.until_probed(first.pid)
             first.start()
-            time.sleep(0.2)
+            works(first.pid)
             made = finished(first)
             assert first.end() == 0
         second = started_with_pid(first.pid, steady)
         try:
             time.sleep(0.5 * PATIENCE)  # it is found by what it maps
             second.start()
-            time.sleep(0.4)
+            works(second.pid)
             made_again = finished(second)
         finally:
             second.process.kill()
@@ -231,7 +241,7 @@ def test_nothing_a_process_is_called_reaches_the_reader_unchanged(place: Place, 
         pid = int(job.stdout.readline().split()[1])
         with place.tracing("--pid", str(pid), "--record-all") as run:
             Workload(job, pid).start()
-            time.sleep(1.2)
+            until(lambda: place.launches(pid), "its calls are recorded")
             checked = place.ingero("check")
             ended_well(run)
         streamed = place.ingero("trace", "--json", "--no-record", "--pid", str(pid), "--duration", "800ms")
@@ -274,7 +284,7 @@ def test_a_library_is_found_whatever_its_folder_is_called(place: Place, steady: 
         place.tracing("--pid", str(job.pid), "--record-all") as run,
     ):
         job.start()
-        time.sleep(0.3)
+        works(job.pid)
         made = finished(job)
         ended_well(run)
     assert place.launches(job.pid) == made["launches"]
@@ -287,13 +297,13 @@ def test_a_library_that_changed_on_disk_is_probed_as_it_is_mapped(
     environment = stub_copy(place.folder / "lib")
     with workload(steady, env=environment) as job:
         job.start()
-        time.sleep(0.1)
+        works(job.pid)
         for library in (place.folder / "lib").glob("lib*"):
             library.unlink()
             if way == "replaced":
                 library.write_bytes(b"\x7fELF" + bytes(5000))
         with place.tracing("--pid", str(job.pid), "--record-all") as run:
-            time.sleep(0.5)
+            works(job.pid)
             ended_well(run)
         finished(job)
     assert place.launches(job.pid) > 0
@@ -311,7 +321,7 @@ def test_a_job_in_a_mount_namespace_of_its_own_is_traced(place: Place, steady: s
         assert not list(hidden.iterdir())
         with place.tracing("--pid", str(job.pid), "--record-all") as run:
             job.start()
-            time.sleep(0.3)
+            works(job.pid)
             made = finished(job)
             ended_well(run)
     assert place.launches(job.pid) == made["launches"]
@@ -330,7 +340,7 @@ def test_a_job_that_changed_its_root_is_traced(place: Place, steady: str) -> Non
     job_there = workload("chroot", str(root), steady)
     with job_there as job, place.tracing("--pid", str(job.pid), "--record-all") as run:
         job.start()
-        time.sleep(0.3)
+        works(job.pid)
         made = finished(job)
         ended_well(run)
     assert place.launches(job.pid) == made["launches"]
@@ -398,7 +408,7 @@ def test_files_made_to_hurt_the_reader_do_not_and_others_are_traced_as_ever(
             mapper.start()
             for file in files:  # and once more under our feet
                 os.truncate(file, 10)
-            time.sleep(0.3)
+            works(job.pid)
             made = finished(job)
             ended_well(run)
         assert mapper.process.poll() is None
@@ -412,7 +422,7 @@ def test_a_job_stopped_within_a_call_can_be_left_and_continued(place: Place, ste
         job.start()
         with place.tracing("--pid", str(job.pid)) as run:
             os.kill(job.pid, signal.SIGSTOP)
-            time.sleep(0.3)
+            until(lambda: state_of(job.pid) == "T", "it is stopped")
             ended_well(run)
         os.kill(job.pid, signal.SIGCONT)
         finished(job)
@@ -432,7 +442,7 @@ def test_a_process_that_maps_libraries_all_the_time_hides_nobody(
         with workload(steady, env=other) as job:
             run.until_probed(job.pid, place.folder / "other")
             job.start()
-            time.sleep(0.6)
+            works(job.pid)
             made = finished(job)
         ended_well(run)
     assert place.launches(job.pid) == made["launches"]

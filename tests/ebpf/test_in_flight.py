@@ -8,13 +8,15 @@ import time
 from ingero.attach import probes
 from tests.ebpf.tracing import Tracer, workload
 
+LASTS_S = 1.6  # of the three seconds that the call takes
+
 
 def test_a_call_in_flight_is_listed_with_its_start(tracer: Tracer) -> None:
     with workload("devices.py", "--seconds", "3", env={**os.environ, "INGERO_STUB_DEVICES": "2"}) as job:
         tracer.until_target(job.pid)
         before = time.monotonic_ns()
         job.start()
-        time.sleep(1.6)
+        time.sleep(LASTS_S)
         found = tracer.waiting_calls(job.pid)
         assert "cudaDeviceSynchronize" in found
         row = found["cudaDeviceSynchronize"]

@@ -97,7 +97,7 @@ def test_probes_whose_keeper_was_killed_are_put_on_again_and_it_is_said(place: P
                 os.kill(pid, signal.SIGKILL)
             until(lambda: set(run.keepers()) - set(before), "there are new keepers")
             run.until_probed(job.pid)
-            time.sleep(1.2)
+            until(lambda: place.launches(job.pid), "its calls are recorded")
             assert run.stop() == 0
         assert f"probes on {cuda.stub_dir()}/libcuda.so.1 were off for a while" in run.out
         until(lambda: nothing_left([job]), "the job runs its own code again")

@@ -14,7 +14,11 @@ import pytest
 
 from ingero.model.layout import Bucket
 from tests.ebpf.accounts import MS, Readings, Rows, Stage, adds_up, stage
+from tests.ebpf.real_runs import state_of, until, works
 from tests.ebpf.tracing import Tracer, tracing, workload
+
+WINDOW_S = 0.15  # several short windows, where what happens in them goes on
+WAITED_S = 1.2  # a wait that is seen while it lasts
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +76,7 @@ def test_a_first_thread_that_ended_waits_for_nothing(
         tracer.until(lambda: tracer.tick() and acting.readings.died(job.pid))
         died_at = len(tracer.windows)
         for _ in range(3):
-            time.sleep(0.1)
+            time.sleep(WINDOW_S)
             tracer.tick()
         later = np.concatenate([window.threads for window in tracer.windows[died_at:]])
         later = later[later["pid"] == job.pid]
@@ -93,7 +97,7 @@ def test_a_thread_that_executes_another_program_keeps_its_time_and_gets_no_more(
         start_ns = time.monotonic_ns()
         job.start()
         for _ in range(5):
-            time.sleep(0.15)
+            time.sleep(WINDOW_S)
             tracer.tick()
         comm = Path(f"/proc/{job.pid}/comm").read_text().strip()
         assert comm == "sleep"
@@ -112,9 +116,9 @@ def test_a_thread_that_executes_another_program_keeps_its_time_and_gets_no_more(
 def test_a_wait_from_before_we_came_is_seen_while_it_lasts() -> None:
     """A process that has blocked in a pipe for longer than the agent runs."""
     with workload("waits/stage.py") as job:
-        time.sleep(0.2)
+        until(lambda: state_of(job.pid) == "S", "it has blocked")
         with tracing(pids=(job.pid,)) as late:
-            time.sleep(1.2)
+            time.sleep(WAITED_S)
             window = late.tick()
             [mine] = window.in_flight[window.in_flight["h"]["tid"] == job.pid]
             assert mine["before_attach"] == 1
@@ -130,11 +134,11 @@ def test_a_process_taken_in_while_it_runs_adds_up(tracer: Tracer) -> None:
     with stage(tracer) as other:
         spinning = threading.Thread(target=lambda: other.play("gil", "0.8"))
         spinning.start()
-        time.sleep(0.2)
+        works(other.pid)
         with tracing(pids=(other.pid,)) as late:
             readings = Readings(late)
             for _ in range(3):
-                time.sleep(0.1)
+                time.sleep(WINDOW_S)
                 late.tick()
             spinning.join()
             late.tick()
@@ -193,7 +197,7 @@ def test_a_frozen_process_is_unexplained_not_short_of_a_core(
             acted = []
             acting_now = threading.Thread(target=lambda: acted.append(frozen.play("spin_on", 0, "0.8")))
             acting_now.start()
-            time.sleep(0.2)
+            works(frozen.pid)
             switch.write_text(on)
             time.sleep(FROZEN_S)
             switch.write_text(off)

@@ -9,6 +9,8 @@ import { bytes, clock, measure, share } from "../format.js";
 import { asking, table } from "../parts.js";
 import { asked } from "../place.js";
 
+const HEIGHT = 110;
+const POWERS = Array.from({ length: 50 }, (_, power) => 2 ** power); // steps of an axis of bytes
 const HARMLESS = new Set(["gpu_idle", "applications_clocks_setting", "display_clock_setting"]);
 
 export function gpusPage() {
@@ -17,6 +19,10 @@ export function gpusPage() {
   let last = null;
   let charts = [];
   const page = asking(body, (signal) => ask("gpus", asked(), signal), render);
+  const watcher = new ResizeObserver(() => {
+    for (const chart of charts) chart.setSize({ width: widthOf(chart.root.parentElement), height: HEIGHT });
+  });
+  watcher.observe(body);
 
   function render(answer) {
     last = answer;
@@ -36,6 +42,7 @@ export function gpusPage() {
     recolour: () => last && render(last),
     stop() {
       page.stop();
+      watcher.disconnect();
       for (const chart of charts) chart.destroy();
     },
   };
@@ -59,20 +66,22 @@ function chartOf(series, gpu, answer) {
   const place = h("div", { class: "chart", role: "img", "aria-label": `${series.title}: mean ${measure(series.mean, series.unit)}, highest ${measure(series.highest, series.unit)}` });
   place.draw = () => {
     const seconds = gpu.at_ns.map((at) => (answer.window.from_ns + at) / 1e9);
-    return new uPlot(options(series, place.clientWidth), [seconds, series.values], place);
+    return new uPlot(options(series, widthOf(place)), [seconds, series.values], place);
   };
   return h("figure", {}, h("figcaption", {}, h("b", {}, series.title), ` mean ${measure(series.mean, series.unit)}, highest ${measure(series.highest, series.unit)}`), place);
 }
 
+const widthOf = (place) => Math.max(place.clientWidth, 200);
+
 function options(series, width) {
   const axis = { stroke: theme("muted"), grid: { stroke: theme("grid"), width: 1 }, ticks: { show: false }, font: "10px system-ui, sans-serif" };
   return {
-    width: Math.max(width, 200),
-    height: 110,
+    width,
+    height: HEIGHT,
     legend: { show: false },
     cursor: { y: false },
     scales: { y: series.unit === "share" ? { range: [0, 1] } : { range: (_, low, high) => [Math.min(low, 0), high * 1.05 || 1] } },
-    axes: [{ ...axis, size: 24, space: 80, values: (_, values) => values.map((value) => clock(value * 1e9)) }, { ...axis, size: 62, values: (_, values) => values.map((value) => measure(value, series.unit)) }],
+    axes: [{ ...axis, size: 24, space: 80, values: (_, values) => values.map((value) => clock(value * 1e9)) }, { ...axis, size: 62, incrs: series.unit.startsWith("bytes") ? POWERS : undefined, values: (_, values) => values.map((value) => measure(value, series.unit)) }],
     series: [{}, { stroke: theme("counter"), fill: theme("counter-fill"), width: 1.5, points: { show: false } }],
   };
 }

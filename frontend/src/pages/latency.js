@@ -6,6 +6,7 @@ import { h, replace, sized } from "../dom.js";
 import { clock, count, duration } from "../format.js";
 import { asking } from "../parts.js";
 import { asked, go } from "../place.js";
+import { COLUMNS } from "../words.js";
 
 const HEIGHT = 132;
 const LEFT = 58;
@@ -69,7 +70,7 @@ function map(each, answer, tip, several) {
 // An estimate is marked as one, as in the terminal.
 const calls = (each) => `${each.exact ? "" : "~"}${count(each.count)}${each.count_error ? (2 * each.count_error > each.count ? " rough" : ` ±${count(each.count_error)}`) : ""}`;
 
-const number = (name, value) => h("span", {}, h("i", {}, name), value);
+const number = (name, value) => h("span", { title: COLUMNS[name === "calls" ? "count" : name] }, h("i", {}, name), value);
 
 function paint(canvas, each, answer, geometry) {
   const wide = Math.max(canvas.parentElement.clientWidth - 24, 160);

@@ -112,7 +112,9 @@ export function sqlPage() {
 }
 
 const cell = (value) => (value === null ? h("span", { class: "muted" }, "NULL") : String(value));
-const kindOf = (name, rows) => (rows.some((row) => typeof row[name] === "number") ? "number" : "");
+// Integers that a number of JavaScript has no room for come as text.
+const isNumber = (value) => typeof value === "number" || /^-?\d+$/.test(value ?? "");
+const kindOf = (name, rows) => (rows.some((row) => isNumber(row[name])) ? "number" : "");
 
 // Spreadsheets run what begins like a formula; names of traced programs are anybody's.
 function quoted(value) {

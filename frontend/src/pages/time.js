@@ -30,13 +30,20 @@ export function timePage() {
         ),
       ),
       known.length ? known.map((row) => item(row, answer.buckets, open)) : h("p", { class: "panel" }, "No time was accounted: no thread fed a GPU meanwhile."),
-      silent(rows.length - known.length),
+      silent(rows.filter((row) => !known.includes(row))),
     );
   }
   return { ...page, recolour: () => last && render(last) };
 }
 
-const silent = (number) => (number ? h("p", { class: "muted" }, `${number} more ${number === 1 ? "has" : "have"} no accounted time.`) : null);
+const LISTED = 10;
+
+// Seen beside the jobs; where their own time went was not recorded.
+function silent(rows) {
+  if (!rows.length) return null;
+  const names = rows.slice(0, LISTED).map((row) => (row.pid === null ? row.name : `${row.name} (${row.pid})`));
+  return h("p", { class: "muted" }, `Seen, without an account of their time: ${names.join(", ")}${rows.length > LISTED ? ` and ${rows.length - LISTED} more` : ""}.`);
+}
 
 function item(row, words, open) {
   const where = [row.container, row.node].filter(Boolean).join(" · ");

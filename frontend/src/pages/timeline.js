@@ -136,7 +136,7 @@ export function timelinePage() {
       lay();
       told(performance.now() - began);
     } catch (error) {
-      if (error.name !== "AbortError") replace(element, failure(error));
+      if (error.name !== "AbortError") replace(element, failure(error, "h1"));
     }
   }
 
@@ -350,6 +350,7 @@ export function timelinePage() {
     if (first) {
       origin = bounds.from;
       answer = picked = hovered = null;
+      layout = { rows: [], height: 0 }; // its names went with the answer
       findings = [];
       details.hidden = true;
     }

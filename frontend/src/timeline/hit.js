@@ -19,7 +19,7 @@ function finding(row, ns, slack) {
 function nearest(row, ns, slack, y) {
   const { track } = row;
   if (row.kind === "counter") return before(track.start_ns, ns);
-  const depth = row.kind === "calls" ? Math.floor(y / 16) : null;
+  const depth = row.kind === "calls" ? Math.floor((y - (row.above ?? 0)) / 16) : null;
   let best = null;
   let length = Infinity;
   for (let number = 0; number < track.start_ns.length; number += 1) {

@@ -3,7 +3,7 @@
 const HEIGHT = { heading: 24, accounted: 30, called: 16, calls: 16, waits: 12, in_flight: 12, counter: 34, moments: 16, findings: 20, labels: 16 };
 const GAP = 3;
 const NAME = 14; // of a line of its own above the row, where there is no room for names beside it
-const NAMED = new Set(["accounted", "counter"]);
+const NAMED = new Set(["accounted", "counter", "calls", "called", "waits", "in_flight", "moments"]);
 const FLAT = 0.05; // of its highest value
 const DEEPEST = 4;
 
@@ -26,7 +26,8 @@ export function rowsOf(answer, findings, originOffset, closed, narrow = false) {
     const still = own && isFlat(track);
     const key = own ? `machine ${track.node}${still ? " still" : ""}` : `process ${track.node} ${track.pid} ${track.process}`;
     const machine = several ? `${track.node}: machine` : "Machine and GPUs";
-    const heading = own ? `${machine}${still ? ", what did not change" : ""}` : `${track.process} (${track.pid})`;
+    const process = several ? track.process : track.process.replace(`${track.node} `, ""); // one node need not be named
+    const heading = own ? `${machine}${still ? ", what did not change" : ""}` : `${process} (${track.pid})`;
     const found = group(key, heading, still ? 0.7 : own ? 0.5 : 1); // below the job, above its helpers
     found.folded = still;
     if (track.feeder) found.order = Math.min(found.order, 0);

@@ -27,12 +27,15 @@ class LibraryRoom:
         self._readers = readers
         self._owners: dict[File, int] = {}
         self._refused: set[File] = set()
+        self._given_up: dict[File, str] = {}
         self._new = 0
 
     def full(self, file: File, path: str, attached: Container[File]) -> str:
         """Why another file gets no probes; empty when there is room. `attached`: those that have some."""
         if file in attached:
             return ""
+        if file in self._given_up:
+            return self._given_up[file]
         self._owners = {known: owner for known, owner in self._owners.items() if known in attached}
         try:
             owner = self._readers.ask(Reading.owner, path)
@@ -55,6 +58,12 @@ class LibraryRoom:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
             self._refused.add(file)
+
+    def give_up(self, file: File, why: str) -> None:
+        """Trying again would hold us up again."""
+        if len(self._given_up) >= REMEMBERED:
+            self._given_up.clear()
+        self._given_up[file] = why
 
     def losses(self) -> dict[str, int]:
         """Files refused since the last time."""

@@ -102,7 +102,7 @@ class Recorder:
                     self._writer.write(window)
                     if self._queue.qsize() < BEHIND:  # what waits is stored first
                         self.diagnosis.consider(window.end_ns)
-            except BaseException as error:
+            except BaseException as error:  # raised where the next window is handed over, and at the end
                 self._failure = error
             self._size_bytes = self._writer.size_bytes()
             with self._lock:

@@ -119,6 +119,7 @@ class RunningTrace:
                 or (RECORD_ALL_RING_BYTES if options.record_all else DEFAULT_RING_BYTES),
                 without=options.without,
                 stacks=options.stack,
+                served=options.served,
             )
         )
         self._bystanders = Bystanders(self._readers)
@@ -129,8 +130,8 @@ class RunningTrace:
         self._tenants = Tenants(options.kubelet)
         self._totals = LiveTotals(self._operations, self._node, recent=surface.takes_the_screen)
         self._telling = Telling(surface, RecordStream(self._operations, self._clock, self._node))
-        limits = surface.metric_limits
-        self._meter = Meter(self._operations, self._clock, self._node, limits) if limits else None
+        limits, prices = surface.metric_limits, surface.metric_prices
+        self._meter = Meter(self._operations, self._clock, self._node, limits, prices) if limits else None
         self._started_ns = time.monotonic_ns()
         self._next_names_ns = 0
         self._overhead = Overhead(budget_share=options.max_overhead_share)
@@ -164,7 +165,7 @@ class RunningTrace:
         self.finish()
         if self._writer:
             self._writer.close()  # before the end is shown: only now it is known what was stored
-        view = self._observed()
+        view = self._observed(last=True)
         whole_run = replace(
             view, events_per_s=view.events * 1e9 / view.elapsed_ns if view.elapsed_ns else 0.0
         )
@@ -218,6 +219,7 @@ class RunningTrace:
         before = BeforeAttach(self._session, self._targets, self._readers)
         self._reader = WindowReader(self._kernel, before, self._readers.cpu_ns)
         self._readers.idle = self.meanwhile
+        self._kernel.meanwhile = self._reader.drain
         # Who asks for a record of every call gets one.
         budget = None if self._options.record_all else self._options.max_overhead_share
         self._governor = Governor(self._kernel, self._session, self._hit_cost, budget, self._targets.paths)
@@ -430,10 +432,10 @@ class RunningTrace:
         self._telling.tell(window)
         self._surface.update(self._observed())
 
-    def _observed(self) -> LiveView:
+    def _observed(self, last: bool = False) -> LiveView:
         view = self._view()
         if self._meter:
-            self._meter.observe(view)
+            self._meter.observe(view, last)
         return view
 
     def _measured_overhead(self, window: Window, whole: bool = False) -> Overhead:

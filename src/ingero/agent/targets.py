@@ -30,11 +30,12 @@ from ingero.discover.libraries import Library, kind_of
 from ingero.discover.preattach import preattach_candidates
 from ingero.errors import AttachError
 from ingero.model import layout
-from ingero.model.layout import ProcessEvent, ProcFlag
+from ingero.model.layout import CallerRange, ProcessEvent, ProcFlag
 from ingero.model.window import Container, Process, Records
 from ingero.units import format_ns
 
-RUNTIME_RANGES = MIXED_RANGES = 4
+RUNTIME_RANGES = int(CallerRange.RUNTIME_RANGES)
+MIXED_RANGES = int(CallerRange.CALLER_RANGES) - RUNTIME_RANGES
 MAX_CONTAINERS = 1024  # remembered; more are told again
 # Calls at the runtime without one at the driver, after which it is not taken to lead there.
 UNREACHED_CALLS = 10
@@ -270,6 +271,8 @@ class Targets:
             self._session.attach(library.file, library.path_for_kernel, library.path, library.kind, hot)
         except AttachError as error:
             self.room.refuse(library.file)
+            if isinstance(error.__cause__, (TimeoutError, PermissionError)):
+                self.room.give_up(library.file, str(error.__cause__.strerror))
             warn(self.warnings, library.path, error.message)
             return False
         self.warnings.pop(library.path, None)

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from ingero.attach import probes, syscalls
 from ingero.errors import KernelError, PrivilegeError
 from ingero.model import layout
-from ingero.model.layout import OpFlag, Spare
+from ingero.model.layout import Capacity, OpFlag, Spare
 from ingero.model.sites import SAMPLES_PER_SECOND
 from ingero.native import _shim
 
-DEFAULT_RING_BYTES = 16 * 1024 * 1024
+DEFAULT_RING_BYTES = int(Capacity.RING_BYTES)
 RECORD_ALL_RING_BYTES = 64 * 1024 * 1024  # two seconds of 100,000 calls a second
 RARE_PER_SECOND = 2000
 
@@ -89,6 +89,7 @@ class Settings:
     wait_record_ns: int = 1_000_000
     stacks: bool = True
     without: frozenset[str] = frozenset()
+    served: bool = False  # also probe files that another program serves (FUSE)
     spare: Spare = Spare.SPARE_NOBODY  # whose calls are not watched to their return (attach/probe_cost.py)
 
 
@@ -169,6 +170,9 @@ class KernelSide:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.meanwhile: Callable[[], None] = lambda: (
+            None
+        )  # empties the rings, while a file's pages are waited for
         self.maps: dict[str, int] = {}
         # More than there are can be asked for, to see what a larger machine takes.
         self.cpus = max(possible_cpus(), int(os.environ.get("INGERO_CPUS") or 0))

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ingero.model import layout
-from ingero.model.layout import OpFlag
+from ingero.model.layout import Argument, OpFlag
 from ingero.model.operations import Operation
 
-NO_ARG = 0xFF
+NO_ARG = int(Argument.NO_ARG)
 NO_FLAGS = OpFlag(0)
 
 

@@ -270,7 +270,7 @@ class Session:
         try:
             return self._shape.attach(path_for_kernel, [self._with_variant(*each) for each in points])
         except OSError as error:
-            why = (error.strerror or "").splitlines()[0]
+            why = (error.strerror or str(error)).splitlines()[0]
             raise AttachError(
                 f"cannot attach {len(points)} functions of {path}: {why} (errno {error.errno})",
                 hint="`ingero check` shows what this kernel allows.",

@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,6 +34,8 @@ TRACE_UPROBE_MULTI = 48
 TRACE_UPROBE_SESSION = 57
 MULTI_RETURN = 1
 PERF_DEVICE = Path("/sys/bus/event_source/devices/uprobe")
+PAGES_S = 5.0  # so long a file's pages are waited for
+MEANWHILE_S = 0.01
 ENDS = ("session", "multi_enter", "multi_return", "perf_enter", "perf_return")
 
 
@@ -66,9 +70,10 @@ class SessionShape:
         program = f"{name}_session"  # says itself, call by call, whether it wants the return
         loaded = kernel.load(name, _but(name, "session"), {program: TRACE_UPROBE_SESSION})
         self._ends = [(loaded.program_fd(program), 0)]
+        self._kernel = kernel
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
-        return keep(self._ends, TRACE_UPROBE_SESSION, path, _pairs(points))
+        return keep(self._kernel, self._ends, TRACE_UPROBE_SESSION, path, _pairs(points))
 
 
 class MultiShape:
@@ -83,9 +88,10 @@ class MultiShape:
             (loaded.program_fd(f"{name}_multi_enter"), 0),
             (loaded.program_fd(f"{name}_multi_return"), MULTI_RETURN),
         ][: 2 if returns else 1]
+        self._kernel = kernel
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
-        return keep(self._ends, TRACE_UPROBE_MULTI, path, _pairs(points))
+        return keep(self._kernel, self._ends, TRACE_UPROBE_MULTI, path, _pairs(points))
 
 
 class PerfShape:
@@ -99,9 +105,10 @@ class PerfShape:
             (loaded.program_fd(f"{name}_perf_enter"), 0),
             (loaded.program_fd(f"{name}_perf_return"), at_return),
         ][: 2 if returns else 1]
+        self._kernel = kernel
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
-        return keep(self._ends, self._type, path, _pairs(points), perf=True)
+        return keep(self._kernel, self._ends, self._type, path, _pairs(points), perf=True)
 
 
 class EntryShape:
@@ -114,9 +121,10 @@ class EntryShape:
         loaded = kernel.load(name, frozenset({f"{name}_{'multi' if perf else 'perf'}_enter"}), types)
         self._ends = [(loaded.program_fd(program), 0)]
         self._type = _perf_type() if perf else TRACE_UPROBE_MULTI
+        self._kernel = kernel
 
     def attach(self, path: str, points: Sequence[Point]) -> Links:
-        return keep(self._ends, self._type, path, _pairs(points), perf=self.name == "perf")
+        return keep(self._kernel, self._ends, self._type, path, _pairs(points), perf=self.name == "perf")
 
 
 def _perf_type() -> int:
@@ -250,6 +258,7 @@ class Links:
 
 
 def keep(
+    kernel: KernelSide,
     ends: Sequence[tuple[int, int]],
     kind: int,
     path: str,
@@ -258,8 +267,41 @@ def keep(
 ) -> Links:
     """Attach programs (descriptor, flags) to (offset, cookie) of a file; OSError where it is refused."""
     offsets, cookies = np.array(points, "<u8").reshape(-1, 2).T.copy()
-    keeper, hold = _shim.keep_uprobes(_command(), np.array(ends, "<u4"), kind, path, offsets, cookies, perf)
-    return Links(keeper, not perf, hold)
+    programs = np.array(ends, "<u4")
+    served = kernel.settings.served or path == _shim.__file__
+    made: list[Links | OSError] = []
+    lock, given_up = threading.Lock(), False
+
+    def make() -> None:
+        result: Links | OSError
+        try:
+            keeper, hold = _shim.keep_uprobes(
+                _command(), programs, kind, path, offsets, cookies, perf, served
+            )
+            result = Links(keeper, not perf, hold)
+        except OSError as error:
+            result = error
+        with lock:
+            made.append(result)
+            if given_up and isinstance(result, Links):  # nobody will take them off any more
+                result.let_go()
+
+    # In a thread: the child asks for the file's pages first, and whoever has them may never answer. A thread
+    # that is left behind waits for its child in the kernel, and ends with us.
+    thread = threading.Thread(target=make, name="attach", daemon=True)
+    thread.start()
+    until = time.monotonic() + PAGES_S
+    thread.join(MEANWHILE_S)
+    while thread.is_alive() and time.monotonic() < until:
+        kernel.meanwhile()
+        thread.join(MEANWHILE_S)
+    with lock:
+        given_up = True
+        if not made:
+            raise TimeoutError(errno.ETIMEDOUT, f"its pages did not come within {PAGES_S:.0f} s")
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]
 
 
 @cache

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ingero.model.layout import WaitClass
-
-SYSCALLS = 512
+from ingero.model.layout import Capacity, WaitClass
 
 CLASSES: dict[WaitClass, str] = {
     WaitClass.WAIT_FUTEX: "futex futex_wait futex_waitv",
@@ -72,7 +70,7 @@ NUMBERS = {"x86_64": X86_64, "aarch64": ARM64}
 
 def wait_classes(machine: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """WaitClass for every system call number of this processor."""
-    table = np.zeros(SYSCALLS, np.uint8)
+    table = np.zeros(Capacity.SYSCALLS, np.uint8)
     numbers = NUMBERS[machine]
     for wait_class, names in CLASSES.items():
         for name in names.split():

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingero.model.layout import Missing
+from ingero.model.layout import Missing, PythonAt
 from ingero.model.stack import Frame
 from ingero.model.window import Records
 from ingero.units import visible
@@ -23,7 +23,7 @@ from ingero.units import visible
 
 Version = tuple[int, int]  # of Python: (3, 12)
 LineAt = Callable[[Version, bytes, int, int], int | None]
-PYTHON_ENTRY = 0x80000000  # as in wire.h: the interpreter was entered from C for the frame
+PYTHON_ENTRY = int(PythonAt.PYTHON_ENTRY)  # the interpreter was entered from C for the frame
 MAX_BYTES = 64 << 20
 MAX_PLACES = 4096  # instructions of one code object remembered as frames
 _OBJECT_BYTES = 600  # what one takes besides its texts

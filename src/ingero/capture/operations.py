@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from ingero.capture.counters import MapReader
 from ingero.model import histogram, layout
 from ingero.model.histogram import lower_bounds
-from ingero.model.layout import CallFlag, Why
+from ingero.model.layout import CallFlag, Extremes, Why
 from ingero.model.window import OPERATION, UNSAMPLED, Records
 
 SUMS = ("count", "sum_ns", "bytes", "errors", "recorded", "dropped", "untimed")
 ARRAYS = ("split", "slots")
 # What is kept of a reading: what the next one is subtracted from.
 KEPT = np.dtype([(name, layout.OP_STATS[name]) for name in (*SUMS, *ARRAYS)])
-WINDOW_BITS = 30  # the kernel's windows for extremes: see wire.h
+WINDOW_BITS = int(Extremes.WINDOW_BITS)  # the kernel's windows for extremes
 BOUNDS = np.minimum(lower_bounds(), 2.0**62).astype(np.uint64)
 NEVER = np.iinfo(np.uint64).max
 Numbers = NDArray[np.uint64]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.model import layout
-from ingero.model.layout import RecordType
+from ingero.model.layout import Capacity, RecordType
 from ingero.model.window import Records
 from ingero.native import _shim
 
@@ -30,8 +30,8 @@ ROOM: Room = {
     RecordType.REC_XID: (layout.XID, 64),
 }
 
-# The ring for what is sent once and is large (probes/frames.bpf.h).
-FRAMES_RING_BYTES = 8 << 20
+# The ring for what is sent once and is large.
+FRAMES_RING_BYTES = int(Capacity.FRAMES_RING_BYTES)
 FRAMES_ROOM: Room = {
     RecordType.REC_STACK: (layout.STACK, 256),
     RecordType.REC_CODE: (layout.CODE, 256),

@@ -19,16 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingero.capture.code_objects import PYTHON_ENTRY, CodeKey, CodeObjects, LineAt
-from ingero.model import layout
-from ingero.model.layout import PythonState
+from ingero.model.layout import FramesKept, PythonState
 from ingero.model.stack import Frame, NativeFrame, PythonFrame, ResolvedStack, lookups, note, resolved
 from ingero.model.window import Records
 
 # Frames for addresses of a process (pid, its start), None where there is no code.
 FramesAt = Callable[[int, NDArray[np.uint64], int], Sequence[NativeFrame | None]]
-PYTHON_INNER = 96  # as in wire.h: behind these the outermost frames turn round in their place
-PYTHON_FRAMES = int(layout.STACK["python"].shape[0])
-NATIVE_FRAMES = int(layout.STACK["native"].shape[0])
+PYTHON_INNER = int(FramesKept.PYTHON_INNER)  # behind these the outermost frames turn round in their place
+PYTHON_FRAMES = int(FramesKept.PYTHON_FRAMES)
+NATIVE_FRAMES = int(FramesKept.NATIVE_FRAMES)
 MAX_WAITING = 16384  # stacks not yet asked for: some 3 KB each
 MAX_KNOWN = 1 << 16
 MAX_SHOWN = 8192  # hashes: whoever reads them remembers as many stacks, and is told again of others

@@ -10,11 +10,13 @@ moment the GPU was done.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from ingero.correlate.loss import TASK, Chains, LossPart, Lost, Root, SliceLedger
+from ingero.correlate.loss import CLOCK, TASK, Chains, LossPart, Lost, Root, SliceLedger
 from ingero.correlate.tables import Culprit, Family, Tables, by_name
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKET_NAMES, BUCKETS
@@ -27,6 +29,9 @@ WAITS = (
 )  # fmt: skip
 # What a thread that feeds the GPU itself does usefully while another waits for it.
 USEFUL = frozenset({"cuda_cpu", "host_cpu", "gpu_wait"})
+NO_LOSS = frozenset({"demand", "feeder", "clock"})
+IDLE = ("sleep", "net_wait", "peer_wait")  # a server that waits to be asked is in one of these
+ASKS = 0.1  # of the answers: who asks need not wake a server that is awake
 NEGLIGIBLE_NS = 1_000_000  # of a slice: a twentieth of a percent is nobody's problem
 
 
@@ -51,9 +56,43 @@ class Ledgers:
 
     def whole(self, pid: int, row: np.void) -> Iterator[Lost]:
         """All of a thread's time, not only what was lost: waits are what was waited for."""
-        for bucket, ns in enumerate(row["ns"].tolist()):
-            if ns:
-                yield from self._roots(pid, row, Bucket(bucket), ns, everything=True)
+        rows = [
+            lost
+            for bucket, ns in enumerate(row["ns"].tolist())
+            if ns
+            for lost in self._roots(pid, row, Bucket(bucket), ns, everything=True)
+        ]
+        process = self._tables.facts.processes.get(pid)
+        if process is None or not process.serves:
+            return iter(rows)
+        return _while_asked(rows, self._asked_ns(int(row["slice"]), pid, int(row["tid"])))
+
+    def _asked_ns(self, number: int, pid: int, tid: int) -> int:
+        """For how long, at least, somebody waited for this server's answer: the one who did longest.
+
+        A client, or a thread of the server's own that a client has asked, wakes it in turn. Whoever
+        only takes what the server makes, its log, say, asks for nothing.
+        """
+        ended = [
+            each
+            for (at, _), every in self._tables.wakers.items()
+            if at == number
+            for each in every
+            if each.kind == TASK and each.tid != each.waker_tid
+        ]
+        answering = {tid} | {each.tid for each in ended if each.pid == pid and each.waker_tid == tid}
+        asked: Counter[int] = Counter()
+        answered: Counter[int] = Counter()
+        waited_ns: Counter[int] = Counter()
+        for each in ended:
+            own = each.pid == pid
+            if each.tid == tid or (own and each.waker_pid != pid):
+                asked[each.waker_tid] += each.times
+            elif each.waker_tid == tid or (not own and each.waker_tid in answering):
+                answered[each.tid] += each.times
+                waited_ns[each.tid] += each.ns
+        clients = (each for each, times in answered.items() if asked[each] >= ASKS * times)
+        return max((waited_ns[each] for each in clients), default=0)
 
     def _roots(
         self, pid: int, row: np.void, bucket: Bucket, ns: int, everything: bool = False
@@ -68,7 +107,9 @@ class Ledgers:
             gil = min(ns, int(row["gil_ns"]) * ns // max(int(row["ns"][bucket]), 1))
             if gil:
                 yield self._held(number, pid, tid, comm, gil)
-            yield from self._followed(number, pid, tid, comm, bucket, ns - gil, everything)
+            yield from self._followed(
+                number, pid, tid, comm, bucket, ns - gil, everything, int(row["gil_ns"])
+            )
         elif bucket == Bucket.PEER_WAIT:
             yield from self._followed(number, pid, tid, comm, bucket, ns, everything)
         else:
@@ -83,16 +124,24 @@ class Ledgers:
         return Lost("lock_wait", ns, pid, tid, comm, who=who, whose="own", gil=True)
 
     def _followed(
-        self, number: int, pid: int, tid: int, comm: str, bucket: Bucket, ns: int, everything: bool
+        self,
+        number: int,
+        pid: int,
+        tid: int,
+        comm: str,
+        bucket: Bucket,
+        ns: int,
+        everything: bool,
+        gil_ns: int = 0,
     ) -> Iterator[Lost]:
-        roots = self._chains.follow(number, pid, tid, bucket) if ns >= NEGLIGIBLE_NS else []
+        roots = self._chains.follow(number, pid, tid, bucket, gil_ns) if ns >= NEGLIGIBLE_NS else []
         waits = self._waits(number, tid, bucket)
         if not roots and (everything or ns >= NEGLIGIBLE_NS):
             yield Lost(BUCKET_NAMES[bucket], ns, pid, tid, comm, whose="unknown")
         for root in _merged(roots):
             part = int(ns * root.share)
-            useful, demand = root.feeder and root.bucket in USEFUL, self._on_demand(root)
-            if not everything and (part < NEGLIGIBLE_NS or useful or demand):
+            whose = self._whose(root)
+            if not everything and (part < NEGLIGIBLE_NS or whose in NO_LOSS):
                 continue
             if root.bucket == "runqueue":
                 throttled = self._throttled(number, root)
@@ -100,9 +149,6 @@ class Ledgers:
                     number, pid, root.pid, root.tid, root.comm, part, root.via, throttled, everything
                 )
             else:
-                whose = "unknown" if not root.seen else "nobody"
-                if demand or useful:
-                    whose = "demand" if demand else "feeder"
                 who = (LossPart(root.pid, root.comm, part),) if root.pid != pid or not root.seen else ()
                 yield Lost(
                     root.bucket, part, root.pid, root.tid, root.comm, root.via, who, whose, waits=waits
@@ -113,10 +159,14 @@ class Ledgers:
         wakers = self._tables.wakers.get((number, tid), ())
         return sum(each.times for each in wakers if each.bucket == bucket and each.kind == TASK)
 
-    def _on_demand(self, root: Root) -> bool:
-        """A server that waits to be asked: nobody wants anything from the GPU."""
+    def _whose(self, root: Root) -> str:
         process = self._tables.facts.processes.get(root.pid)
-        return bool(process and process.serves) and root.bucket in ("sleep", "net_wait", "peer_wait")
+        clock = root.ended_by == CLOCK
+        if process and process.serves and (clock or root.bucket in IDLE):
+            return "demand"  # a server that waits to be asked: nobody wants anything from the GPU
+        if root.feeder and root.bucket in USEFUL:
+            return "feeder"
+        return "clock" if clock else "nobody" if root.seen and root.ended_by == TASK else "unknown"
 
     def _throttled(self, number: int, root: Root) -> int:
         row = self._tables.thread(number, root.tid)
@@ -175,6 +225,28 @@ class Ledgers:
         return sides
 
 
+def _while_asked(rows: list[Lost], asked_ns: int) -> Iterator[Lost]:
+    """A server's time, when somebody waited for its answer for so long of it.
+
+    It can have waited to be asked only for the rest. What a chain of waits took for that beyond it was
+    something else on the same way; what has nothing else on it the server waited for by its own choice.
+    """
+    wall_ns = sum(row.ns for row in rows)
+    idle_ns = sum(row.ns for row in rows if _is_idle(row))
+    part = min(1.0, max(0, wall_ns - asked_ns) / idle_ns) if idle_ns else 1.0
+    for row in rows:
+        if not _is_idle(row) or part == 1.0:
+            yield row
+        else:
+            unasked = int(row.ns * part)
+            yield replace(row, ns=unasked)
+            yield replace(row, ns=row.ns - unasked, whose="asked")
+
+
+def _is_idle(row: Lost) -> bool:
+    return row.whose == "demand" or (not row.via and row.bucket in IDLE)
+
+
 def harmful(row: np.void, in_syncs_ns: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Of a thread's slice, per bucket: what the GPU did not hide."""
     total, gap = row["ns"].astype(np.int64), row["gap"].astype(np.int64)
@@ -208,13 +280,9 @@ def _inside_syncs(operations: Iterable[np.void]) -> int:
 
 def _merged(roots: list[Root]) -> list[Root]:
     """One root per place and bucket."""
-    merged: dict[tuple[int, str, bool], Root] = {}
+    merged: dict[tuple[int, str, bool, int], Root] = {}
     for root in roots:
-        key = (root.tid, root.bucket, root.seen)
+        key = (root.tid, root.bucket, root.seen, root.ended_by)
         before = merged.get(key)
-        share = root.share + (before.share if before else 0.0)
-        first = before or root
-        merged[key] = Root(
-            first.bucket, share, first.pid, first.tid, first.comm, first.via, first.seen, first.feeder
-        )
+        merged[key] = before._replace(share=before.share + root.share) if before else root
     return list(merged.values())

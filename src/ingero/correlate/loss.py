@@ -39,9 +39,10 @@ class Lost:
     comm: str
     via: tuple[str, ...] = ()  # names of the threads in between, the victim's own left out
     who: tuple[LossPart, ...] = ()  # whose fault, where somebody else has one
-    # nobody, quota, own (the job itself), others, neighbours (in another container), unknown;
-    # in a whole account also agent (us), demand (nobody wants anything) and feeder (another
-    # thread that feeds the GPU)
+    # nobody, quota, own (the job itself), others, neighbours (in another container), unknown, clock (it had
+    # said how long it would wait, and that time was up);
+    # in a whole account also agent (us), demand (nobody wants anything), asked (a server waits, and somebody
+    # for its answer) and feeder (another thread that feeds the GPU)
     whose: str = "nobody"
     gil: bool = False
     waits: int = 0  # how many; 0: not counted
@@ -87,7 +88,8 @@ MAX_DEPTH = 6  # loader, queue and worker are three; much longer ways are rings
 ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
 TASK = int(WakerKind.WAKER_TASK)
 # What a wait was that no thread ended; other interrupts tell nothing.
-FROM_OUTSIDE = {int(WakerKind.WAKER_IRQ_TIMER): "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
+CLOCK = int(WakerKind.WAKER_IRQ_TIMER)
+FROM_OUTSIDE = {CLOCK: "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
 # Parts of a wait smaller than this are not followed one by one: 64 workers are, each of them, but
 # threads that all wake each other make ever more ways. A thousand short processes are seen as one.
 NEGLIGIBLE = 0.002
@@ -104,6 +106,7 @@ class Root(NamedTuple):
     via: tuple[str, ...]
     seen: bool = True  # False: that thread is not traced, all we know is its name
     feeder: bool = False
+    ended_by: int = TASK  # CLOCK or the network: the asking thread's own wait, which no thread ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +126,26 @@ class Chains:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def follow(self, number: int, pid: int, tid: int, bucket: Bucket) -> list[Root]:
-        """Why a thread's waits of one kind lasted; shares sum to 1, or nothing is known."""
-        return _normal(list(self._ended_by(number, tid, bucket, frozenset({tid}), pid)))
+    def follow(self, number: int, pid: int, tid: int, bucket: Bucket, gil_ns: int = 0) -> list[Root]:
+        """Why a thread's waits of one kind lasted; shares sum to 1, or nothing is known.
 
-    def _ended_by(
-        self, number: int, tid: int, bucket: Bucket, asked: frozenset[int], victim: int
-    ) -> Iterator[Root]:
-        every = self._tables.wakers.get((number, tid), ())
-        wakers = [
-            each
-            for each in every
-            if each.bucket == bucket and each.kind == TASK and each.waker_tid not in asked
-        ]
-        total = max(sum(each.ns for each in every if each.bucket == bucket and each.kind == TASK), 1)
+        `gil_ns`: of these waits, those for the interpreter's lock, which are asked about elsewhere. Whoever
+        waits for it looks every few milliseconds whether it is free, so the clock ends them.
+        """
+        return _normal(list(self._ended_by(number, tid, bucket, pid, gil_ns)))
+
+    def _ended_by(self, number: int, tid: int, bucket: Bucket, victim: int, gil_ns: int) -> Iterator[Root]:
+        every = [each for each in self._tables.wakers.get((number, tid), ()) if each.bucket == bucket]
+        wakers = [each for each in every if each.kind == TASK and each.waker_tid != tid]
+        outside = {kind: sum(each.ns for each in every if each.kind == kind) for kind in FROM_OUTSIDE}
+        outside[CLOCK] = max(0, outside[CLOCK] - gil_ns)
+        asked = frozenset({tid})
+        total = max(sum(each.ns for each in every if each.kind == TASK) + sum(outside.values()), 1)
+        row = self._tables.thread(number, tid)
+        comm = "" if row is None else self._tables.name(row)
+        for kind, ns in outside.items():
+            if ns:
+                yield Root(BUCKET_NAMES[bucket], ns, victim, tid, comm, (), ended_by=kind)
         large, small = _apart(wakers, NEGLIGIBLE * total)
         for waker in large:
             by = FollowedWait(asked, victim, (), waker.ns, waker.ns / total)
@@ -224,7 +233,7 @@ def _active_ns(row: np.void) -> int:
 
 
 def _scaled(root: Root, by: float) -> Root:
-    return Root(root.bucket, root.share * by, root.pid, root.tid, root.comm, root.via, root.seen, root.feeder)
+    return root._replace(share=root.share * by)
 
 
 def _normal(roots: list[Root]) -> list[Root]:

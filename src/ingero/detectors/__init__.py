@@ -93,6 +93,7 @@ ALL: tuple[Detector, ...] = (
     *unwatched.DETECTORS.values(),
 )
 KINDS = tuple(detector.name for detector in ALL)
+LOOKED_FOR = tuple(detector.name for detector in ALL if not detector.unwatched)
 SPIKY = frozenset({"data-starvation", "gpu-idle", "gc-pause"})  # what long iterations may consist of
 NOT_RECORDED = " is not recorded: "
 MUCH = 1.5  # times the spikes: then it is not done in them alone

@@ -28,6 +28,8 @@ WORK = {
     "capture": "capturing graphs",
     "gc": "Python's garbage collector",
     "io": "reading and writing files",
+    "asked": "waiting while others wait for its answer",
+    "clock": "waiting until a time that it has set itself",
 }
 OWN = {"host_cpu": "its own work", "cuda_cpu": "its own work inside CUDA calls"}
 BUSY = 0.75  # of the time: such a GPU is what the job waits for
@@ -57,7 +59,7 @@ def bound_of(setting: Setting, account: Account, busy: float | None) -> Bound | 
         comm=setting.job.comm,
         by=by,
         share=round(busy if by == GPU and busy is not None else min(1.0, share), 4),
-        what=_what(main, setting) or None if of_work else None,
+        what=(_what(main, setting) if of_work else _by_choice(main)) or None,
         source=_source(account, main) if of_work else None,
         who=[] if by == GPU else [Who(part.pid, part.comm, part.ns, None) for part in main.who[:MAX_WHO]],
         gpu_busy_share=None if busy is None else round(busy, 4),
@@ -69,6 +71,10 @@ def bound_of(setting: Setting, account: Account, busy: float | None) -> Bound | 
 def _what(main: Lost, setting: Setting) -> str:
     """Waits that come with copies to the GPU are copying."""
     return "copy" if main.what == "sync" and setting.sends else main.what
+
+
+def _by_choice(main: Lost) -> str:
+    return main.whose if main.whose in ("asked", "clock") else ""
 
 
 def _side(row: Lost, setting: Setting) -> str:
@@ -185,7 +191,7 @@ def name_of(row: Lost, setting: Setting) -> str:
         return _of_work(row, setting)
     if row.bucket in WAITS:
         return WAITS[row.bucket]
-    if row.bucket == "lock_wait":
+    if row.bucket == "lock_wait" or row.whose == "clock":
         return "gil-contention" if row.gil else UNNAMED
     return _of_waiting(row, setting)
 
@@ -217,9 +223,9 @@ def _waiting(setting: Setting) -> str:
 def _of_waiting(row: Lost, setting: Setting) -> str:
     """Asleep, or waiting for an answer; a server waits to be asked, whatever its clients do meanwhile."""
     known = setting.timeline.facts.processes.get(setting.job.pid)
-    if known and known.serves:
+    if known and known.serves and row.whose != "asked":
         return NOBODY
-    if row.bucket == "sleep" and not row.via:
+    if row.bucket == "sleep" and (not row.via or row.whose == "asked"):
         return UNNAMED  # a decision of the program's, of which only the line can tell why
     if row.via and row.bucket == "sleep" and _is_ours(row, setting):
         return "data-starvation"

@@ -271,7 +271,9 @@ class Verdicts:
     def _idle(
         self, job: Job, usual: PaceStretch, accounts: Accounts, account: Account, busy: float | None
     ) -> list[NamedRows]:
-        if busy is None or not account.rows:
+        if busy is None:
+            return self._held_up(job, usual, accounts, account)
+        if not account.rows:
             return []
         wall = account.wall_ns
         idle = int((1 - busy) * wall)
@@ -295,6 +297,18 @@ class Verdicts:
         if accounts.out_of_memory(0, job.pid):
             groups.pop("alloc-churn", None)
         return self._told(told, groups, "gpu-idle", lines)
+
+    def _held_up(self, job: Job, usual: PaceStretch, accounts: Accounts, account: Account) -> list[NamedRows]:
+        """Where no card tells: a server that waits while somebody waits for it. It and the GPU take turns, so
+        meanwhile the GPU has nothing to do."""
+        rows = [row for row in account.rows if row.whose == "asked"]
+        ns = sum(row.ns for row in rows)
+        if ns < IDLE_SHARE * account.wall_ns or not ns or not _takes_turns(accounts, 0, job):
+            return []
+        setting = Setting(self._timeline, job, True, False, usual.first_ns, usual.last_ns)
+        told = ToldStretch(job, usual.spans, account.wall_ns, ns)
+        lines = grown_lines(Account(()), account, 1.0)
+        return self._told(told, self._groups(rows, setting), "gpu-idle", lines)
 
     # --- names -----------------------------------------------------------------------------
 
@@ -389,7 +403,8 @@ def _takes_turns(accounts: Accounts, number: int, job: Job) -> bool:
 
 
 def _chosen(row: Lost) -> bool:
-    return row.bucket == "sleep" and not row.via
+    """It sleeps, or waits until a time that it has set itself."""
+    return row.whose == "clock" or (row.bucket == "sleep" and not row.via and row.whose != "asked")
 
 
 def line_of(rows: Sequence[Lost], lines: Lines, changed: bool) -> GrownLine | None:

@@ -58,7 +58,7 @@ def find_gpus(folder: Path = DRIVER) -> GpuReport:
         return GpuReport(driver, within(NVML_S, _from_nvml), "nvml")
     except ImportError:
         problem = "nvidia-ml-py is not installed"
-    except Exception as error:
+    except Exception as error:  # NVML's own, a driver that hangs, a library of another age: /proc is left
         problem = f"NVML: {error}"
     listed = _from_proc(folder)
     return GpuReport(driver, listed, "proc" if listed else "none", problem)

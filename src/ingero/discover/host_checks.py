@@ -60,7 +60,7 @@ def _safely(name: str, source: Source) -> list[Check]:
     try:
         result = source()
         return [result] if isinstance(result, Check) else list(result)
-    except Exception as error:
+    except Exception as error:  # a mistake of ours in one check must not hide the others
         advice = "This is a bug: please report it with the output of `ingero check --json`."
         return [Check(name, "warning", f"could not be checked: {type(error).__name__}: {error}", advice)]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ingero.discover.process_memory import NotThereError, ProcessMemory, TooMuchError
-from ingero.model.layout import PythonFlag
+from ingero.model.layout import PythonFlag, Sign
 from ingero.model.numbers import Signed
 
 MAX_NAME_CHARACTERS = 16_384
@@ -170,7 +170,7 @@ def _inside(offset: int, size: int) -> int:
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_TABLE_BYTES = 4 << 20
-PEEK_BYTES = 32
+PEEK_BYTES = int(Sign.PEEK_BYTES)
 _CODECS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _WORD = (1 << 64) - 1
 

@@ -133,7 +133,7 @@ def _collect(members: Mapping[str, Callable[[], str]]) -> dict[str, str]:
     for name, make in members.items():
         try:
             texts[name] = make()
-        except Exception as error:
+        except Exception as error:  # it is for machines where things fail: the bundle says what did
             missing.append(f"{name}: {type(error).__name__}: {error}")
     texts["missing.txt"] = masked_text("\n".join(missing) + "\n") if missing else ""
     return texts

@@ -19,6 +19,7 @@ from ingero.governor.policy import Load, step_ns
 from ingero.governor.seen import METERS, OTHERS, Aligned, CallingPace, StepsBy
 from ingero.model import layout
 from ingero.model.hit_cost import HitCost
+from ingero.model.layout import Capacity
 from ingero.model.window import Records
 
 MEMORY_NS = 1_000_000_000  # how long what a thread did counts
@@ -208,8 +209,8 @@ def _kept(passed_ns: float, memory_ns: float) -> float:
 # What tracing took of each thread so far, read from memory shared with the kernel side: no system call.
 
 
-THREADS = 8192  # of thread_costs, see maps.bpf.h
-OPERATIONS = 512  # of op_hits
+THREADS = int(Capacity.THREADS)  # of thread_costs
+OPERATIONS = int(Capacity.OPS)  # of op_hits
 NUMBERS = 2 * METERS + 4  # timed and counted by meter, passed, records, walks, walk_ns
 PASSED, RECORDS, WALKS, WALK_NS = range(2 * METERS, NUMBERS)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 # Why a card's clock is what it is: bit, the driver's word for it, and ours for people.
 REASONS = (
     (0x1, "gpu_idle", "idle"),
@@ -45,6 +47,21 @@ def link_bytes_per_ns(generation: int | None, width: int | None) -> float | None
     """What a PCI Express link carries in one direction, before packets' own overhead."""
     lane = LANE_BYTES_PER_NS.get(generation) if generation is not None else None
     return lane * width if lane and width else None
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """For one GPU and hour; by model, the longest that is part of a GPU's name."""
+
+    price: float | None = None
+    by_model: dict[str, float] = {}
+    currency: str = "$"
+
+    def of(self, model: str | None) -> float | None:
+        fit = [name for name in self.by_model if model and name.lower() in model.lower()]
+        return self.by_model[max(fit, key=len)] if fit else self.price
+
+
+UNPRICED = Prices()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-MIN_BITS = 6
-SUB_BITS = 3
-SLOTS = 256
+from ingero.model.layout import Hist
+
+MIN_BITS = int(Hist.HIST_MIN_BITS)
+SUB_BITS = int(Hist.HIST_SUB_BITS)
+SLOTS = int(Hist.HIST_SLOTS)
 _SUB = 1 << SUB_BITS
 _WIDTHS = (1, 2, 4, 8)
 _PAIRS = {w: np.dtype([("slot", "u1"), ("count", f"<u{w}")]) for w in _WIDTHS}

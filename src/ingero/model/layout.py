@@ -217,6 +217,54 @@ class Spare(IntEnum):
     SPARE_EVERYBODY = 2
 
 
+class Hist(IntEnum):
+    HIST_MIN_BITS = 6
+    HIST_SUB_BITS = 3
+    HIST_SLOTS = 256
+
+
+class Share(IntEnum):
+    SHARES = 8
+
+
+class Extremes(IntEnum):
+    WINDOW_BITS = 30
+
+
+class Argument(IntEnum):
+    NO_ARG = 255
+
+
+class Capacity(IntEnum):
+    THREADS = 8192
+    OPS = 512
+    SYSCALLS = 512
+    RING_BYTES = 16777216
+    FRAMES_RING_BYTES = 8388608
+
+
+class CallerRange(IntEnum):
+    RUNTIME_RANGES = 4
+    CALLER_RANGES = 8
+
+
+class FramesKept(IntEnum):
+    PYTHON_INNER = 96
+    PYTHON_OUTER = 32
+    PYTHON_FRAMES = 128
+    NATIVE_FRAMES = 64
+
+
+class PythonAt(IntEnum):
+    PYTHON_ENTRY = 2147483648
+    PYTHON_BEFORE = 2147483646
+    PYTHON_NOWHERE = 2147483645
+
+
+class Sign(IntEnum):
+    PEEK_BYTES = 32
+
+
 def _dtype(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
     names, formats, offsets = zip(*fields, strict=True)
     return np.dtype(

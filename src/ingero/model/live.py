@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ingero.model.finding import STATES, Finding, SourceLine
+from ingero.model.gpus import UNPRICED, Prices
 from ingero.model.metrics import SeriesLimits, Snapshot
 from ingero.model.report import Bound
 
@@ -250,6 +251,7 @@ class Surface(Protocol):
     wants_records: bool
     takes_the_screen: bool  # other messages have to wait
     metric_limits: SeriesLimits | None  # None: no metrics are wanted
+    metric_prices: Prices
 
     def run(self, work: Callable[[], int]) -> int:
         """Run `work`, which calls the methods below, and return its exit code."""
@@ -282,6 +284,7 @@ class QuietSurface:
     wants_records = False
     takes_the_screen = False
     metric_limits: SeriesLimits | None = None
+    metric_prices = UNPRICED
 
     def __init__(self) -> None:
         self.stop_requested = threading.Event()

@@ -50,6 +50,7 @@ LABELS: dict[str, tuple[str, str]] = {
     "direction": ("ingero.direction", "`HtoD`, `DtoH`, `DtoD`, `HtoH`; `unknown` where nothing tells."),
     "bucket": ("ingero.bucket", "Where time went; docs/glossary.md."),
     "kind": ("ingero.finding.kind", "Kind of finding; docs/detectors."),
+    "currency": ("ingero.currency", "As configured (`cost.currency`)."),
     "severity": ("ingero.finding.severity", "`CRITICAL`, `HIGH`, `MEDIUM` or `LOW`."),
     "gpu": ("hw.id", "Number of the GPU, as the driver counts."),
     "uuid": ("hw.serial_number", "UUID of the GPU."),
@@ -117,6 +118,7 @@ _TIME = (
     f"{', '.join(f'{name} is {each.words}' for name, each in BUCKETS.items())}."
 )
 _FILE = "the file may since have been merged, trimmed or copied"
+_LOST = "NVML, live diagnosis"
 _SENDING = "sending is the running agent's, and not recorded"
 
 ALL: tuple[Metric, ...] = (
@@ -138,6 +140,14 @@ ALL: tuple[Metric, ...] = (
     _row("gpu.held.time", _C, "s", "Time a process was on a GPU; of a shared one its part, by use.", "NVML",
          PROCESS),
     _row("gpu.busy.time", _C, "s", "Of the time held, how long the GPU was busy.", "NVML", PROCESS),
+    _row("gpu.lost.time", _C, "s", "Of the time held, how long the GPU was idle because of a finding.", _LOST,
+         (*PROCESS, "kind")),
+    _row("gpu.idle_without_finding.time", _C, "s",
+         "Of the time held, how long the GPU was idle and no finding says why.", _LOST, PROCESS),
+    _row("gpu.cost", _C, "{money}", "Price of the time held, where the GPU has a price.", "NVML, prices",
+         (*PROCESS, "currency")),
+    _row("gpu.cost.lost", _C, "{money}", "Price of the time lost: what fixing the finding saves.",
+         f"{_LOST}, prices", (*PROCESS, "kind", "currency")),
     _row("call.in_flight", _G, "s", "Longest call entered and not returned from, from a second on.",
          "threads now", (*PROCESS, "op")),
     _row("process.info", _G, "{process}", "1 for each process with series of its own.", "process table",

@@ -39,3 +39,4 @@ class TraceOptions:
     ring_bytes: int | None = None  # None: the probes' own default
     kubelet: KubeletAccess | None = None  # None: not asked
     costly: bool = False  # also probe hot functions the kernel must single-step
+    served: bool = False  # also probe library files that another program serves (FUSE)

@@ -44,7 +44,7 @@ OPERATION = np.dtype(
         ("estimated", "?"),  # count is an estimate
         ("count_error", "<u8"),  # and may be off by this
         ("split", "<u8", (BUCKETS,)),
-        ("slots", "<u4", (256,)),
+        ("slots", layout.OP_STATS["slots"]),
     ]
 )
 

@@ -262,9 +262,9 @@ def kind_words(kind: str) -> str:
 
 def covered_words(what: str, why: str) -> tuple[str, str]:
     """What is not covered, and why: a kind of finding by its sentence, a source without its key."""
-    kind, space, rest = what.partition(" ")
+    kind = next((each for each in (what.partition(" ")[0], what.partition(",")[0]) if each in KINDS), "")
     source, said, reason = why.partition(" is not recorded: ")
     return (
-        f"{kind_words(kind)}{space}{rest}",
+        f"{kind_words(kind)}{what.removeprefix(kind)}",
         f"not recorded: {reason}" if said and source in SOURCES else why,
     )

@@ -11,6 +11,12 @@
  *
  * Until it executes that program the child shares our memory (vfork): it makes system
  * calls, tells what failed, and touches nothing else.
+ *
+ * Where somebody runs the file's code, the kernel reads the page of each probe while no
+ * process of the machine can fork (uprobes: dup_mmap_sem). Were the page on a file system
+ * that does not answer, the whole machine would stand still with us. So the child has the
+ * pages read before, when only it waits for them, and files that another program serves
+ * (FUSE) are left alone: who serves them could take the pages away again in between.
  */
 #include "_shim.h"
 
@@ -20,14 +26,20 @@
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define WORDS 6
 #define CLOEXEC_RANGE (1U << 2) /* CLOSE_RANGE_CLOEXEC, Linux 5.11 */
+#define POPULATE_READ 22	/* MADV_POPULATE_READ, Linux 5.14 */
+#define FUSE 0x65735546
+#define INSTRUCTION 16 /* bytes the kernel copies from where a probe is */
 
 /* The kernel's struct as of 6.6; older headers do not have it. */
 struct uprobe_multi_attr {
@@ -45,12 +57,13 @@ struct end {
 struct order {
 	const char *words[WORDS + 1]; /* what the keeper becomes */
 	const char *path;
+	char path_of_file[32]; /* the same file, once it is open */
 	const struct end *ends;
 	size_t end_count;
 	const uint64_t *offsets, *cookies;
 	size_t count;
 	uint32_t type; /* attach type, or the perf device's */
-	int perf;
+	int perf, served; /* served: by a program, and wanted all the same */
 	int input, nowhere;
 	const char *failed; /* what did, and why */
 	int error;
@@ -69,7 +82,7 @@ static int make_multi(const struct order *order, const struct end *end)
 	memset(&attr, 0, sizeof(attr));
 	attr.prog_fd = (uint32_t)end->program;
 	attr.attach_type = order->type;
-	attr.path = (uintptr_t)order->path;
+	attr.path = (uintptr_t)order->path_of_file;
 	attr.offsets = (uintptr_t)order->offsets;
 	attr.cookies = (uintptr_t)order->cookies;
 	attr.cnt = (uint32_t)order->count;
@@ -89,7 +102,7 @@ static int make_perf(const struct order *order, const struct end *end, size_t in
 	event.size = sizeof(event);
 	event.type = order->type;
 	event.config = end->flags;
-	event.config1 = (uintptr_t)order->path;
+	event.config1 = (uintptr_t)order->path_of_file;
 	event.config2 = order->offsets[index];
 	perf = (int)syscall(__NR_perf_event_open, &event, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
 	if (perf < 0)
@@ -132,13 +145,92 @@ static int leave_all_behind(const struct order *order)
 	return (int)syscall(__NR_close_range, 3, ~0U, CLOEXEC_RANGE);
 }
 
+static int is_program(const struct order *order, unsigned int fd)
+{
+	for (size_t end = 0; end < order->end_count; end++)
+		if (order->ends[end].program == (int32_t)fd)
+			return 1;
+	return 0;
+}
+
+/* The pipes of other keepers among them: should we never get further, theirs must end all the same. */
+static void close_others(const struct order *order)
+{
+	unsigned int first = 3, highest = 2;
+
+	for (size_t end = 0; end < order->end_count; end++)
+		if (order->ends[end].program > (int32_t)highest)
+			highest = (unsigned int)order->ends[end].program;
+	for (unsigned int fd = first; fd <= highest; fd++)
+		if (!is_program(order, fd))
+			close((int)fd);
+	syscall(__NR_close_range, highest + 1, ~0U, 0);
+}
+
+/* By its descriptor from now on, so that it stays the file that was looked at. */
+static int find_file(struct order *order)
+{
+	struct statfs system;
+	int fd = open(order->path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (!order->served) {
+		order->failed = "its file system does not say what it is";
+		if (fstatfs(fd, &system))
+			return -1;
+		order->failed = "another program serves this file (FUSE; with --fuse it is probed)";
+		errno = EPERM;
+		if (system.f_type == FUSE)
+			return -1;
+	}
+	snprintf(order->path_of_file, sizeof(order->path_of_file), "/proc/self/fd/%d", fd);
+	return 0;
+}
+
+/* Pages that are not there (the file was cut), or not for us, are the kernel's to refuse. */
+static void read_pages(const struct order *order)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t done = UINT64_MAX;
+	int fd = open(order->path_of_file, O_RDONLY | O_CLOEXEC);
+
+	for (size_t index = 0; fd >= 0 && index < order->count; index++) {
+		uint64_t first = order->offsets[index] / page, last = (order->offsets[index] + INSTRUCTION - 1) / page;
+		size_t bytes = (size_t)((last - first + 1) * page);
+		void *at;
+
+		if (first == done && last == done)
+			continue;
+		at = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, (off_t)(first * page));
+		if (at == MAP_FAILED)
+			continue;
+		madvise(at, bytes, POPULATE_READ);
+		munmap(at, bytes);
+		done = last;
+	}
+	close(fd);
+}
+
+static int prepare(struct order *order)
+{
+	if (leave_all_behind(order))
+		return -1;
+	close_others(order);
+	order->failed = "file";
+	if (find_file(order))
+		return -1;
+	read_pages(order);
+	return 0;
+}
+
 /* The child. */
 static void __attribute__((noreturn, noinline)) become_keeper(struct order *order)
 {
 	static char *const no_environment[] = {NULL};
 
 	order->failed = "keeper";
-	if (!leave_all_behind(order)) {
+	if (!prepare(order)) {
 		order->failed = order->perf ? "perf uprobe" : "uprobe_multi";
 		if (!make_links(order)) {
 			order->failed = "keeper";
@@ -240,8 +332,8 @@ PyObject *keep_uprobes(PyObject *module, PyObject *args)
 
 	(void)module;
 	memset(&order, 0, sizeof(order));
-	if (!PyArg_ParseTuple(args, "O!y*Isy*y*p", &PyTuple_Type, &words, &ends, &order.type, &order.path, &offsets,
-			      &cookies, &order.perf))
+	if (!PyArg_ParseTuple(args, "O!y*Isy*y*pp", &PyTuple_Type, &words, &ends, &order.type, &order.path, &offsets,
+			      &cookies, &order.perf, &order.served))
 		return NULL;
 	order.ends = ends.buf;
 	order.end_count = (size_t)ends.len / sizeof(struct end);

@@ -469,7 +469,8 @@ static PyObject *btf_types(PyObject *module, PyObject *args)
 		} else if (btf_is_enum(t)) {
 			for (i = 0; i < btf_vlen(t); i++) {
 				const struct btf_enum *e = btf_enum(t) + i;
-				item = Py_BuildValue("(sIi)", btf__name_by_offset(btf, e->name_off), 0, e->val);
+				item = Py_BuildValue("(sIL)", btf__name_by_offset(btf, e->name_off), 0,
+						     btf_kflag(t) ? (long long)e->val : (long long)(__u32)e->val);
 				PyList_Append(members, item);
 				Py_DECREF(item);
 			}

@@ -28,7 +28,14 @@ class MappingWatch:
     def close(self) -> None: ...
 
 def keep_uprobes(
-    command: tuple[str, ...], ends: Any, kind: int, path: str, offsets: Any, cookies: Any, perf: bool
+    command: tuple[str, ...],
+    ends: Any,
+    kind: int,
+    path: str,
+    offsets: Any,
+    cookies: Any,
+    perf: bool,
+    served: bool,
 ) -> tuple[int, int]: ...
 def iterate(link: int) -> int: ...
 def map_update(fd: int, key: Any, value: Any, flags: int = 0) -> None: ...

@@ -112,7 +112,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             found.append(work())
-        except BaseException as error:
+        except BaseException as error:  # raised by whoever waits for the thread
             raised.append(error)
 
     thread = threading.Thread(target=run, name="nvml", daemon=True)

@@ -88,7 +88,7 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], DemoDia
     totals = LiveTotals(synthetic.OPERATIONS, NODE, recent=surface.takes_the_screen)
     records = RecordStream(synthetic.OPERATIONS, clock, NODE)
     limits = surface.metric_limits
-    meter = Meter(synthetic.OPERATIONS, clock, NODE, limits) if limits else None
+    meter = Meter(synthetic.OPERATIONS, clock, NODE, limits, surface.metric_prices) if limits else None
     if meter:
         surface.metrics(meter.snapshot)
     command = f"ingero demo {scenario.name}"
@@ -114,7 +114,7 @@ def run(played: Played, surface: Surface, diagnosing: Callable[[Writer], DemoDia
             surface.update(shown.view(_says(scenario, story.elapsed_ns)))
         diagnosis.conclude()
     code = 1 if writer.status else 0
-    surface.end(shown.end(), code)
+    surface.end(shown.known(last=True), code)
     return code
 
 
@@ -149,10 +149,10 @@ class _Shown:
             overhead=Overhead(),
             warnings=(f"{MADE_UP}{says}",),
         )
-        return self.end()
+        return self.known()
 
-    def end(self) -> LiveView:
-        """The last view once more, with what is known by now."""
+    def known(self, last: bool = False) -> LiveView:
+        """The last view once more, with what is known by now. `last`: it is over."""
         writer = self._writer
         self.last = replace(
             self.last,
@@ -163,11 +163,8 @@ class _Shown:
             looked_ns=self._diagnosis.looked_ns,
             bound=self._diagnosis.bound,
         )
-        return self._observed()
-
-    def _observed(self) -> LiveView:
         if self._meter:
-            self._meter.observe(self.last)
+            self._meter.observe(self.last, last)
         return self.last
 
 

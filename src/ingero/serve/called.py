@@ -45,4 +45,5 @@ def _shortest(program: Path | None, path: str) -> str:
         return "ingero"
     whole = str(program.absolute())
     near = os.path.relpath(whole)
-    return shlex.quote(near if len(near) < len(whole) and not near.startswith("..") else whole)
+    below = not near.startswith("..") and len(near) + 1 < len(whole)  # in / only the slash would be saved
+    return shlex.quote(near if below else whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,7 +16,6 @@ from ingero.capture.stacks import StackBook
 from ingero.model import layout
 from ingero.model.layout import PythonState
 from ingero.model.stack import Frame, NativeFrame, note, resolved
-from tests.contracts.tree import ROOT
 
 ENTRY = code_objects.PYTHON_ENTRY
 NO_CODES = np.zeros(0, layout.CODE)
@@ -97,14 +95,6 @@ def only(kept: StackBook, number: int = 1) -> tuple[Frame, ...]:
 
 def functions(frames: Iterable[Frame]) -> list[str]:
     return [frame.function for frame in frames]
-
-
-def test_numbers_are_those_of_the_kernels_side() -> None:
-    text = (ROOT / "probes/wire_frames.h").read_text()
-    said = {name: int(value, 0) for name, value in re.findall(r"#define (PYTHON_\w+) (0x\w+|\d+)", text)}
-    assert said["PYTHON_ENTRY"] == ENTRY
-    assert said["PYTHON_INNER"] == stacks.PYTHON_INNER
-    assert said["PYTHON_INNER"] + said["PYTHON_OUTER"] == stacks.PYTHON_FRAMES
 
 
 def too_long(address: int, missing: layout.Missing) -> NDArray[np.void]:

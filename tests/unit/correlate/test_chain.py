@@ -6,7 +6,7 @@ import pytest
 
 from ingero.correlate.loss import MAX_DEPTH, Chains, Root
 from ingero.model.layout import Bucket, WakerKind
-from tests.facts import JOB, WORKER, Story
+from tests.facts import JOB, MS, WORKER, Story
 
 PINNER = 101
 
@@ -124,9 +124,28 @@ def test_a_wide_and_deep_net_of_waits_ends() -> None:
     assert sum(root.share for root in follow(story)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("kind", [WakerKind.WAKER_IRQ_TIMER, WakerKind.WAKER_IRQ_NET, WakerKind.WAKER_NONE])
-def test_a_wait_that_an_interrupt_ended_leads_to_nobody(kind: WakerKind) -> None:
+@pytest.mark.parametrize("kind", [WakerKind.WAKER_IRQ_BLOCK, WakerKind.WAKER_IRQ_OTHER, WakerKind.WAKER_NONE])
+def test_a_wait_of_which_nobody_knows_who_ended_it_leads_to_nobody(kind: WakerKind) -> None:
     assert follow(waiting().waker(WORKER, "loader", "peer_wait", 1500, kind=kind)) == []
+
+
+@pytest.mark.parametrize("kind", [WakerKind.WAKER_IRQ_TIMER, WakerKind.WAKER_IRQ_NET])
+def test_what_the_clock_or_the_network_ended_is_no_matter_of_other_threads(kind: WakerKind) -> None:
+    story = waiting().thread(WORKER, "loader", {}, rest="host_cpu")
+    story.waker(WORKER, "loader", "peer_wait", 100).waker(0, "", "peer_wait", 1500, kind=kind)
+    found = {(root.tid, root.bucket, root.ended_by): root.share for root in follow(story)}
+    assert found == pytest.approx(
+        {(WORKER, "host_cpu", WakerKind.WAKER_TASK): 1 / 16, (JOB, "peer_wait", kind): 15 / 16}
+    )
+
+
+def test_who_waits_for_the_interpreters_lock_looks_by_the_clock_whether_it_is_free() -> None:
+    story = waiting().thread(WORKER, "loader", {}, rest="host_cpu")
+    story.waker(WORKER, "loader", "lock_wait", 100)
+    story.waker(0, "", "lock_wait", 1500, kind=WakerKind.WAKER_IRQ_TIMER)
+    chains = Chains(story.timeline().tables)
+    found = chains.follow(0, JOB, JOB, Bucket.LOCK_WAIT, gil_ns=1500 * MS)
+    assert shares(found) == pytest.approx({(WORKER, "host_cpu"): 1})
 
 
 def test_wakers_of_another_kind_of_wait_are_not_asked() -> None:

@@ -136,7 +136,7 @@ def _draw_incidents(draw: st.DrawFn, story: Story) -> None:
     facts.marks = lambda pid, op: np.stack([ends, np.zeros_like(ends)], axis=1)
 
 
-@settings(max_examples=150, **ANY)
+@settings(max_examples=60, **ANY)
 @given(stories())
 def test_the_diagnosis_answers_and_its_numbers_add_up(story: Story) -> None:
     diagnosis = story.diagnose()

@@ -32,8 +32,11 @@ def test_in_a_clone_the_program_is_named_where_it_lies(clone: Path) -> None:
     assert runnable("See `ingero --help`.") == "See `.venv/bin/ingero --help`."
 
 
-def test_from_elsewhere_it_has_its_whole_path(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/usr")
+@pytest.mark.parametrize("elsewhere", ["/usr", "/"])
+def test_from_elsewhere_it_has_its_whole_path(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    monkeypatch.chdir(elsewhere)
     assert runnable("Run `ingero check`.") == f"Run `{clone} check`."
 
 

@@ -1,10 +1,13 @@
 """A process that maps a file of a file system that never answers a read.
 
-    frozen.py NAME
+    frozen.py NAME [LIBRARY]
 
 Prints `ready PID ADDRESS`, maps NAME for execution after a line, says `done`, and waits for its input
 to end. The file system is one of its own (/dev/fuse, in a mount namespace of its own), served by a
 child that knows the file's name and size and nothing else; without the child it is gone.
+
+With LIBRARY the file has what that one has, and whoever reads it is answered. Only the kernel is not, when
+it wants a page of the mapping: to put a probe there, say.
 """
 
 from __future__ import annotations
@@ -12,16 +15,21 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import signal
 import stat
 import struct
 import sys
+from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 PROT_READ, PROT_EXEC, MAP_PRIVATE = 1, 4, 2
-SIZE = 1 << 20
-LOOKUP, GETATTR, OPEN, READ, INIT = 1, 3, 14, 15, 26
+CONTENT = Path(sys.argv[2]).read_bytes() if len(sys.argv) > 2 else b""
+SIZE = len(CONTENT) or 1 << 20
+FOPEN_DIRECT_IO = 1  # reads come as they are asked, and only pages of a mapping as pages
+LOOKUP, GETATTR, OPEN, READ, STATFS, INIT = 1, 3, 14, 15, 17, 26
 ENOSYS = 38
+HEADER_BYTES = 40
 
 
 def attributes(node: int) -> bytes:
@@ -29,7 +37,7 @@ def attributes(node: int) -> bytes:
     return struct.pack("<6Q3I7I", node, SIZE, SIZE // 512, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
 
 
-def answer(opcode: int, node: int) -> bytes | None:
+def answer(opcode: int, node: int, request: bytes) -> bytes | None:
     if opcode == INIT:
         return struct.pack("<IIIIHHIIHHI7I", 7, 31, 0, 0, 8, 8, 1 << 16, 1, 0, 0, 0, *[0] * 7)
     if opcode == LOOKUP:
@@ -37,17 +45,29 @@ def answer(opcode: int, node: int) -> bytes | None:
     if opcode == GETATTR:
         return struct.pack("<QII", 3600, 0, 0) + attributes(node)
     if opcode == OPEN:
-        return struct.pack("<QII", 1, 0, 0)
+        return struct.pack("<QII", 1, FOPEN_DIRECT_IO if CONTENT else 0, 0)
+    if opcode == STATFS:
+        return bytes(80)
+    if opcode == READ:
+        offset, size = struct.unpack_from("<QI", request, HEADER_BYTES + 8)
+        return CONTENT[offset : offset + size]
     return None
+
+
+def is_answered(opcode: int, request: bytes) -> bool:
+    if opcode != READ:
+        return True
+    offset, size = struct.unpack_from("<QI", request, HEADER_BYTES + 8)
+    return bool(CONTENT) and bool(offset % mmap.PAGESIZE or size % mmap.PAGESIZE)
 
 
 def serve(fuse: int) -> None:
     while True:
         request = os.read(fuse, 1 << 20)
         _, opcode, unique, node = struct.unpack_from("<IIQQ", request)
-        if opcode == READ:
+        if not is_answered(opcode, request):
             continue  # for ever
-        body = answer(opcode, node)
+        body = answer(opcode, node, request)
         error = -ENOSYS if body is None else 0
         body = body or b""
         try:
@@ -71,6 +91,7 @@ def mount() -> str:
     checked(LIBC.mount(b"frozen", folder.encode(), b"fuse", 0, options))
     if os.fork() == 0:
         LIBC.prctl(1, 9, 0, 0, 0)  # ends with its parent
+        signal.alarm(60)  # and before what it holds up can hold up this machine for long
         os.closerange(0, 3)
         serve(fuse)
     os.close(fuse)

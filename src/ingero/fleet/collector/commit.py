@@ -166,7 +166,7 @@ class Committer:
                 fresh += [(each.signal, batch) for batch in new]
                 rows_of(new, each.signal, self._now_ns(), rows)
             self._store.insert(rows)
-        except Exception as error:
+        except Exception as error:  # noted by the caller, who tries again and then tells the senders
             return error
         self.counts.insert_s += time.perf_counter() - began
         self.counts.inserts += 1

@@ -51,6 +51,16 @@ def entries() -> list[Entry]:
     return [_entry(detector) for detector in ALL]
 
 
+def looked_for() -> list[Entry]:
+    """What can be found."""
+    return [each for each in entries() if not each.unwatched]
+
+
+def not_looked_for() -> list[Entry]:
+    """What people know and no finding will ever say, so far."""
+    return [each for each in entries() if each.unwatched]
+
+
 def module_of(detector: Detector) -> ModuleType:
     """Of one that is watched; the others are rows of a table."""
     return importlib.import_module(f"ingero.detectors.{detector.name.replace('-', '_')}")

@@ -20,19 +20,19 @@ import numpy as np
 from ingero.config_tenants import Cost
 from ingero.errors import StoreError, UsageError
 from ingero.model.finding import Finding
+from ingero.model.gpus import Prices
 from ingero.model.report import Report
-from ingero.serve.answers.cost_use import Rows, use_within
+from ingero.serve.answers.cost_use import Floats, Rows, by_driver, lost_to, money_of, use_within
 from ingero.serve.answers.efficiency import Efficiency, EfficiencyFacts, efficiency_of, facts_within
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.whose import EVERYBODY, Whose, process_ids, require_whose
-from ingero.serve.answers.window import time_range
+from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
-from ingero.units import HOUR, clean
+from ingero.units import clean
 
-Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 # How lines can be told apart, and which column of a process says it; the first that is known is usual.
 GROUPS = {
     "namespace": "namespace", "job": "job", "user": "user", "pod": "pod", "owner": "owner",
@@ -52,18 +52,6 @@ _WHO = """
     LEFT JOIN process_label u ON u.process_id = p.id AND u.key = 'user'
     LEFT JOIN container_label o ON o.cgroup_id = p.cgroup_id AND o.node_id = p.node_id AND o.key = 'owner'"""
 _MODELS = "SELECT node_id, gpu_id, name FROM gpu ORDER BY last_ns"
-
-
-class Prices(msgspec.Struct, frozen=True):
-    """For one GPU and hour; by model, the longest that is part of a GPU's name."""
-
-    price: float | None = None
-    by_model: dict[str, float] = {}
-    currency: str = "$"
-
-    def of(self, model: str | None) -> float | None:
-        fit = [name for name in self.by_model if model and name.lower() in model.lower()]
-        return self.by_model[max(fit, key=len)] if fit else self.price
 
 
 def prices_of(said: Cost, price: float | None = None) -> Prices:
@@ -153,7 +141,7 @@ def get_cost(
             sql, parameters = process_ids(whose)  # pids are not unique over the nodes of a merged recording
             keep = [number for (number,) in reader.rows(sql, parameters)]
             rows, free = rows[np.isin(rows["process"], keep)], free[:0]
-        models = {(row[0], row[1]): clean(row[2], 80) for row in reader.rows(_MODELS)}
+        models = _models(reader)
         nodes = dict(reader.rows("SELECT id, name FROM node"))
         facts = facts_within(reader, when)
     told = report() if report else get_report(path, wanted, now_ns=now_ns, node=node)
@@ -174,6 +162,22 @@ def get_cost(
         _total(lines, ledger.gpus(rows), efficiency),
         ledger.line(NOBODY, free, counted=False) if len(free) else None,
     )
+
+
+def lines_by_driver(
+    reader: Reader, when: TimeRange, findings: Iterable[Finding], prices: Prices
+) -> dict[int, CostLine]:
+    """Of each process, by its row, as the driver alone tells it: what metrics say of a recording."""
+    rows, _ = by_driver(reader, when)
+    ledger = _Ledger(rows, _people(reader), findings, _models(reader), prices, EfficiencyFacts())
+    return {
+        number: ledger.line("", rows[rows["process"] == number], [number])
+        for number in np.unique(rows["process"]).tolist()
+    }
+
+
+def _models(reader: Reader) -> dict[tuple[int, int], str]:
+    return {(row[0], row[1]): clean(row[2], 80) for row in reader.rows(_MODELS)}
 
 
 def _people(reader: Reader) -> dict[int, _Person]:
@@ -218,21 +222,14 @@ class _Ledger:
 
     def _charge(self, number: int, person: _Person, findings: list[Finding]) -> None:
         mine = np.flatnonzero(self._rows["process"] == number)
-        rows = self._rows[mine]
-        idle = np.nan_to_num(rows["held_ns"] - rows["busy_ns"])
-        claims: dict[str, Floats] = {}
-        for each in findings:
-            if each.last_ns < person.start_ns or (person.end_ns and each.first_ns > person.end_ns):
-                continue  # another process had the number then
-            claim = _claim(each, rows, idle)
-            claims[each.kind] = claims.get(each.kind, 0.0) + claim
-        if not claims:
-            return
-        together = np.sum(list(claims.values()), axis=0)
-        cut = np.divide(idle, together, out=np.ones_like(idle), where=together > idle)
-        for kind, claim in claims.items():
-            whole = self._lost.setdefault(kind, np.zeros(len(self._rows)))
-            whole[mine] += claim * cut
+        its = [
+            each
+            for each in findings
+            # else another process had the number then
+            if each.last_ns >= person.start_ns and not (person.end_ns and each.first_ns > person.end_ns)
+        ]
+        for kind, ns in lost_to(its, self._rows[mine]).items():
+            self._lost.setdefault(kind, np.zeros(len(self._rows)))[mine] += ns
 
     def lines(self, by: str) -> list[CostLine]:
         groups: dict[str, list[int]] = {}
@@ -257,7 +254,7 @@ class _Ledger:
         # What a row costs is its own GPU's price, so no part depends on what else is in the line.
         price = self._price_of(rows)
         lost = sorted(
-            (LostTo(kind, int(ns.sum()), _money(ns, price)) for kind, ns in lost_ns.items()),
+            (LostTo(kind, int(ns.sum()), money_of(ns, price)) for kind, ns in lost_ns.items()),
             key=lambda each: -each.ns,
         )
         busy, unknown = int(busy_ns.sum()), int(unknown_ns.sum())
@@ -267,8 +264,8 @@ class _Ledger:
         return CostLine(
             name, len(members) if counted else 0, self.gpus(rows), held, busy, lost, lost_sum,
             held - busy - unknown - lost_sum, unknown,
-            _money(rows["held_ns"], price), _money(busy_ns, price), _money(lost_to_all, price),
-            _money(idle_ns, price), efficiency_of(rows, members, self._facts) if counted else Efficiency(),
+            money_of(rows["held_ns"], price), money_of(busy_ns, price), money_of(lost_to_all, price),
+            money_of(idle_ns, price), efficiency_of(rows, members, self._facts) if counted else Efficiency(),
         )  # fmt: skip
 
     def gpus(self, rows: Rows) -> dict[str, int]:
@@ -319,26 +316,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
             return None
         total += value
     return total
-
-
-def _claim(finding: Finding, rows: Rows, idle: np.ndarray) -> np.ndarray:
-    """Idle time of each row that this finding stands for."""
-    spans = finding.episodes or [(finding.first_ns, finding.last_ns)]
-    within = np.zeros(len(rows), bool)
-    for first_ns, last_ns in spans:
-        within |= (rows["at_ns"] >= first_ns) & (rows["at_ns"] < last_ns)
-    lost_ns = finding.effect.excess_ns
-    if lost_ns is None:
-        lost_ns = finding.gain.ns if finding.gain else sum(each.ns for each in finding.causes)
-    length_ns = sum(max(last_ns - first_ns, 0) for first_ns, last_ns in spans)
-    if not lost_ns or not length_ns:
-        return np.zeros(len(rows))
-    # So much of each second it held; a finding cannot cost more than its GPU was idle.
-    said = rows["held_ns"][within].sum() * min(1.0, lost_ns / length_ns)
-    there = idle[within].sum()
-    return np.where(within, idle * (min(1.0, said / there) if there else 0.0), 0.0)
-
-
-def _money(ns: Floats, price: Floats) -> float | None:
-    """None: one of the GPUs has no price."""
-    return None if np.isnan(price).any() else float((ns * price).sum()) / HOUR

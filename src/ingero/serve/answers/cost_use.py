@@ -9,16 +9,18 @@ known, into equal parts. So the parts of a second sum to that second.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ingero.model.finding import Finding
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.store.schema import GAP_COLUMNS
-from ingero.units import SECOND
+from ingero.units import HOUR, SECOND
 
 LONGEST_NS = 3 * SECOND  # between two samples; what is longer was not looked at
 UNKNOWN_GPU = -1
@@ -35,6 +37,7 @@ ROW = np.dtype(
     ]
 )
 Rows = NDArray[np.void]
+Floats = NDArray[np.float64]
 _SAMPLES = """
     SELECT s.node_id, s.gpu_id, s.at_ns, s.gpu_share, CAST(s.sm_clock_mhz AS REAL) / g.clock
     FROM gpu_sample s
@@ -69,7 +72,7 @@ class Use:
 
 def use_within(reader: Reader, when: TimeRange) -> Use:
     """Of every node in the reader."""
-    rows, free = _by_driver(reader, when)
+    rows, free = by_driver(reader, when)
     asked = frozenset(int(node) for node in np.unique(np.concatenate([rows["node"], free["node"]])))
     called = _by_calls(reader, when)
     called = called[~np.isin(called["node"], list(asked))]
@@ -85,7 +88,8 @@ def _table(rows: list[tuple[Any, ...]], columns: int) -> NDArray[np.float64]:
     ).reshape(-1, columns)
 
 
-def _by_driver(reader: Reader, when: TimeRange) -> tuple[Rows, Rows]:
+def by_driver(reader: Reader, when: TimeRange) -> tuple[Rows, Rows]:
+    """By its word alone: who held GPUs, and GPUs that nobody held."""
     between = (when.from_ns, when.to_ns)
     told = reader.rows(_SAMPLES, between)
     samples = np.zeros(len(told), ROW)
@@ -165,12 +169,38 @@ def _gpus_of(reader: Reader, when: TimeRange) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def held_by_process(reader: Reader, when: TimeRange) -> dict[int, tuple[float, float | None]]:
-    """Time held and time busy by the driver's word, by process; None: how busy is not known."""
-    rows, _ = _by_driver(reader, when)
-    found: dict[int, tuple[float, float | None]] = {}
-    for number in np.unique(rows["process"]).tolist():
-        mine = rows[rows["process"] == number]
-        known = mine["busy_ns"][~np.isnan(mine["busy_ns"])]
-        found[number] = float(mine["held_ns"].sum()), float(known.sum()) if len(known) else None
-    return found
+# What findings stand for, of the time that GPUs were held and idle: while a trace runs, and later.
+
+
+def lost_to(findings: Iterable[Finding], rows: Rows) -> dict[str, Floats]:
+    """Of each row of a process the time lost to each kind of its findings: together at most what was idle."""
+    idle = np.nan_to_num(rows["held_ns"] - rows["busy_ns"])
+    claims: dict[str, Floats] = {}
+    for each in findings:
+        claims[each.kind] = claims.get(each.kind, 0.0) + _claim(each, rows, idle)
+    together = sum(claims.values(), np.zeros(len(rows)))
+    cut = np.divide(idle, together, out=np.ones_like(idle), where=together > idle)
+    return {kind: claim * cut for kind, claim in claims.items()}
+
+
+def _claim(finding: Finding, rows: Rows, idle: Floats) -> Floats:
+    """Idle time of each row that this finding stands for."""
+    spans = finding.episodes or [(finding.first_ns, finding.last_ns)]
+    within = np.zeros(len(rows), bool)
+    for first_ns, last_ns in spans:
+        within |= (rows["at_ns"] >= first_ns) & (rows["at_ns"] < last_ns)
+    lost_ns = finding.effect.excess_ns
+    if lost_ns is None:
+        lost_ns = finding.gain.ns if finding.gain else sum(each.ns for each in finding.causes)
+    length_ns = sum(max(last_ns - first_ns, 0) for first_ns, last_ns in spans)
+    if not lost_ns or not length_ns:
+        return np.zeros(len(rows))
+    # So much of each second it held; a finding cannot cost more than its GPU was idle.
+    said = rows["held_ns"][within].sum() * min(1.0, lost_ns / length_ns)
+    there = idle[within].sum()
+    return np.where(within, idle * (min(1.0, said / there) if there else 0.0), 0.0)
+
+
+def money_of(ns: Floats, price: Floats) -> float | None:
+    """Of time and what an hour of it costs; None: one of the GPUs has no price."""
+    return None if np.isnan(price).any() else float((ns * price).sum()) / HOUR

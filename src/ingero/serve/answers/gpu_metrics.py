@@ -4,14 +4,16 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from ingero import units
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
-from ingero.serve.answers.cost_use import LONGEST_NS, parts
-from ingero.serve.answers.process_metrics import NOBODY
+from ingero.model.finding import Finding
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample, Prices
+from ingero.serve.answers.cost_use import LONGEST_NS, Rows, lost_to, money_of, parts
+from ingero.serve.answers.process_metrics import NOBODY, ProcessSeries
 from ingero.units import SECOND
 
 # Series of the GPUs, from what NVML told last; without NVML there are none.
@@ -124,14 +126,28 @@ def _reasons(mask: int) -> set[str]:
 # GPU time that processes hold while a trace runs, by the rule of cost_use.py, sample by sample.
 
 
-class GpuTimeHeld:
-    """Remembers when each GPU was looked at last."""
+class GpuLook(NamedTuple):
+    """A look at a process on a GPU: what it held since the look before."""
 
-    def __init__(self) -> None:
+    at_ns: int  # when that began
+    held_ns: float
+    busy_ns: float  # NaN: not known
+    price: float  # of an hour; NaN: it has none
+
+
+class GpuTimeHeld:
+    """Remembers when each GPU was looked at last, and what it costs."""
+
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
+        self._price: dict[int, float] = {}
         self._last_ns: dict[int, int] = {}
 
-    def add(self, news: GpuNews) -> Iterator[tuple[int, float, float | None]]:
-        """(pid, time held, time busy or None where that is not known) of every look and process."""
+    def add(self, news: GpuNews) -> Iterator[tuple[int, GpuLook]]:
+        """With the process."""
+        for card in news.cards:
+            price = self._prices.of(units.clean(card.name, 80))
+            self._price[card.gpu_id] = np.nan if price is None else price
         on_it: dict[tuple[int, int], list[GpuProcess]] = {}
         for each in news.processes:
             if not each.graphics:
@@ -143,13 +159,68 @@ class GpuTimeHeld:
                 continue
             use = np.array([np.nan if each.sm_share is None else each.sm_share for each in there])
             shares = parts(np.zeros(len(there), np.int64), use, 1)
+            busy = np.nan if sample.gpu_share is None else min(max(sample.gpu_share, 0.0), 1.0)
+            price = self._price.get(sample.gpu_id, np.nan)
             for each, share in zip(there, shares.tolist(), strict=True):
                 held = share * length_ns
-                busy = None if sample.gpu_share is None else held * min(max(sample.gpu_share, 0.0), 1.0)
-                yield each.pid, held, busy
+                yield each.pid, GpuLook(sample.at_ns - length_ns, held, held * busy, price)
 
     def _length(self, sample: GpuSample) -> int:
         before = self._last_ns.get(sample.gpu_id)
         self._last_ns[sample.gpu_id] = sample.at_ns
         length = sample.at_ns - before if before is not None else SECOND
         return length if 0 <= length <= LONGEST_NS else SECOND
+
+
+# What of that time was lost, by the rule of cost_use.py. The live diagnosis looks back some minutes and may
+# change its mind about them; what is counted cannot be taken back. So a second is counted once it is old.
+
+
+SETTLED_NS = 120 * SECOND  # before what the diagnosis looks back
+KEPT_NS = 300 * SECOND  # of time that no diagnosis comes to
+LOOK = np.dtype([(name, "<i8" if name == "at_ns" else "<f8") for name in GpuLook._fields])
+
+
+class GpuTimeSpent:
+    """Looks of which it is not yet said what was lost."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[int, ProcessSeries], list[GpuLook]] = {}
+
+    def add(self, pid: int, account: ProcessSeries, look: GpuLook) -> None:
+        """`at_ns` as findings have it."""
+        self._waiting.setdefault((pid, account), []).append(look)
+
+    def forget(self, before_ns: int) -> None:
+        """Nothing is kept for ever where nobody diagnoses."""
+        for key, looks in list(self._waiting.items()):
+            if looks[0].at_ns < before_ns:
+                self._keep(key, [look for look in looks if look.at_ns >= before_ns])
+
+    def settle(self, findings: Sequence[Finding], until_ns: int) -> None:
+        """Count what began before that; findings are of the time up to now."""
+        for (pid, account), looks in list(self._waiting.items()):
+            mine = [each for each in findings if each.victim.pid == pid]
+            for each in mine:  # a series that begins with its first second shows no increase
+                account.lost_ns.setdefault(each.kind, 0.0)
+                account.lost_money.setdefault(each.kind, 0.0)
+            if looks[0].at_ns < until_ns:
+                told = looks if mine else [look for look in looks if look.at_ns < until_ns]
+                _settle(account, np.array(told, LOOK), mine, until_ns)
+                self._keep((pid, account), [look for look in looks if look.at_ns >= until_ns])
+
+    def _keep(self, key: tuple[int, ProcessSeries], looks: list[GpuLook]) -> None:
+        if looks:
+            self._waiting[key] = looks
+        else:
+            del self._waiting[key]
+
+
+def _settle(account: ProcessSeries, rows: Rows, findings: Sequence[Finding], until_ns: int) -> None:
+    now = rows["at_ns"] < until_ns
+    left = np.nan_to_num(rows["held_ns"] - rows["busy_ns"])
+    for kind, ns in lost_to(findings, rows).items():
+        account.lost_ns[kind] += float(ns[now].sum())
+        account.lost_money[kind] += money_of(ns[now], rows["price"][now]) or 0.0
+        left -= ns
+    account.spare_ns += max(float(left[now].sum()), 0.0)

@@ -10,26 +10,31 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from math import isnan
 
 from ingero import __version__
 from ingero.clock import Clock
+from ingero.detectors import LOOKED_FOR
 from ingero.model.finding import Finding, Severity
+from ingero.model.gpus import UNPRICED, Prices
 from ingero.model.layout import Loss
 from ingero.model.live import LiveView
 from ingero.model.metrics import USUAL, Distribution, SeriesLimits, SeriesPoint, Snapshot
 from ingero.model.operations import Operation
 from ingero.model.window import BUCKET_NAMES, Window
-from ingero.model.words import KINDS
-from ingero.serve.answers.gpu_metrics import GpuSeries, GpuTimeHeld
+from ingero.serve.answers.gpu_metrics import KEPT_NS, SETTLED_NS, GpuSeries, GpuTimeHeld, GpuTimeSpent
 from ingero.serve.answers.live import events_in
 from ingero.serve.answers.moved_bytes import allocated, copied
 from ingero.serve.answers.process_metrics import NOBODY, OperationCalls, People, ProcessSeries, Seats
+from ingero.units import HOUR
 
+END_NS = (1 << 63) - 1  # later than all instants
 FINDINGS = 64  # with series of their own
 PEOPLE = 2048  # of those who left; 1.5 KB each
 REMEMBERED = 4096  # findings
 LOSSES = [each.name.removeprefix("LOSS_").lower() for each in Loss if each is not Loss.LOSSES]
-KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in KINDS for severity in Severity]
+# A 0 says that there is none: not said of kinds that nobody looks for.
+KINDS_OF_FINDINGS = [(kind, str(severity)) for kind in LOOKED_FOR for severity in Severity]
 ADDED = ("count", "errors", "bytes", "sum_ns", "max_ns")  # as metric_accounts.Calls.add takes them
 Row = tuple[str, tuple[str, ...], float | Distribution, int | None]  # metric, labels, value, since
 
@@ -38,7 +43,12 @@ class Meter:
     """Counts in windows, tells snapshots; any thread may ask."""
 
     def __init__(
-        self, operations: Iterable[Operation], clock: Clock, node: str, limits: SeriesLimits = USUAL
+        self,
+        operations: Iterable[Operation],
+        clock: Clock,
+        node: str,
+        limits: SeriesLimits = USUAL,
+        prices: Prices = UNPRICED,
     ) -> None:
         self._operations = {operation.number: operation for operation in operations}
         self._clock, self._node, self._limits = clock, node, limits
@@ -47,7 +57,8 @@ class Meter:
         self._start_ns: int | None = None  # monotonic, of the first window
         self._accounts: Seats[int, ProcessSeries] = Seats(limits.processes, limits.keep_ns, self._new_account)
         self._nobody: ProcessSeries | None = None
-        self._gpus, self._held = GpuSeries(), GpuTimeHeld()
+        self._gpus, self._held, self._spent = GpuSeries(), GpuTimeHeld(prices), GpuTimeSpent()
+        self._currency = prices.currency
         self._events = self._hits = self._agent_cpu_ns = 0
         self._xids: dict[str, int] = {}
         self._found: dict[tuple[str, str], int] = {}
@@ -79,13 +90,15 @@ class Meter:
             if len(self._people) > PEOPLE:
                 self._people.forget_all_but({int(pid) for pid in window.threads["pid"]})
 
-    def observe(self, view: LiveView) -> None:
-        """What only the live view knows: findings, losses, overhead, database."""
+    def observe(self, view: LiveView, last: bool = False) -> None:
+        """What only the live view knows: findings, losses, overhead, database. `last`: it is over."""
         with self._lock:
             self._made = None
-            if self._view is None or view.findings is not self._view.findings:
+            before, self._view = self._view, view
+            if before is None or view.findings is not before.findings:
                 self._count_findings(view.findings)
-            self._view = view
+            if view.looked_ns is not None and (last or before is None or view.looked_ns != before.looked_ns):
+                self._spent.settle(view.findings, END_NS if last else view.looked_ns - SETTLED_NS)
 
     def _new_account(self, pid: int, now_ns: int) -> ProcessSeries:
         return ProcessSeries(self._people.who(pid), now_ns, self._limits)
@@ -127,11 +140,14 @@ class Meter:
 
     def _add_held(self, window: Window) -> None:
         """A process that holds a GPU and does nothing with it has its series all the more."""
-        for pid, held_ns, busy_ns in self._held.add(window.gpus):
+        for pid, look in self._held.add(window.gpus):
             account = self._account(pid, window.start_ns)
-            account.held_ns += held_ns
-            if busy_ns is not None:
-                account.gpu_busy_ns = (account.gpu_busy_ns or 0.0) + busy_ns
+            account.held_ns += look.held_ns
+            if not isnan(look.busy_ns):
+                account.gpu_busy_ns = (account.gpu_busy_ns or 0.0) + look.busy_ns
+            account.money += look.held_ns * look.price / HOUR
+            self._spent.add(pid, account, look._replace(at_ns=self._clock.wall_ns(look.at_ns)))
+        self._spent.forget(self._clock.wall_ns(window.end_ns) - KEPT_NS)
 
     def _count_findings(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -163,8 +179,10 @@ class Meter:
         return Snapshot(at_ns, start_ns, self._node, points, view.findings if view else ())
 
     def _rows(self) -> Iterator[Row]:
+        diagnosed = self._view is not None and self._view.database.path is not None
         for account in (*self._accounts, *([self._nobody] if self._nobody else [])):
             yield from _account_rows(account)
+            yield from _spent_rows(account, self._currency, diagnosed)
         yield "build.info", (__version__, self._node), 1, None
         yield "events", (), self._events, None
         yield "probe.hits", (), self._hits, None
@@ -219,10 +237,6 @@ def _account_rows(account: ProcessSeries) -> Iterator[Row]:
             yield "thread.time", (*who, bucket), ns / 1e9, since
     if account.time_ns.any():
         yield "gpu.idle.time", who, account.idle_ns / 1e9, since
-    if account.held_ns:
-        yield "gpu.held.time", who, account.held_ns / 1e9, since
-    if account.gpu_busy_ns is not None:
-        yield "gpu.busy.time", who, account.gpu_busy_ns / 1e9, since
     if account.allocated_bytes is not None:
         yield "gpu.allocated", who, account.allocated_bytes, since
     for direction, size in account.copied_bytes.items():
@@ -232,6 +246,25 @@ def _account_rows(account: ProcessSeries) -> Iterator[Row]:
         yield "collective.size", (*who, op), size, since
     for calls in account.calls():
         yield from _calls_rows(who, calls)
+
+
+def _spent_rows(account: ProcessSeries, currency: str, diagnosed: bool) -> Iterator[Row]:
+    who, since = account.who.labels, account.start_ns
+    if not account.held_ns:
+        return
+    yield "gpu.held.time", who, account.held_ns / 1e9, since
+    if not isnan(account.money):
+        yield "gpu.cost", (*who, currency), account.money, since
+    if account.gpu_busy_ns is None:
+        return  # nobody knows when it was idle
+    yield "gpu.busy.time", who, account.gpu_busy_ns / 1e9, since
+    if diagnosed:
+        yield "gpu.idle_without_finding.time", who, account.spare_ns / 1e9, since
+    for kind, ns in account.lost_ns.items():
+        yield "gpu.lost.time", (*who, kind), ns / 1e9, since
+    if not isnan(account.money):
+        for kind, money in account.lost_money.items():
+            yield "gpu.cost.lost", (*who, kind, currency), money, since
 
 
 def _calls_rows(who: tuple[str, ...], calls: OperationCalls) -> Iterator[Row]:

@@ -65,6 +65,10 @@ class ProcessSeries:
         self.idle_ns = 0
         self.held_ns = 0.0
         self.gpu_busy_ns: float | None = None
+        self.lost_ns: dict[str, float] = {}  # of GPUs, by kind of finding
+        self.spare_ns = 0.0  # GPUs were idle, and no finding says why
+        self.money = 0.0  # for GPUs held; NaN: one of them has no price
+        self.lost_money: dict[str, float] = {}
         self.allocated_bytes: int | None = None
         self.copied_bytes: dict[str, int] = {}
         self.collectives: dict[str, tuple[int, int]] = {}  # by name: calls, bytes; there are a dozen

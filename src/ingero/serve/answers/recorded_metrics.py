@@ -15,11 +15,11 @@ from pathlib import Path
 from ingero import units
 from ingero.errors import TargetError
 from ingero.model.finding import Finding
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.gpus import UNPRICED, GpuCard, GpuNews, GpuProcess, GpuSample, Prices
 from ingero.model.metrics import Distribution, SeriesPoint, Snapshot
 from ingero.model.report import Report
 from ingero.model.window import BUCKET_NAMES
-from ingero.serve.answers.cost_use import held_by_process
+from ingero.serve.answers.cost import CostLine, lines_by_driver
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.gpu_metrics import GpuSeries
 from ingero.serve.answers.operations import Filters, Totals, conditions, totals_by_process
@@ -66,7 +66,11 @@ Row = tuple[str, Person | None, tuple[str, ...], float | Distribution]  # metric
 
 
 def recorded_metrics(
-    db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
+    db: Path | None,
+    wanted: Range,
+    pid: int | None = None,
+    node: str | None = None,
+    prices: Prices = UNPRICED,
 ) -> Iterator[Snapshot]:
     """One snapshot per node, at the end of the range; of one process, of the nodes that have it."""
     path = db or last_path()
@@ -81,7 +85,7 @@ def recorded_metrics(
             continue
         with closing(Reader(path, each)) as reader:
             when = time_range(reader, wanted.since, wanted.start, wanted.end)
-            points = _points(reader, when, pid, report)
+            points = _points(reader, when, pid, report, prices)
         yield Snapshot(when.to_ns, when.from_ns, each, points, tuple(report.findings))
     if absent and len(absent) == len(nodes):
         raise absent[0]
@@ -103,13 +107,15 @@ def recorded_rounds(
                 continue
             before = Range(start=str(last_ns - reach_ns), end=str(last_ns + 1))
             report = get_report(path, before, node=each)
-            points = _points(reader, TimeRange(from_ns, last_ns + 1, "given"), None, report)
+            points = _points(reader, TimeRange(from_ns, last_ns + 1, "given"), None, report, UNPRICED)
         yield Snapshot(last_ns, from_ns, each, points, tuple(report.findings)), report
 
 
-def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> dict[str, list[SeriesPoint]]:
+def _points(
+    reader: Reader, when: TimeRange, pid: int | None, report: Report, prices: Prices
+) -> dict[str, list[SeriesPoint]]:
     found: dict[str, dict[tuple[str, ...], dict[int, SeriesPoint]]] = {}
-    for name, who, more, value in _rows(reader, when, pid, report):
+    for name, who, more, value in _rows(reader, when, pid, report, prices):
         labels = (*who.labels, *more) if who else more
         start_ns = max(when.from_ns, (who.start_ns if who else None) or 0)
         end_ns = who.end_ns if who and who.end_ns is not None and who.end_ns < when.to_ns else None
@@ -122,10 +128,13 @@ def _points(reader: Reader, when: TimeRange, pid: int | None, report: Report) ->
     }
 
 
-def _rows(reader: Reader, when: TimeRange, pid: int | None, report: Report) -> Iterator[Row]:
+def _rows(reader: Reader, when: TimeRange, pid: int | None, report: Report, prices: Prices) -> Iterator[Row]:
     people = _people(reader)
     operations = totals_by_process(reader, when, Filters(pid=pid))
-    yield from _process_rows(reader, when, pid, people, operations)
+    lines = lines_by_driver(reader, when, report.findings, prices)
+    if pid is not None:
+        lines = {number: lines[number] for number in _numbers(reader, pid) & lines.keys()}
+    yield from _process_rows(reader, when, pid, people, operations, lines, prices.currency)
     yield from _findings(people, report.findings)
     calls = sum(totals.count for *_, totals in operations)
     known = {number: each.labels for number, each in people.items()}
@@ -147,10 +156,20 @@ def _people(reader: Reader) -> People:
 
 
 def _process_rows(
-    reader: Reader, when: TimeRange, pid: int | None, people: People, operations: Operations
+    reader: Reader,
+    when: TimeRange,
+    pid: int | None,
+    people: People,
+    operations: Operations,
+    lines: dict[int, CostLine],
+    currency: str,
 ) -> Iterator[Row]:
     seen: set[int | None] = set()
-    for name, number, more, value in _series(reader, when, pid, operations):
+    for name, number, more, value in (
+        *_series(reader, when, pid, operations),
+        *((name, number, more, value) for number, line in lines.items()
+          for name, more, value in _spent(line, currency)),
+    ):  # fmt: skip
         seen.add(number)
         yield name, people.get(number, Person()), more, value
     for number in seen & people.keys():
@@ -174,11 +193,6 @@ def _series(
         yield "gpu.memcpy", number, (direction,), size
     for number, size in allocated(operations).items():
         yield "gpu.allocated", number, (), size
-    for number, (held_ns, busy_ns) in held_by_process(reader, when).items():
-        if pid is None or number in _numbers(reader, pid):
-            yield "gpu.held.time", number, (), held_ns / 1e9
-            if busy_ns is not None:
-                yield "gpu.busy.time", number, (), busy_ns / 1e9
     where, parameters = conditions(reader, Filters(pid=pid))
     within = f" WHERE feeder AND start_ns >= ? AND start_ns < ?{where} GROUP BY process_id"
     for number, idle_ns, *sums in reader.rows(_TIME + within, (when.from_ns, when.to_ns, *parameters)):
@@ -189,6 +203,20 @@ def _series(
                 yield "thread.time", number, (bucket,), ns / 1e9
     for number, op, ns in reader.rows(_IN_FLIGHT, (when.to_ns, SECOND, when.from_ns, pid)):
         yield "call.in_flight", number, (op,), ns / 1e9
+
+
+def _spent(line: CostLine, currency: str) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """What `ingero cost` says of a process. Of a GPU that does not tell how busy it is, nothing but held."""
+    yield "gpu.held.time", (), line.held_ns / 1e9
+    if line.unknown_ns < line.held_ns:
+        yield "gpu.busy.time", (), line.busy_ns / 1e9
+        yield "gpu.idle_without_finding.time", (), line.idle_ns / 1e9
+    for each in line.lost:
+        yield "gpu.lost.time", (each.kind,), each.ns / 1e9
+        if each.money is not None:
+            yield "gpu.cost.lost", (each.kind, currency), each.money
+    if line.money is not None:
+        yield "gpu.cost", (currency,), line.money
 
 
 def _numbers(reader: Reader, pid: int) -> set[int]:

@@ -146,6 +146,9 @@ def _cell(tag: str, at: int, text: str, rows: Rows) -> str:
 # themselves are data. Where scripts do not run the plain document is shown.
 
 
+MOST_BYTES = 2_000_000  # what every mail server lets through, and a phone opens at once
+MOST_PLAIN_BYTES = 300_000
+TOO_LONG = "<p>This page needs JavaScript. The same as text: ingero explain.</p>"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_hash}; \
@@ -166,15 +169,26 @@ def as_page(document: Document, report: Report, db: Path | None, node: str | Non
         return as_html(document)
     from ingero.serve.answers.shared_report import get_shared_report
 
-    return PAGE.format(
-        title=escape(document.title),
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        plain=body_of(document, colours=False),
-        answers=_harmless(to_json(get_shared_report(db, report, node))),
-    )
+    plain = body_of(document, colours=False)
+
+    def page(answers: str) -> str:
+        return PAGE.format(
+            title=escape(document.title),
+            style=style,
+            script=script,
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            plain=plain if len(plain.encode()) <= MOST_PLAIN_BYTES else TOO_LONG,
+            answers=answers,
+        )
+
+    room = MOST_BYTES - len(page("").encode())
+    shared = get_shared_report(db, report, node, lambda answer: len(_embedded(answer).encode()), room)
+    return page(_embedded(shared))
+
+
+def _embedded(answer: object) -> str:
+    return _harmless(to_json(answer))
 
 
 def _built(name: str) -> str | None:

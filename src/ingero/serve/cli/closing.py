@@ -24,6 +24,7 @@ class Remembered:
         self.wants_records = surface.wants_records
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits = surface.metric_limits
+        self.metric_prices = surface.metric_prices
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
         self.begin, self.update, self.behind = surface.begin, surface.update, surface.behind
         self.starting = surface.starting

@@ -11,6 +11,8 @@ from ingero.serve.cli.asking import of_nodes
 from ingero.serve.cli.options import as_json, configured, database, one_node, whose, wide
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
     from ingero.config import Config
     from ingero.serve.answers.cost import CostAnswer, CostLine, Prices
     from ingero.serve.answers.nodes_report import FleetCost
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from ingero.serve.answers.whose import Whose
 
 GROUPS = ("namespace", "job", "user", "pod", "owner", "container", "node", "process")
+COLUMNS = ("GPUs", "Held", "Busy", "Lost", "Idle", "Unknown", "Cost", "Saved if fixed")
 EPILOG = """\b
 Examples:
   ingero cost --price 2.49                    the last recording, by namespace, job or user
@@ -39,6 +42,7 @@ Examples:
 @one_node
 @whose
 @of_nodes
+@wide
 @as_json
 @wide
 @database
@@ -104,27 +108,18 @@ def parts(answer: CostAnswer) -> list[Any]:
     found: list[Any] = [Text(f"{span}; {units.format_ns(answer.recorded_ns)} recorded"), Text()]
     if not answer.lines:
         return [tables.indented(each) for each in (*found, Text("No process held a GPU in that time."))]
-    head = (
-        answer.by.capitalize(),
-        "GPUs",
-        "Held",
-        "Busy",
-        "Lost",
-        "Idle",
-        "Unknown",
-        "Cost",
-        "Saved if fixed",
-    )
-    rows = [_cells(line, answer) for line in (*answer.lines, answer.total)]
+    told = [Told(line, answer) for line in (*answer.lines, answer.total)]
+    columns = [answer.by.capitalize(), *_columns(answer)]
     found += [
-        Fitting(head, rows, left=(0, 1)),
-        *_arithmetic(answer),
-        *_lost(answer),
-        *_efficiency(answer),
+        Fitting(columns, [each.cells() for each in told], left=(0, 1)),
+        Sum(told[-1].terms()),
+        Text(),
+        *_paragraph([text for each in told[:-1] for text in each.lost()]),
+        *_paragraph([text for line in answer.lines if (text := _efficiency(line))]),
     ]
     if answer.free is not None:
-        hours = terminal_hours(answer.free.held_ns)
-        found.append(Text(f"Held by nobody: {hours}{_spoken(answer.free.money, answer)}"))
+        free = Told(answer.free, answer)
+        found.append(Text(f"Held by nobody: {free.held}{free.spoken(answer.free.money)}"))
     if answer.estimated:
         names = ", ".join(map(terminal.clean, answer.estimated))
         found.append(
@@ -141,87 +136,132 @@ def parts(answer: CostAnswer) -> list[Any]:
     return [tables.indented(part) for part in found]
 
 
-def terminal_hours(ns: int) -> str:
-    """GPU-hours; of a short recording, seconds."""
-    from ingero.units import HOUR, SECOND
+def _columns(answer: CostAnswer) -> list[str]:
+    """Those that say something."""
+    gone = set() if answer.total.unknown_ns else {"Unknown"}
+    if all(line.money is None for line in answer.lines):
+        gone |= {"Cost", "Saved if fixed"}
+    return [name for name in COLUMNS if name not in gone]
 
-    return f"{ns / HOUR:,.2f} h" if ns >= HOUR // 10 else f"{ns / SECOND:,.1f} s"
+
+class Told:
+    """A line in words. Its times are rounded so that as they are shown, too, they sum to what was held."""
+
+    def __init__(self, line: CostLine, answer: CostAnswer) -> None:
+        from ingero.units import HOUR, SECOND
+
+        self._line, self._answer = line, answer
+        # One unit for all: GPU-hours; of a short recording, seconds.
+        long = answer.total.held_ns >= HOUR
+        self._unit, self._digits = ("h", 2) if long else ("s", 1)
+        step_ns = (HOUR if long else SECOND) // 10**self._digits
+        busy, idle, unknown, *self._lost = rounded(
+            [line.busy_ns, line.idle_ns, line.unknown_ns, *(each.ns for each in line.lost)], step_ns
+        )
+        held = busy + idle + unknown + sum(self._lost)
+        self.held, self._busy, self._idle, self._unknown = map(self._time, (held, busy, idle, unknown))
+
+    def _time(self, steps: int) -> str:
+        return f"{steps / 10**self._digits:,.{self._digits}f} {self._unit}"
+
+    def cells(self) -> list[str]:
+        from ingero.serve import terminal
+
+        line = self._line
+        gpus = ((count, terminal.clean(model).removeprefix("NVIDIA ")) for model, count in line.gpus.items())
+        by_column = {
+            "GPUs": ", ".join(f"{count} {model}" for count, model in gpus),
+            "Held": self.held,
+            "Busy": self._busy,
+            "Lost": self._time(sum(self._lost)),
+            "Idle": self._idle,
+            "Unknown": self._unknown,
+            "Cost": money(line.money, self._answer),
+            "Saved if fixed": money(line.money_lost, self._answer),
+        }
+        return [terminal.clean(line.name), *(by_column[name] for name in _columns(self._answer))]
+
+    def terms(self) -> list[str]:
+        lost = zip(self._line.lost, self._lost, strict=True)
+        return [
+            f"Held {self.held}",
+            f"= busy {self._busy}",
+            *(f"+ {each.kind} {self._time(steps)}" for each, steps in lost),
+            f"+ idle without a finding {self._idle}",
+            *([f"+ unknown {self._unknown}"] if self._line.unknown_ns else []),
+        ]
+
+    def lost(self) -> list[str]:
+        from ingero.serve import terminal
+
+        return [
+            f"{terminal.clean(self._line.name)} lost {self._time(steps)} to {each.kind}"
+            f"{self.spoken(each.money)}"
+            for each, steps in zip(self._line.lost, self._lost, strict=True)
+        ]
+
+    def spoken(self, amount: float | None) -> str:
+        return f", {money(amount, self._answer)}" if amount is not None else ""
+
+
+class Sum:
+    """A sum, in lines that end before a term: a number stays with its unit."""
+
+    def __init__(self, terms: list[str]) -> None:
+        self._terms = terms
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        line = ""
+        for term in self._terms:
+            if line and len(line) + 1 + len(term) > options.max_width:
+                yield Text(line)
+                line = " "
+            line = f"{line} {term}" if line else term
+        yield Text(line)
+
+
+def rounded(parts_ns: list[int], step_ns: int) -> list[int]:
+    """In whole steps that sum to their rounded sum: where most is left over, it is rounded up."""
+    found = [ns // step_ns for ns in parts_ns]
+    missing = (sum(parts_ns) + step_ns // 2) // step_ns - sum(found)
+    for at in sorted(range(len(found)), key=lambda at: -(parts_ns[at] % step_ns))[:missing]:
+        found[at] += 1
+    return found
 
 
 def money(amount: float | None, answer: CostAnswer) -> str:
+    """All amounts of an answer have as many digits."""
     if amount is None:
         return "-"
     from ingero.serve import terminal
 
-    digits = 2 if amount >= 0.01 or amount == 0 else 6
+    digits = 2 if max(line.money or 0.0 for line in answer.lines) >= 1 else 4
     return f"{terminal.clean(answer.prices.currency)}{amount:,.{digits}f}"
 
 
-def _spoken(amount: float | None, answer: CostAnswer) -> str:
-    return f", {money(amount, answer)}" if amount is not None else ""
-
-
-def _cells(line: CostLine, answer: CostAnswer) -> list[str]:
-    from ingero.serve import terminal
-
-    gpus = ", ".join(f"{count} {terminal.clean(model)}" for model, count in line.gpus.items())
-    times = (line.held_ns, line.busy_ns, line.lost_ns, line.idle_ns, line.unknown_ns)
-    return [
-        terminal.clean(line.name), gpus, *map(terminal_hours, times), money(line.money, answer),
-        money(line.money_lost, answer),
-    ]  # fmt: skip
-
-
-def _arithmetic(answer: CostAnswer) -> list[Any]:
+def _paragraph(lines: list[str]) -> list[Any]:
     from rich.text import Text
 
-    total = answer.total
-    told = [
-        f"busy {terminal_hours(total.busy_ns)}",
-        *(f"{each.kind} {terminal_hours(each.ns)}" for each in total.lost),
-        f"idle without a finding {terminal_hours(total.idle_ns)}",
-        *([f"unknown {terminal_hours(total.unknown_ns)}"] if total.unknown_ns else []),
-    ]
-    return [Text(f"Held {terminal_hours(total.held_ns)} = {' + '.join(told)}"), Text()]
+    return [*map(Text, lines), Text()] if lines else []
 
 
-def _lost(answer: CostAnswer) -> list[Any]:
-    from rich.text import Text
-
-    from ingero.serve import terminal
-
-    found = [
-        Text(
-            f"{terminal.clean(line.name)} lost {terminal_hours(each.ns)} to {each.kind}"
-            f"{_spoken(each.money, answer)}"
-        )
-        for line in answer.lines
-        for each in line.lost
-    ]
-    return [*found, Text()] if found else []
-
-
-def _efficiency(answer: CostAnswer) -> list[Any]:
-    from rich.text import Text
-
+def _efficiency(line: CostLine) -> str:
     from ingero.serve import terminal
     from ingero.units import format_share
 
-    lines = []
-    for line in answer.lines:
-        each = line.efficiency
-        told = [
-            f"{words} {format_share(share)}"
-            for words, share in (
-                ("GPU busy", each.busy_share),
-                ("SM clock", each.clock_share),
-                (f"pace against its best {each.pace_against}", each.pace_share),
-                (f"goodput of {each.steps} steps", each.goodput_share),
-            )
-            if share is not None
-        ]
-        if each.more_jobs is not None:
-            told.append(f"{each.more_jobs} more like it would fit")
-        if told:
-            lines.append(Text(f"{terminal.clean(line.name)}: {', '.join(told)}"))
-    return [*lines, Text()] if lines else []
+    each = line.efficiency
+    told = [
+        f"{words} {format_share(share)}"
+        for words, share in (
+            ("GPU busy", each.busy_share),
+            ("SM clock", each.clock_share),
+            (f"pace against its best {each.pace_against}", each.pace_share),
+            (f"goodput of {each.steps} steps", each.goodput_share),
+        )
+        if share is not None
+    ]
+    if each.more_jobs is not None:
+        told.append(f"{each.more_jobs} more like it would fit")
+    return f"{terminal.clean(line.name)}: {', '.join(told)}" if told else ""

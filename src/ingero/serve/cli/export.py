@@ -21,6 +21,7 @@ from ingero.serve.cli.options import configured, database, one_node, whose
 
 if TYPE_CHECKING:
     from ingero.config import Config
+    from ingero.config_tenants import Cost
     from ingero.serve.answers.asked_nodes import Fleet
     from ingero.serve.answers.query import Range
     from ingero.serve.answers.whose import Whose
@@ -66,6 +67,7 @@ class Export:
     op: str | None = None
     what: str | None = None
     whose: Whose | None = None
+    cost: Cost | None = None
 
 
 @click.command(epilog=EPILOG)
@@ -117,6 +119,7 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
         op=flags["op"],
         what=flags["what"],
         whose=Whose(*(flags[name] for name in WORDS)),
+        cost=config.cost,
     )
     write = getattr(importlib.import_module(module), function)
     fleet = fleet_of(config, flags, local=flags["db"] is not None)

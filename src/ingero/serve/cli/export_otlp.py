@@ -10,6 +10,8 @@ import os
 import click
 
 from ingero.errors import UsageError
+from ingero.model.gpus import UNPRICED
+from ingero.serve.answers.cost import prices_of
 from ingero.serve.answers.finding_news import News, What
 from ingero.serve.answers.recorded_metrics import recorded_metrics
 from ingero.serve.cli import output
@@ -30,7 +32,8 @@ def export_otlp(request: Export) -> None:
         raise UsageError("this is written to one file", hint="Name it with -o, e.g. -o recording.jsonl.")
     written: list[str] = []
     findings = 0
-    for snapshot in recorded_metrics(request.db, request.when, request.pid, request.node):
+    prices = prices_of(request.cost) if request.cost else UNPRICED
+    for snapshot in recorded_metrics(request.db, request.when, request.pid, request.node, prices):
         news = [
             News(what, each, each.first_ns) for each in snapshot.findings for what in (What.BEGAN, What.ENDED)
         ]

@@ -56,6 +56,7 @@ def exported(
         return surface
     from ingero import units
     from ingero.model.metrics import SeriesLimits
+    from ingero.serve.answers.cost import prices_of
     from ingero.serve.metrics.surface import Exported
 
     known = config.metrics
@@ -63,6 +64,7 @@ def exported(
         surface,
         exporters,
         SeriesLimits(known.processes, known.operations, units.parse_duration(str(known.keep))),
+        prices_of(config.cost),
     )
 
 

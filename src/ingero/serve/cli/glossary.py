@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ingero.model import words
+from ingero.serve.answers import catalogue
 
 PAGE = """\
 # Glossary
@@ -45,11 +46,20 @@ def _sections() -> Iterator[str]:
     yield from _table(
         "What can be found",
         ("kind", "in words"),
-        ((f"[`{name}`](detectors/{name}.md)", said) for name, said in words.KINDS.items()),
+        ((_linked(each.name), each.title) for each in catalogue.looked_for()),
+    )
+    yield from _table(
+        "What nobody looks for yet",
+        ("kind", "in words", "because"),
+        ((_linked(each.name), each.title, each.unwatched) for each in catalogue.not_looked_for()),
     )
     yield from _table("Words", ("word", "means"), words.TERMS.items())
     yield from _table("Headings of tables", ("heading", "means"), words.COLUMNS.items())
     yield "\nColumns of SQL tables and views: [schema](schema.md).\n"
+
+
+def _linked(kind: str) -> str:
+    return f"[`{kind}`](detectors/{kind}.md)"
 
 
 def _table(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

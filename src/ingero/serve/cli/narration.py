@@ -105,6 +105,7 @@ class Announced:
         self.wants_records = surface.wants_records
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits = surface.metric_limits
+        self.metric_prices = surface.metric_prices
         self.run, self.records, self.metrics = surface.run, surface.records, surface.metrics
         self.behind, self.starting = surface.behind, surface.starting
         self._surface, self._begun, self._says = surface, begun, says

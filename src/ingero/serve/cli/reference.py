@@ -194,7 +194,13 @@ cannot see. How a verdict is made: [diagnosis](../diagnosis.md); the numbers tha
 [thresholds](thresholds.md). A problem that is not watched is named in every answer, with the reason; it
 is never "fine".
 
-| kind | problem | watched |
+| kind | problem |
+|---|---|
+"""
+NOT_LOOKED_FOR = """
+## What nobody looks for yet
+
+| kind | problem | because |
 |---|---|---|
 """
 SOURCES = """
@@ -223,19 +229,21 @@ def detector_pages(written_by: str) -> dict[str, str]:
     entries = catalogue.entries()
     kinds = {entry.name for entry in entries}
     made = {f"detectors/{entry.name}.md": _page(entry, kinds, written_by) for entry in entries}
-    made["detectors/README.md"] = _index(entries, written_by)
+    made["detectors/README.md"] = _index(written_by)
     made["detectors/thresholds.md"] = _thresholds(written_by)
     return made
 
 
-def _index(entries: list[Entry], written_by: str) -> str:
-    rows = [
-        f"| [`{entry.name}`]({entry.name}.md) | {entry.title} |"
-        f" {f'no: {entry.unwatched}' if entry.unwatched else 'yes'} |\n"
-        for entry in entries
-    ]
+def _index(written_by: str) -> str:
+    found = [f"{_row(each)} |\n" for each in catalogue.looked_for()]
+    others = [f"{_row(each)} | {each.unwatched} |\n" for each in catalogue.not_looked_for()]
     sources = [f"| `{name}` | {about} |\n" for name, about in words.SOURCES.items()]
-    return "".join([INDEX.format(written_by=written_by), *rows, SOURCES, *sources])
+    opening = INDEX.format(written_by=written_by)
+    return "".join([opening, *found, NOT_LOOKED_FOR, *others, SOURCES, *sources])
+
+
+def _row(entry: Entry) -> str:
+    return f"| [`{entry.name}`]({entry.name}.md) | {entry.title}"
 
 
 def _page(entry: Entry, kinds: set[str], written_by: str) -> str:

@@ -75,6 +75,9 @@ Examples:
     "--without", multiple=True, metavar="SOURCE", help="Do not trace this source of events; repeatable."
 )
 @click.option("--costly-probes", "costly", is_flag=True, help="Also probe functions where a probe is slow.")
+@click.option(
+    "--fuse", is_flag=True, help="Also probe libraries on FUSE: whoever serves them can stop this machine."
+)
 @click.option("--ringbuf-size", metavar="SIZE", help="Size of the kernel's event buffer, a power of two.")
 @click.option("--as-root", is_flag=True, help="Run COMMAND as root, not as the user who called sudo.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -156,6 +159,7 @@ def trace_options(config: Config, *, as_json: bool = False, **flags: Any) -> Tra
         without=_sources(flags["without"]),
         ring_bytes=_ring_bytes(flags["ringbuf_size"]),
         costly=flags["costly"],
+        served=flags["fuse"],
         kubelet=_kubelet(config),
     )
     _refuse_contradictions(options, flags)

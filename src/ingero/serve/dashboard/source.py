@@ -144,7 +144,7 @@ def _work(pipe: Connection) -> None:
             return
         try:
             answer: tuple[bool, Any] = (True, get_report(*asked))
-        except Exception as error:
+        except Exception as error:  # raised by whoever asked, in its own process
             answer = (False, error)
         try:
             pipe.send(answer)

@@ -22,7 +22,7 @@ from pydantic import Field
 
 from ingero import __version__
 from ingero.errors import IngeroError
-from ingero.serve.answers.catalogue import entries
+from ingero.serve.answers.catalogue import looked_for, not_looked_for
 from ingero.serve.answers.schema import NOTES, VIEWS
 from ingero.serve.answers.schema_page import schema_markdown
 from ingero.serve.mcp.bounds import NOTE, Answer, data, fitted
@@ -162,12 +162,10 @@ def _add_resources(server: MCPServer[Any], tools: Tools) -> None:
 
     @server.resource("ingero://kinds", title="Kinds of findings", mime_type="text/markdown")
     async def kinds() -> str:
-        """Every kind of problem that can be found: how it shows, and what it is blind to."""
-        return "\n".join(
-            f"- {each.name}: {each.summary}"
-            + (f" Not detected yet: {each.unwatched}" if each.unwatched else "")
-            for each in entries()
-        )
+        """Every kind of problem that can be found, and those that nobody looks for yet."""
+        found = [f"- {each.name}: {each.summary}" for each in looked_for()]
+        others = [f"- {each.name}: {each.summary} ({each.unwatched})" for each in not_looked_for()]
+        return "\n".join(["What can be found:", *found, "", "What nobody looks for yet:", *others])
 
 
 # What an assistant is told: once at the start, and in the prompt `investigate`.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from ingero.model.gpus import Prices
 from ingero.model.live import LiveView, Surface
 from ingero.model.metrics import SeriesLimits, SeriesPoint, Snapshot
 
@@ -39,11 +40,14 @@ class Exporter(Protocol):
 class Exported:
     """Passes everything on, and tells the exporters."""
 
-    def __init__(self, surface: Surface, exporters: Sequence[Exporter], limits: SeriesLimits) -> None:
+    def __init__(
+        self, surface: Surface, exporters: Sequence[Exporter], limits: SeriesLimits, prices: Prices
+    ) -> None:
         self.stop_requested = surface.stop_requested
         self.wants_records = surface.wants_records
         self.takes_the_screen = surface.takes_the_screen
         self.metric_limits: SeriesLimits | None = limits
+        self.metric_prices = prices
         self.records, self.behind, self.starting = surface.records, surface.behind, surface.starting
         self._surface, self._exporters = surface, exporters
         self._read: Callable[[], Snapshot] | None = None

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ingero.model.gpus import UNPRICED
 from ingero.model.live import LiveView, Surface
 from ingero.model.metrics import SeriesLimits, Snapshot
 from ingero.serve.tui.app import LiveApp
@@ -26,6 +27,7 @@ class TuiSurface:
     wants_records = False
     takes_the_screen = True
     metric_limits: SeriesLimits | None = None
+    metric_prices = UNPRICED
 
     def __init__(self, afterwards: Surface) -> None:
         self.stop_requested = threading.Event()

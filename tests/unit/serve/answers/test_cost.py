@@ -10,10 +10,10 @@ import pytest
 
 from ingero.errors import TargetError, UsageError
 from ingero.model.finding import Effect
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample, Prices
 from ingero.model.window import Annotation, Container, Window
 from ingero.serve.answers import cost as costs
-from ingero.serve.answers.cost import CostAnswer, CostLine, Prices, get_cost
+from ingero.serve.answers.cost import CostAnswer, CostLine, get_cost
 from ingero.serve.answers.cost_use import ROW
 from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of
 from ingero.serve.answers.query import Range

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingero.model.finding import Severity
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.agent.diagnosis import EVERY_NS, REACH_NS
+from ingero.detectors import LOOKED_FOR
+from ingero.model.finding import Effect, Finding, Severity
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample, Prices
 from ingero.model.live import (
     DatabaseStatus,
     LiveCall,
@@ -20,8 +22,8 @@ from ingero.model.live import (
     SystemLine,
 )
 from ingero.model.metrics import ALL, BY_NAME, Distribution, SeriesLimits, Snapshot
-from ingero.model.window import Container
-from ingero.model.words import KINDS
+from ingero.model.window import Container, Window
+from ingero.serve.answers import gpu_metrics
 from ingero.serve.answers.metrics import Meter
 from tests.builders import (
     EPOCH_NS,
@@ -239,7 +241,7 @@ def test_series_are_there_before_they_are_more_than_zero() -> None:
     snapshot = made.snapshot()
     for name in ("findings", "findings.found"):
         found = values(snapshot, name)
-        assert {kind for kind, _ in found} == set(KINDS)
+        assert {kind for kind, _ in found} == set(LOOKED_FOR)  # of others nobody knows that there is none
         assert {severity for _, severity in found} == set(Severity)
         assert set(found.values()) == {0}
     assert values(snapshot, "lost.events", "ring_call") == {("ring_call",): 0}
@@ -312,6 +314,97 @@ def test_a_shared_gpus_time_is_divided_by_use_and_a_holder_that_does_nothing_has
     assert busy == {"7": 2.4, "8": 0.8, "9": 0.0}
 
 
+def on_a_gpu(at_s: int, *pids: int, share: float | None = 0.6, name: str = "H200") -> Window:
+    """A second in which they share a GPU equally."""
+    now = at_s * SECOND + SECOND
+    on_it = tuple(GpuProcess(0, now, pid, "python", None, 0.1) for pid in pids)
+    return window(at_s * SECOND, gpus=GpuNews((GpuCard(0, name),), (GpuSample(0, now, share),), on_it))
+
+
+def lost_to(kind: str, excess_ns: int, from_s: int, to_s: int, pid: int = 7) -> Finding:
+    span = (EPOCH_NS + from_s * SECOND, EPOCH_NS + to_s * SECOND)
+    return finding(
+        kind=kind, pid=pid, id=f"n1:{kind}:{pid}", first_ns=span[0], last_ns=span[1], episodes=[span],
+        effect=Effect("step", None, None, excess_ns, 0.2),
+    )  # fmt: skip
+
+
+def looked(at_s: int, *findings: Finding) -> LiveView:
+    return view(findings=findings, looked_ns=EPOCH_NS + at_s * SECOND)
+
+
+def by_kind(made: Meter, name: str) -> dict[str, float]:
+    return {labels[5]: round(value, 6) for labels, value in values(made.snapshot(), name).items()}
+
+
+def test_gpu_time_is_lost_to_kinds_of_findings_or_idle_without_one_and_has_its_price() -> None:
+    made = Meter(OPERATIONS, fixed_clock(), "n1", prices=Prices(1.0, {"H200": 36.0}, "EUR"))
+    for at_s in range(10):
+        made.add(on_a_gpu(at_s, 7, 8))
+    found = (lost_to("cpu-contention", SECOND, 0, 10), lost_to("disk-wait", 4 * SECOND, 2, 6))
+    made.observe(looked(10, *found))
+    assert by_kind(made, "gpu.lost.time") == {"cpu-contention": 0, "disk-wait": 0}
+    assert total(made.snapshot(), "gpu.idle_without_finding.time") == 0
+    made.observe(looked(10, *found), last=True)
+    lost, money = by_kind(made, "gpu.lost.time"), by_kind(made, "gpu.cost.lost")
+    assert sum(lost.values()) == pytest.approx(0.5 * 1.0 * 0.6 + 4 * 0.5 * 0.4)  # no more than was idle
+    assert lost["disk-wait"] > lost["cpu-contention"] > 0
+    assert money == pytest.approx({kind: ns * 0.01 for kind, ns in lost.items()}, abs=2e-6)
+    (cost,) = values(made.snapshot(), "gpu.cost", "7", "EUR").values()
+    assert cost == pytest.approx(0.05)
+    idle = {
+        labels[0]: value for labels, value in values(made.snapshot(), "gpu.idle_without_finding.time").items()
+    }
+    assert idle == {"7": pytest.approx(2.0 - sum(lost.values())), "8": pytest.approx(2.0)}
+
+
+def test_a_second_is_counted_once_the_diagnosis_has_said_what_it_says_about_it() -> None:
+    """It finds later that the GPU was idle for a reason, and takes back another one: counters only grow."""
+    made, before = meter(), (0.0, 0.0)
+    for at_s in range(300):
+        made.add(on_a_gpu(at_s, 7, share=0.0))
+        if at_s % 4 == 3:
+            findings = [lost_to("gpu-idle", 60 * SECOND, 0, at_s)] if at_s < 20 else []
+            if at_s >= 100:
+                findings = [lost_to("disk-wait", (at_s - 50) * SECOND, 50, at_s + 1)]
+            made.observe(looked(at_s + 1, *findings))
+            told = by_kind(made, "gpu.lost.time")
+            now = told.get("disk-wait", 0.0), total(made.snapshot(), "gpu.idle_without_finding.time")
+            assert now >= before
+            assert told.get("gpu-idle", 0.0) == 0.0
+            assert sum(now) == pytest.approx(max(0, at_s + 1 - 120), abs=1e-6)
+            before = now
+    made.observe(looked(300, lost_to("disk-wait", 250 * SECOND, 50, 300)), last=True)
+    assert by_kind(made, "gpu.lost.time")["disk-wait"] == pytest.approx(250, abs=1)
+    assert total(made.snapshot(), "gpu.idle_without_finding.time") == pytest.approx(50, abs=1)
+    assert not made._spent._waiting
+
+
+def test_the_diagnosis_still_looks_at_what_is_counted() -> None:
+    assert gpu_metrics.SETTLED_NS + 4 * EVERY_NS <= REACH_NS
+
+
+def test_without_a_diagnosis_or_a_price_nothing_is_said_of_them_and_nothing_is_kept() -> None:
+    made = Meter(OPERATIONS, fixed_clock(), "n1", prices=Prices(None, {"A100": 2.0}))
+    for at_s in range(400):
+        made.add(on_a_gpu(at_s, 7 if at_s < 20 else 8))
+        made.observe(view(database=DatabaseStatus()))
+    points = made.snapshot().points
+    assert "gpu.held.time" in points
+    assert not {"gpu.lost.time", "gpu.idle_without_finding.time", "gpu.cost", "gpu.cost.lost"} & set(points)
+    assert [key[0] for key in made._spent._waiting] == [8]
+    assert sum(map(len, made._spent._waiting.values())) <= 301
+
+
+def test_where_the_gpu_does_not_tell_how_busy_it_is_nothing_is_idle() -> None:
+    made = meter()
+    made.add(on_a_gpu(0, 7, share=None))
+    made.observe(looked(1, lost_to("disk-wait", SECOND, 0, 1)), last=True)
+    points = made.snapshot().points
+    assert "gpu.held.time" in points
+    assert not {"gpu.busy.time", "gpu.lost.time", "gpu.idle_without_finding.time"} & set(points)
+
+
 def test_a_gpu_nobody_heard_of_for_long_has_no_series() -> None:
     made = meter()
     made.add(window(0, gpus=gpu_news(SECOND)))
@@ -322,7 +415,7 @@ def test_a_gpu_nobody_heard_of_for_long_has_no_series() -> None:
 
 def whole() -> Meter:
     """With a value for every row."""
-    made = meter()
+    made = Meter(OPERATIONS, fixed_clock(), "n1", prices=Prices(2.5))
     busy = window(
         operations=[
             operation("cuLaunchKernel"), operation("cudaMalloc", bytes=5), operation("cudaMemcpy", bytes=5),
@@ -337,6 +430,7 @@ def whole() -> Meter:
     made.observe(
         view(
             findings=(finding(),),
+            looked_ns=EPOCH_NS + SECOND,
             system=SystemLine(0.1, 0.2, 3, 0.4, 5, 6),
             targets=(LiveTarget(100, "python"),),
             probes=(ProbeSource("driver", 5),),

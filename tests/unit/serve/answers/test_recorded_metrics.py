@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from ingero.agent.diagnosis import LiveDiagnosis
 from ingero.errors import TargetError
-from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample
+from ingero.model.gpus import GpuCard, GpuNews, GpuProcess, GpuSample, Prices
+from ingero.model.live import DatabaseStatus, LiveView
 from ingero.model.metrics import ALL, BY_NAME, PREFIX, Distribution, Snapshot
 from ingero.model.window import Container, SystemSample, Window
+from ingero.scenarios import synthetic
+from ingero.scenarios.catalogue import INCIDENT
+from ingero.serve.answers.cost import get_cost
 from ingero.serve.answers.metrics import Meter
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.recorded_metrics import recorded_metrics
-from ingero.serve.cli.main import main
 from ingero.store.merge.result import merge
 from ingero.store.writer import Writer
 from tests.builders import (
@@ -36,7 +40,15 @@ from tests.builders import (
 RECORDED = {row.name.removeprefix(PREFIX) for row in ALL if not row.live_only}
 # Of these a meter knows more than windows say: the live view tells it.
 FROM_VIEW = {name for name in BY_NAME if name.startswith(("system.", "overhead", "lost.", "findings"))}
-FROM_VIEW |= {"finding.lost_time", "call.in_flight", "targets"}
+FROM_VIEW |= {
+    "finding.lost_time",
+    "call.in_flight",
+    "targets",
+    "gpu.lost.time",
+    "gpu.idle_without_finding.time",
+}
+PRICES = Prices(2.5)
+RECORDS = DatabaseStatus("x.db")
 OWN = {"agent.last_window.timestamp", "build.info"}  # when it was asked, which version asked
 
 
@@ -116,10 +128,37 @@ def values(snapshot: Snapshot, name: str) -> dict[tuple[str, ...], Any]:
     return {point.labels: plain(point.value) for point in snapshot.points.get(name, [])}
 
 
+def traced_incident(path: Path) -> Snapshot:
+    """A job on a GPU that loses time to a finding, as a trace records and diagnoses it: its last metrics."""
+    time = FakeTime()
+    meter = Meter(synthetic.OPERATIONS, time.clock(), "n", prices=PRICES)
+
+    def observe(diagnosis: LiveDiagnosis, last: bool = False) -> None:
+        meter.observe(diagnosis.shown_in(LiveView(time.wall_ns, time.mono_ns, database=RECORDS)), last)
+
+    with Writer(path, "n", time.clock(), synthetic.OPERATIONS, cores=synthetic.CORES) as writer:
+        diagnosis = LiveDiagnosis(writer)
+        for at, each in enumerate(synthetic.windows(INCIDENT.story, 7, 0)):
+            share, now_ns = 0.3 if 8 <= at < 16 else 0.9, each.end_ns
+            each.gpus = GpuNews(
+                (GpuCard(0, "H200"),),
+                (GpuSample(0, now_ns, share),),
+                (GpuProcess(0, now_ns, synthetic.TRAINER, "python3", 1 << 30, share),),
+            )
+            time.advance(SECOND)
+            meter.add(each)
+            writer.write(each)
+            diagnosis.consider(each.end_ns)
+            observe(diagnosis)
+        diagnosis.conclude()
+        observe(diagnosis, last=True)
+    return meter.snapshot()
+
+
 def test_everything_of_the_list_that_a_recording_holds_is_told(recording: Path, tmp_path: Path) -> None:
-    demo = tmp_path / "demo.db"  # has findings that cost time
-    assert main(["demo", "--no-gpu", "--no-tui", "--speed", "10000", "-d", str(demo), "incident"]) == 0
-    assert {*told(recording).points, *told(demo).points} == RECORDED
+    incident = tmp_path / "incident.db"
+    traced_incident(incident)
+    assert {*told(recording).points, *told(incident, prices=PRICES).points} == RECORDED
     assert {"gpu.memcpy", "gpu.allocated", "gpu.idle.time", "gpu.utilization"} <= RECORDED
 
 
@@ -131,10 +170,10 @@ def test_the_page_names_what_is_missing_and_why() -> None:
 
 
 def test_values_are_those_the_trace_told(recording: Path) -> None:
-    meter = Meter(OPERATIONS, FakeTime().clock(), "n")
+    meter = Meter(OPERATIONS, FakeTime().clock(), "n", prices=PRICES)
     for each in WINDOWS:
         meter.add(each)
-    live, recorded = meter.snapshot(), told(recording)
+    live, recorded = meter.snapshot(), told(recording, prices=PRICES)
     compared = set(live.points) - FROM_VIEW - OWN
     assert len(compared) > 20
     for name in compared:
@@ -142,6 +181,26 @@ def test_values_are_those_the_trace_told(recording: Path) -> None:
         assert values(recorded, name) == (
             expected if name == "operation.duration" else pytest.approx(expected)
         ), name
+
+
+def test_what_gpus_cost_is_the_same_while_tracing_and_later_and_what_the_command_says(tmp_path: Path) -> None:
+    path = tmp_path / "incident.db"
+    live = traced_incident(path)
+    recorded, cost = told(path, prices=PRICES), get_cost(path, Range(), PRICES, by="process")
+    (line,) = cost.lines
+    expected = {
+        "gpu.held.time": {(): line.held_ns / 1e9},
+        "gpu.busy.time": {(): line.busy_ns / 1e9},
+        "gpu.lost.time": {(each.kind,): each.ns / 1e9 for each in line.lost},
+        "gpu.idle_without_finding.time": {(): line.idle_ns / 1e9},
+        "gpu.cost": {("$",): line.money},
+        "gpu.cost.lost": {(each.kind, "$"): each.money for each in line.lost},
+    }
+    assert line.lost_ns > 2 * SECOND
+    for snapshot in (live, recorded):
+        for name, values_of in expected.items():
+            said = {labels[5:]: value for labels, value in values(snapshot, name).items() if value}
+            assert said == pytest.approx(values_of), name
 
 
 def test_the_machine_and_the_agent_are_told_as_they_were_at_the_end(recording: Path) -> None:

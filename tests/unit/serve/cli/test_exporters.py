@@ -9,6 +9,7 @@ import pytest
 
 from ingero.config import Config, parse
 from ingero.errors import UsageError
+from ingero.model.gpus import Prices
 from ingero.model.live import QuietSurface
 from ingero.model.metrics import SeriesLimits
 from ingero.serve.cli.exporters import _destination, exported
@@ -35,9 +36,11 @@ def test_nothing_asked_for_changes_nothing() -> None:
 
 def test_the_variable_every_opentelemetry_program_honours_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:4318")
-    made = exported(QuietSurface(), config("metrics: {processes: 5, keep: 1m}"), None, None)
+    said = config("metrics: {processes: 5, keep: 1m}\ncost: {price: 2.5, prices: {H100: 3}, currency: EUR}")
+    made = exported(QuietSurface(), said, None, None)
     assert isinstance(made, Exported)
     assert made.metric_limits == SeriesLimits(5, 24, 60_000_000_000)
+    assert made.metric_prices == Prices(2.5, {"H100": 3.0}, "EUR")
     made.run(lambda: 0)
 
 

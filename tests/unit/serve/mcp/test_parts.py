@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ingero.model.gpus import Prices
 from ingero.model.report import CodeLine
 from ingero.model.words import bucket_words
-from ingero.serve.answers.cost import CostAnswer, CostLine, LostTo, Prices
+from ingero.serve.answers.cost import CostAnswer, CostLine, LostTo
 from ingero.serve.answers.efficiency import Efficiency
 from ingero.serve.answers.kernels import KernelsAnswer, KernelStats
 from ingero.serve.answers.query import WindowAnswer
