@@ -51,7 +51,6 @@ def test_ctrl_c_at_any_moment_ends_the_trace_and_its_command(
         # As a shell says it; before Python can answer, the signal itself ends it.
         assert process.wait(30) in (130, -signal.SIGINT), text
     assert TRACEBACK not in text
-    assert theirs or press_s < 1
     # Probes are in the kernel as long as a keeper of them lives.
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in theirs), f"{theirs} are gone")
     assert not place.db.exists() or all(place.ended())

@@ -61,8 +61,10 @@ def typed(line: str, folder: Path, shell: dict[str, str], timeout_s: float = 200
 
 
 def seen(line: str, folder: Path, shell: dict[str, str]) -> str:
-    """The same on a terminal."""
-    return typed(f"script -qec {shlex.quote(line)} /dev/null", folder, shell | {"PAGER": "", "TERM": "xterm"})
+    """What is read of it on a terminal."""
+    wide = shell | {"PAGER": "", "TERM": "xterm", "COLUMNS": "200"}
+    text = typed(f"script -qec {shlex.quote(line)} /dev/null", folder, wide)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def next_of(text: str) -> str:
