@@ -6,19 +6,14 @@ The job always goes on, the message is one line, what is lost is counted.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import random
 import re
-import select
 import shutil
 import signal
 import sqlite3
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -32,7 +27,6 @@ from tests.ebpf.real_runs import (
     NOBODY,
     TRACEBACK,
     Place,
-    children,
     finished,
     json_lines,
     left_alone,
@@ -41,6 +35,7 @@ from tests.ebpf.real_runs import (
     until,
     works,
 )
+from tests.ebpf.terminals import after_s, on_terminal, shown
 from tests.ebpf.tracing import workload
 
 pytestmark = pytest.mark.timeout(120)
@@ -384,87 +379,6 @@ def test_a_terminal_without_unicode_gets_what_it_can_show(place: Place, made: Pa
         assert done.stdout
     rows = place.ingero("query", "--json", "-d", str(made), "SELECT 'µ \U0001f600' AS x", env=old)
     assert json_lines(rows.stdout)[0]["rows"] == [{"x": "µ \U0001f600"}]
-
-
-@contextlib.contextmanager
-def on_terminal(
-    place: Place, *words: str, columns: int, **environment: str
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A run that owns a terminal of so many columns, and the other end of it."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen(
-        ["setsid", "--ctty", *INGERO, *words], stdin=theirs, stdout=theirs, stderr=theirs,
-        env=place.environment(TERM="xterm-256color", **environment),
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        yield process, ours
-    finally:
-        process.kill()
-        process.wait()
-        with contextlib.suppress(OSError):
-            os.close(ours)
-
-
-def shown(ours: int, enough: Callable[[str], bool] = lambda text: False) -> str:
-    """What appears until it is enough or the other side is closed."""
-    text, deadline = "", time.monotonic() + 40
-    while time.monotonic() < deadline and not enough(text):
-        if select.select([ours], [], [], 0.1)[0]:
-            try:
-                text += os.read(ours, 65536).decode(errors="replace")
-            except OSError:
-                break
-    return text
-
-
-def test_ctrl_c_while_the_trace_starts_means_that_the_command_never_runs(place: Place) -> None:
-    command = ("trace", "--db", str(place.db), "--", "sh", "-c", "echo it ran; exec sleep 60")
-    with on_terminal(place, *command, columns=80) as (process, ours):
-        text = shown(ours, lambda text: "measuring what a probe costs" in text)
-        os.write(ours, b"\x03")
-        text += shown(ours)
-        assert process.wait(30) == 130
-    assert "it ran" not in text
-    assert "Diagnosis" not in text
-
-
-# Seconds after the start, from before Python runs to when the command does; a few of them in every run.
-FEW_PRESSES = (0.5, 1.25, 2.5)
-PRESSES = [
-    pytest.param(quarter / 4, marks=() if quarter / 4 in FEW_PRESSES else pytest.mark.long)
-    for quarter in range(1, 13)
-]
-
-
-@pytest.mark.parametrize("press_s", PRESSES)
-def test_ctrl_c_at_any_moment_ends_the_trace_and_its_command(
-    place: Place, steady: str, press_s: float
-) -> None:
-    theirs: set[int] = set()  # the command, readers, keepers of probes
-    words = ("trace", "--db", str(place.db), "--", steady)
-    with on_terminal(place, *words, columns=80, LD_LIBRARY_PATH=str(cuda.stub_dir())) as (process, ours):
-
-        def watched(enough: Callable[[str], bool]) -> Callable[[str], bool]:
-            return lambda text: theirs.update(children(process.pid)) or enough(text)
-
-        text = shown(ours, watched(after_s(press_s)))
-        assert process.poll() is None, text
-        os.write(ours, b"\x03")
-        text += shown(ours, watched(lambda _: process.poll() is not None))
-        # As a shell says it; before Python can answer, the signal itself ends it.
-        assert process.wait(30) in (130, -signal.SIGINT), text
-    assert TRACEBACK not in text
-    assert theirs or press_s < 1
-    # Probes are in the kernel as long as a keeper of them lives.
-    until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in theirs), f"{theirs} are gone")
-    assert not place.db.exists() or all(place.ended())
-
-
-def after_s(seconds: float) -> Callable[[str], bool]:
-    until_s = time.monotonic() + seconds
-    return lambda text: time.monotonic() >= until_s
 
 
 def printed(place: Place, *words: str, columns: int, **environment: str) -> str:

@@ -1,14 +1,17 @@
 """The first ten minutes: every step prints the next one, and what it prints runs as it stands.
 
-Only the build is one that is there already. Nothing is typed that README or a step before did not show.
+In a clone; only the build is one that is there already, but for `long`. Nothing is typed that README or a
+step before did not show.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
+import select
 import shlex
-import signal
 import ssl
 import subprocess
 import urllib.request
@@ -30,13 +33,44 @@ def shell(place: Place) -> dict[str, str]:
     return place.environment(INGERO_DB=None, PATH=os.environ["PATH"])
 
 
-def typed(line: str, shell: dict[str, str]) -> str:
+@pytest.fixture
+def clone(place: Place) -> Path:
+    """What somebody gets from the repository: what is committed, and nothing that was built."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone: it has no history to clone from")
+    folder = place.folder / "ingero"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture
+def built(clone: Path) -> Path:
+    """The same with the ingero that was built already."""
+    (clone / ".venv").symlink_to(ROOT / ".venv")
+    return clone
+
+
+def typed(line: str, folder: Path, shell: dict[str, str], timeout_s: float = 200) -> str:
     """What a command prints; it has to succeed."""
     done = subprocess.run(
-        ["bash", "-c", line], cwd=ROOT, env=shell, capture_output=True, text=True, timeout=200, check=False
-    )
+        ["bash", "-c", line],
+        cwd=folder, env=shell, capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, (line, done.stdout[-2000:], done.stderr[-2000:])
     return done.stdout + done.stderr
+
+
+def seen(line: str, folder: Path, shell: dict[str, str]) -> str:
+    """What is read of it on a terminal."""
+    wide = shell | {"PAGER": "", "TERM": "xterm", "COLUMNS": "200"}
+    text = typed(f"script -qec {shlex.quote(line)} /dev/null", folder, wide)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def next_of(text: str) -> str:
+    """The command that an answer ends with."""
+    (found,) = re.findall(r"^Next: (.*?)   \(", text, re.MULTILINE)
+    return str(found)
 
 
 def steps(text: str) -> list[str]:
@@ -48,54 +82,76 @@ def one(commands: list[str], word: str) -> str:
     return found
 
 
-def look_in_a_browser(line: str, shell: dict[str, str], folder: Path) -> None:
-    """The dashboard is started, and its page answers at the address it prints; Ctrl-C ends it."""
-    with (folder / "dashboard").open("w+") as out:
-        process = subprocess.Popen(
-            shlex.split(line), cwd=ROOT, env=shell, stdout=out, stderr=subprocess.STDOUT
-        )
-        try:
-            printed = folder / "dashboard"
-            address = until(lambda: re.search(r"https://[^\s#]+", printed.read_text()), "a link was printed")
-            own = ssl.create_default_context()
-            own.check_hostname, own.verify_mode = False, ssl.CERT_NONE  # it signed its certificate itself
-            with urllib.request.urlopen(address[0], context=own, timeout=20) as page:
-                assert b"ingero" in page.read()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0, printed.read_text()
-        finally:
-            process.kill()
-            process.wait()
+def look_in_a_browser(line: str, folder: Path, shell: dict[str, str]) -> str:
+    """The dashboard starts on a terminal, and its page answers at the address it prints; Ctrl-C ends it."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *shlex.split(line)],
+        cwd=folder, env=shell, stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    printed = ""
+
+    def more() -> re.Match[str] | None:
+        nonlocal printed
+        with contextlib.suppress(OSError):
+            while select.select([ours], [], [], 0)[0] and (text := os.read(ours, 65536)):
+                printed += text.decode()
+        return re.search(r"(https://[^\s#]+)[^$]*^Next: .*\)", printed, re.MULTILINE)
+
+    try:
+        address = until(more, "a link was printed, and what comes next")
+        own = ssl.create_default_context()
+        own.check_hostname, own.verify_mode = False, ssl.CERT_NONE  # it signed its certificate itself
+        with urllib.request.urlopen(address[1], context=own, timeout=20) as page:
+            assert b"ingero" in page.read()
+        os.write(ours, b"\x03")
+        until(lambda: more() and process.poll() is not None, "Ctrl-C ends it")
+        assert process.wait() == 0, printed
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return printed.replace("\r", "")
 
 
 def test_a_newcomer_gets_from_make_demo_to_a_report_by_what_is_printed(
-    place: Place, shell: dict[str, str]
+    built: Path, shell: dict[str, str]
 ) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "make demo " in readme
-    first = steps(typed("make -o .venv/installed demo", shell))
+    assert "make demo " in (built / "README.md").read_text(encoding="utf-8")
+    first = steps(typed("make -o .venv/installed demo", built, shell))
     assert [shlex.split(each)[1] for each in first] == ["explain", "explain", "query", "dashboard", "demo"]
     for line in first[:1] + first[2:3]:
-        assert typed(line, shell).strip()
-    live = typed(one(first, "--live"), shell)
+        assert typed(line, built, shell).strip()
+    live = typed(one(first, "--live"), built, shell)
     assert "Diagnosis of" in live
     then = steps(live)
     assert [shlex.split(each)[1] for each in then] == ["explain", "explain", "query", "dashboard", "trace"]
-    assert re.search(r"\[(CRITICAL|HIGH|MEDIUM)\] .* takes the CPU", typed(one(then, "-v"), shell))
-    report = ROOT / "report.html"
-    try:
-        assert "Open it in a browser" in typed(one(then, "report.html"), shell)
-        assert report.stat().st_size < MOST_BYTES
-    finally:
-        report.unlink(missing_ok=True)
-    look_in_a_browser(one(then, "dashboard"), shell, place.folder)
+    proofs = seen(one(then, "-v"), built, shell)
+    assert re.search(r"\[(CRITICAL|HIGH|MEDIUM)\] .* takes the CPU", proofs)
+    assert next_of(proofs) == one(then, "dashboard")
+    assert "Open it in a browser" in typed(one(then, "report.html"), built, shell)
+    assert (built / "report.html").stat().st_size < MOST_BYTES
+    calls = seen(one(then, "query"), built, shell)
+    assert "cuLaunchKernel" in calls
+    assert "Diagnosis of" in typed(next_of(calls), built, shell)
+    page = look_in_a_browser(one(then, "dashboard"), built, shell)
+    assert "Diagnosis of" in typed(next_of(page), built, shell)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_make_demo_needs_nothing_but_a_clone(clone: Path, shell: dict[str, str]) -> None:
+    home = {"HOME": os.environ.get("HOME", "/")}  # where the index of packages is named, perhaps
+    for line in steps(typed("make demo", clone, shell | home, timeout_s=1200))[:3]:
+        assert ".venv/bin/ingero" in line
+        assert typed(line, clone, shell | home).strip()
 
 
 def test_explain_tells_people_where_to_look_next_and_scripts_nothing(
     place: Place, shell: dict[str, str]
 ) -> None:
-    typed(f"{shlex.quote(str(ROOT / '.venv/bin/ingero'))} demo --no-gpu --no-tui -d {place.db}", shell)
+    typed(f"{shlex.quote(str(ROOT / '.venv/bin/ingero'))} demo --no-gpu --no-tui -d {place.db}", ROOT, shell)
     explain = f"{ROOT / '.venv/bin/ingero'} explain -d {place.db}"
-    assert "Next:" not in typed(explain, shell)
-    seen = typed(f"script -qec {shlex.quote(explain)} /dev/null", shell | {"PAGER": "", "TERM": "xterm"})
-    assert re.search(r"Next: \S*ingero dashboard -d \S+", seen)
+    assert "Next:" not in typed(explain, ROOT, shell)
+    assert re.search(r"\S*ingero dashboard -d \S+", next_of(seen(explain, ROOT, shell)))

@@ -23,7 +23,7 @@ _FILE = click.Path(path_type=Path, readable=False)
 _OPTIONS = (
     click.option(
         "--nodes", multiple=True, metavar="LIST",
-        help="Ask these nodes: HOST:PORT,... or @FILE; else fleet.nodes of the configuration.",
+        help="Ask these nodes: HOST:PORT,... or @FILE. Default: fleet.nodes of the configuration.",
     ),
     click.option("--local", is_flag=True, help="Use this machine's recording even if fleet.nodes is set."),
     click.option("--ca-cert", type=_FILE, metavar="FILE", help="CA of the nodes' certificates (PEM)."),

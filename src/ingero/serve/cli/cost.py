@@ -42,7 +42,6 @@ Examples:
 @one_node
 @whose
 @of_nodes
-@wide
 @as_json
 @wide
 @database

@@ -44,6 +44,7 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
     """
     from ingero.serve.answers.places import database as recorded
     from ingero.serve.answers.places import written_ns
+    from ingero.serve.cli.next_steps import hint
     from ingero.serve.cli.servers import opened
 
     app, stopping = _app(db, config)
@@ -63,6 +64,8 @@ def dashboard(address: str, show_token: bool, db: Path | None, config: Config, *
             )
         for note in found.notes:
             click.echo(f"  {note}", err=True)
+        if written_ns(recording):
+            hint(db, "explain -v", "every proof, in another terminal; Ctrl-C ends the dashboard")
 
     serve(guarded, found.sockets, found.tls, ready, stopping)
     return 0

@@ -56,7 +56,7 @@ Examples:
     "-d",
     "--db",
     type=click.Path(path_type=Path, readable=False),
-    help="Record here.  [INGERO_DB; demo.db beside it if that has recordings of jobs. Overwritten.]",
+    help="Record here; replaces an older demo.  [INGERO_DB if no real job is in it, else demo.db beside it]",
 )
 @click.option("--no-tui", is_flag=True, help="Lines instead of the live view.")
 @exporting

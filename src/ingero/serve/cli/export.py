@@ -97,7 +97,7 @@ def export(config: Config, form: str, output: str | None, **flags: Any) -> int:
     perfetto: a timeline; as JSON if the file's name ends with .json. Covers the whole last recording
     unless you give a range. csv and parquet: tables; everything unless you give a range.
     otlp: metrics, and findings as spans and log records, in JSON lines that an OpenTelemetry collector reads.
-    folded: stacks for flame graphs; their width is calls, samples on a core, nanoseconds waited, or
+    folded: stacks for flame graphs; the width of one is calls, samples on a core, nanoseconds waited, or
     bytes copied and allocated. With --nodes it exports the recordings of all nodes, on one clock.
     """
     from ingero.serve.answers.query import Range

@@ -7,7 +7,7 @@ import importlib
 import click
 
 COMMANDS = {
-    "serve": ("ingero.serve.cli.fleet_serve", "Collect the health of nodes and show which ones straggle."),
+    "serve": ("ingero.serve.cli.fleet_serve", "Collect the health of nodes and show which ones fall behind."),
     "push": ("ingero.serve.cli.fleet_push", "Report the health of a recording's node to a collector."),
     "status": ("ingero.serve.cli.fleet_status", "Show the health of the fleet, as a collector sees it."),
     "token": ("ingero.serve.cli.fleet_token", "Print the token for a node."),

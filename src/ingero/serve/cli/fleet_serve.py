@@ -82,7 +82,7 @@ def fleet_serve(
     config: Config,
     **flags: Any,
 ) -> int:
-    """Collect the health of nodes and show which ones straggle.
+    """Collect the health of nodes and show which ones fall behind.
 
     Nodes send OTLP. They identify themselves with a certificate that has their name (--client-ca),
     or with a token from `ingero fleet token`. People sign in with this server's token.

@@ -33,7 +33,10 @@ STYLES = {
 @click.command("status", epilog=EPILOG)
 @click.option("--collector", "where", metavar="URL", help="The collector.  [collector.address]")
 @click.option(
-    "--token-file", type=click.Path(path_type=Path), metavar="FILE", help="Token; else INGERO_TOKEN."
+    "--token-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File with the token. Default: INGERO_TOKEN.",
 )
 @click.option("--ca", type=click.Path(path_type=Path), metavar="FILE", help="CA of its certificate (PEM).")
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")

@@ -45,10 +45,8 @@ def laid_out(found: list[tuple[str, str]], room: float) -> Iterator[str]:
         yield f"  {command:{width}}  {what}" if beside else f"  {command}\n      {what}"
 
 
-def hint(db: Path | None) -> None:
+def hint(db: Path | None, command: str = "dashboard", what: str = "the same over time, in a browser") -> None:
     """In one line, for people only: scripts read what is printed."""
     if sys.stderr.isatty():
         where = "" if db is None else about(db)
-        click.echo(
-            f"\nNext: {how_we_are_called()} dashboard{where}   (the same over time, in a browser)", err=True
-        )
+        click.echo(f"\nNext: {how_we_are_called()} {command}{where}   ({what})", err=True)

@@ -10,6 +10,7 @@ import click
 
 from ingero.errors import UsageError
 from ingero.serve.cli.asking import of_nodes
+from ingero.serve.cli.next_steps import hint
 from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, whose, wide
 from ingero.serve.cli.paging import paged
 
@@ -28,7 +29,7 @@ EPILOG = """\b
 Examples:
   ingero query                                the last recording, by operation
   ingero query --since 5m --pid 4821
-  ingero query --kernels                      the same, grouped by kernel
+  ingero query --kernels                      the same, by CUDA kernel
   ingero query --by step                      by the job's own steps, longest first
   ingero query --label step=100..200
   ingero query "SELECT op, SUM(weight) AS calls FROM cuda_events GROUP BY op"
@@ -117,6 +118,8 @@ def query(
         _print_kernels(_kernels(config, flags), form)
     elif sql is None:
         _print_statistics(_statistics(config, flags), form)
+        if form == "table":
+            hint(flags["db"], "explain", "why the job was slow")
     else:
         _print_rows(_rows(sql, config, flags), form)
     return 0

@@ -98,7 +98,7 @@ def trace(
 
     A COMMAND is traced from its first CUDA call if its libraries can be found in advance; otherwise
     the diagnosis says how many milliseconds were missed. When the command ends, trace prints the
-    diagnosis and writes a report that you can send on beside the database (ingero.html).
+    diagnosis and writes a report to send on, ingero.html beside the database.
     """
     from ingero import privileges
 

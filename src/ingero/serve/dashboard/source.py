@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import threading
@@ -122,6 +121,7 @@ class Diagnosing:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
+                    start_new_session=True,  # Ctrl-C is for the server
                 )
             self._end = weakref.finalize(self, _end, self._pipe, self._process)
         return self._pipe
@@ -135,7 +135,6 @@ def _end(pipe: Connection, process: subprocess.Popen[Any]) -> None:
 
 
 def _work(pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to both; the server decides
     os.nice(NICE)
     while True:
         try:

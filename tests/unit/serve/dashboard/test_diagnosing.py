@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_it_answers_what_would_be_answered_here(db: Path) -> None:
     with pytest.raises(StoreError):
         diagnosing.report(db.with_name("nothing.db"), Range(), None, None)
     assert diagnosing.report(db, Range(), 100, "n").node == "n"
+
+
+def test_ctrl_c_on_the_terminal_of_the_server_never_reaches_it() -> None:
+    """Not even while it starts: it would leave a traceback there."""
+    diagnosing = Diagnosing()
+    diagnosing.start()
+    assert diagnosing._process is not None
+    assert os.getsid(diagnosing._process.pid) == diagnosing._process.pid
 
 
 def test_a_process_that_is_killed_is_replaced(db: Path) -> None:
