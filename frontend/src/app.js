@@ -170,6 +170,7 @@ async function learn() {
     }
     if (error.status === 404 && place().fleet) return elsewhere("");
     recordings = null;
+    range.element.hidden = true; // of nothing there are no parts
     shown?.page.stop?.();
     shown = null;
     replace(main, failure(error, "h1"));
@@ -184,6 +185,7 @@ async function learn() {
   );
   nodes.value = place().node ?? "";
   others.value = place().fleet ?? "";
+  range.element.hidden = false;
   range.show(recordings);
   return true;
 }
@@ -195,12 +197,13 @@ function goesOn() {
 }
 
 function liveState(connected) {
-  const state = !connected ? "away" : goesOn() ? "live" : "ended";
+  const state = !connected ? "away" : !recordings ? "none" : goesOn() ? "live" : "ended";
   const last = recordings ? moment(recordings.window.to_ns) : "";
   live.dataset.state = state;
-  live.textContent = { away: "not connected", live: "live", ended: "ended" }[state];
+  live.textContent = { away: "not connected", none: "no recording", live: "live", ended: "ended" }[state];
   live.title = {
     away: "The server does not answer; trying again.",
+    none: "There is no recording that can be read.",
     live: "The recording grows, and so does this page.",
     ended: `The recording ended ${last}.`,
   }[state];

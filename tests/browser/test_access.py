@@ -69,7 +69,9 @@ def a_call_opened(page: Page) -> None:
         if "calls:" in (page.locator("#timeline-said").text_content() or ""):
             break
     page.keyboard.press("Enter")
-    expect(page.get_by_role("complementary", name="Details")).to_contain_text(re.compile("at [0-9:]{8}"))
+    details = page.get_by_role("complementary", name="Details")
+    expect(details).to_contain_text("Stack")
+    expect(details).to_contain_text(re.compile("At[0-9:]{8}"))
 
 
 def a_second_told(page: Page) -> None:
@@ -213,6 +215,8 @@ def test_why_there_is_no_answer_is_readable_by_everybody(
     watched.expected = "50"
     page = browse(start(broken(tmp_path)))
     expect(page.get_by_role("alert")).to_contain_text("No answer")
+    expect(page.locator(".live")).to_have_text("no recording")
+    expect(page.get_by_role("combobox")).to_have_count(0)
     look(page, axe)
 
 

@@ -375,6 +375,7 @@ export function timelinePage() {
 
 function eventDetails(event, words) {
   const facts = [
+    ["At", clock(event.at_ns, 1e6)],
     ["Took", event.duration_ns === null ? null : duration(event.duration_ns)],
     ["Process", `${event.comm ?? "?"} (${event.pid ?? "?"}), thread ${event.tid ?? "?"}`],
     ["Node", event.node],
