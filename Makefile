@@ -25,7 +25,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring
 endif
 
-.PHONY: help setup setup-long build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm manifests layout docs lock clean image snapshots tour
+.PHONY: help setup setup-long build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall deb room helm manifests layout docs lock clean image snapshots tour
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -89,6 +89,7 @@ test-long: export INGERO_MUST_RUN = ebpf monitoring browser fleet namespaces con
 test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \
+	$(MAKE) test-onefile || status=$$?; \
 	$(BIN)/python -m benchmarks.long_tests build/test-long.xml; exit $$status
 
 test-ebpf: build  ## the eBPF tests under the newest attach shape; needs root
@@ -168,6 +169,11 @@ install: build  ## install below PREFIX=/usr/local: program, systemd unit, tmpfi
 
 uninstall: build  ## remove what `make install` installed
 	@$(BIN)/python -m tools.install uninstall "$(PREFIX)" "$(DESTDIR)"
+
+deb: build  ## make a Debian package, for a Debian whose Python is of the version that .venv has
+	@mkdir -p build/deb-wheel && rm -f build/deb-wheel/*
+	@$(RUN) tools/wheel.sh build/deb-wheel
+	@$(BIN)/python -m tools.deb build/deb-wheel/*.whl
 
 room: .venv/ready setup-long  ## make empty Debian roots and the packages to install in them, for the long tests; needs root
 	@$(MAKE) build/debian-root.tar build/debian-systemd.tar build/wheelhouse/ready || { \

@@ -1,12 +1,13 @@
 """The table of docs/install.md: how large what is installed is, its memory, how quickly it starts.
 
-`python -m benchmarks.sizes` after `make dist onefile`; --write puts it into the page.
+`python -m benchmarks.sizes` after `make dist onefile image`; --write puts it into the page.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+
+from ingero import __version__
 
 PAGE = Path("docs/install.md")
 BEGIN, END = "<!-- Written by `python -m benchmarks.sizes --write`; do not edit. -->\n", "<!-- end -->\n"
@@ -32,6 +35,16 @@ def megabytes(path: Path) -> float:
     """Of a file, or of all files of a folder."""
     files = [path] if path.is_file() else [each for each in path.rglob("*") if not each.is_symlink()]
     return sum(each.stat().st_size for each in files if each.is_file()) / 1e6
+
+
+def image_mb() -> float:
+    """Unpacked, as the tool says that has it."""
+    for tool in filter(shutil.which, ("docker", "podman")):
+        words = [tool, "image", "inspect", "--format", "{{.Size}}", f"ingero:{__version__}"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode == 0:
+            return int(done.stdout) / 1e6
+    sys.exit("there is no image: make image")
 
 
 def core(folder: Path) -> Path:
@@ -61,6 +74,7 @@ def peak_mb(command: Path, cache: Path) -> float:
 
 
 def rows(folder: Path) -> Iterator[tuple[str, str]]:
+    image = image_mb()
     command, one = core(folder / "core"), newest("ingero").absolute()
     first = start_ms(one, folder)
     pairs = [(start_ms(command, folder), start_ms(one, folder)) for _ in range(STARTS)]  # in turns
@@ -74,6 +88,7 @@ def rows(folder: Path) -> Iterator[tuple[str, str]]:
     yield "wheel, arm64", f"{megabytes(newest('*_aarch64.whl')):.1f} MB"
     yield "installed with what the core needs (mostly NumPy), without pip", f"{bare:.0f} MB"
     yield "one file", f"{megabytes(one):.0f} MB; unpacked {megabytes(tree):.0f} MB"
+    yield "container image, unpacked", f"{image:.0f} MB"
     yield (
         "peak memory of `ingero demo --no-gpu`, recording and diagnosis",
         f"{peak_mb(command, folder):.0f} MB",

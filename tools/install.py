@@ -29,19 +29,20 @@ COMPLETIONS = {
 PACKAGES = "lib/ingero"
 LIST = f"{PACKAGES}/installed"
 UNIT = Path("deploy/systemd/ingero.service")
-# -E -P -s: no module of the current folder, the environment or the user's is taken for ours.
+# -E -P -s: no module of the current folder, the environment or the user's is taken for ours; and ours come
+# first, because Debian may have older ones of the same names.
 PROGRAM = """\
 #!{python} -EPs
 import sys
-sys.path.append("{prefix}/lib/ingero")
+sys.path.insert(0, "{prefix}/lib/ingero")
 from ingero.serve.cli.main import main
 sys.exit(main())
 """
 
 
-def files(prefix: Path) -> dict[str, str]:
+def files(prefix: Path, python: Path | None = None) -> dict[str, str]:
     """What is written besides the packages, by its path below the prefix."""
-    python = Path(sys.executable).resolve()
+    python = python or Path(sys.executable).resolve()
     unit = UNIT.read_text().replace("/usr/local/bin/ingero", str(prefix / "bin/ingero"))
     return {
         "bin/ingero": PROGRAM.format(python=python, prefix=prefix),
@@ -58,9 +59,9 @@ def _completion(shell: str) -> str:
     return found(ingero, {}, "ingero", "_INGERO_COMPLETE").source()
 
 
-def install(wheel: Path, prefix: Path, below: Path) -> None:
+def install(wheel: Path, prefix: Path, below: Path, python: Path | None = None) -> None:
     uninstall(below)
-    texts = files(prefix)
+    texts = files(prefix, python)
     folders = sorted(
         {each for place in (LIST, *texts) for each in missing_above(below / place)}, reverse=True
     )

@@ -37,7 +37,7 @@ def test_groff_has_no_complaint_about_a_man_page() -> None:
 def test_what_is_written_names_the_prefix_and_nothing_before_it() -> None:
     written = install.files(Path("/opt/elsewhere"))
     assert "ExecStart=/opt/elsewhere/bin/ingero trace" in written["lib/systemd/system/ingero.service"]
-    assert '"/opt/elsewhere/lib/ingero"' in written["bin/ingero"]
+    assert 'sys.path.insert(0, "/opt/elsewhere/lib/ingero")' in written["bin/ingero"]
 
 
 def tree(top: Path) -> set[str]:
