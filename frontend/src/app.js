@@ -5,7 +5,7 @@ import { forgetColours } from "./colours.js";
 import { h, replace } from "./dom.js";
 import { moment } from "./format.js";
 import { follow } from "./live.js";
-import { address, asked, change, go, onPlace, place } from "./place.js";
+import { address, asked, change, go, onPlace, place, where } from "./place.js";
 import { nobodyElse, tenantPicker } from "./tenants.js";
 import { rangePicker } from "./range.js";
 import { failure } from "./parts.js";
@@ -157,10 +157,15 @@ function named(each) {
   return each.nodes.length === 1 ? each.nodes[0] : each.address;
 }
 
+// False: there is nothing to show, or another machine or node was chosen meanwhile.
 async function learn() {
+  const of = where();
   try {
-    recordings = await ask("recordings", asked());
+    const found = await ask("recordings", asked());
+    if (of !== where()) return false;
+    recordings = found;
   } catch (error) {
+    if (of !== where()) return false;
     if (error.status === 404 && place().node) return change({ node: "" });
     if (error.status === 404 && place().fleet) return elsewhere("");
     recordings = null;

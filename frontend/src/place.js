@@ -16,6 +16,12 @@ export function asked() {
   return chosen(OWN);
 }
 
+// The machine and the node: an answer about others comes too late.
+export function where() {
+  const { fleet, node } = place();
+  return JSON.stringify([fleet, node]);
+}
+
 // Whose processes; nothing for everybody's.
 export function whose() {
   return chosen(WHOSE);

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { h, replace } from "./dom.js";
-import { change, place, WHOSE, whose } from "./place.js";
+import { change, place, WHOSE, where, whose } from "./place.js";
 
 export const nobodyElse = () => Object.fromEntries(WHOSE.map((name) => [name, ""]));
 
@@ -18,13 +18,14 @@ export function tenantPicker() {
   }
 
   async function learn() {
+    const of = where();
     let found;
     try {
       found = await ask("tenants", { node: place().node });
     } catch {
       found = {}; // of an older version, or it cannot be told now
     }
-    show(found);
+    if (of === where()) show(found);
   }
 
   function show(found) {
