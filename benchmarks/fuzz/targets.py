@@ -24,6 +24,15 @@ NAME_WORDS = (b"_ZN", b"_Z", b"_R", b"St", b"I", b"E", b"\xff", b"\n")
 PROC_WORDS = (b" (deleted)", b"\n", b"\\040", b"/docker-", b".scope", b"..", b"0::/", b"\\x1b", b"\x1b")
 LABEL_WORDS = (b"ingero1 ", b"=", b"\n", b"-1", b"step=", b"\x1b[2J")
 POD_WORDS = (b"null", b"{", b"}", b"[", b'"', b"\\u001b", b"1e999", b'"metadata"', b"\xff", b"-1", b"[" * 200)
+RUNTIME_WORDS = (
+    b"\x0a",
+    b"\x12",
+    b"\x10",
+    b"\xff" * 9 + b"\x01",
+    b"\xff\xff\xff\xff\x07",
+    b"\x1b[2J",
+    b"sandbox",
+)
 YAML_WORDS = (
     b"agent:\n", b"  max_db: ", b"fleet:\n  nodes: [", b"- ", b"&a ", b"*a", b"!!python/object ", b"<<: *a\n",
     b"---\n", b"{", b"]", b"'", b'"', b"%", b"0x", b"~", b"1_000", b".inf", b"!!binary ",
@@ -56,6 +65,7 @@ ALL = (
     Target("config", kept("config"), texts.read_config, YAML_WORDS),
     Target("words", kept("words"), texts.read_words),
     Target("kubelet", kept("kubelet"), texts.read_pods, POD_WORDS, documented=(kubelet.KubeletError,)),
+    Target("cri", texts.runtime_answers, texts.read_runtime, RUNTIME_WORDS),
     Target("pages", databases.pages, databases.read_pages),
     Target("values", databases.statements, databases.read_values, mutate=databases.mutated_values),
     Target("http", kept("http"), partial(servers.asked, servers.dashboard), HTTP_WORDS),

@@ -5,7 +5,8 @@ import { forgetColours } from "./colours.js";
 import { h, replace } from "./dom.js";
 import { moment } from "./format.js";
 import { follow } from "./live.js";
-import { address, asked, change, go, onPlace, place } from "./place.js";
+import { address, asked, change, go, onPlace, place, where } from "./place.js";
+import { nobodyElse, tenantPicker } from "./tenants.js";
 import { rangePicker } from "./range.js";
 import { failure } from "./parts.js";
 import { costPage } from "./pages/cost.js";
@@ -24,10 +25,10 @@ const PAGES = [
   { path: "/time", title: "Where time goes", make: timePage },
   { path: "/latency", title: "Latency", make: latencyPage },
   { path: "/flame", title: "Flame graph", make: flamePage },
-  { path: "/gpus", title: "GPUs", make: gpusPage },
+  { path: "/gpus", title: "GPUs", make: gpusPage, everybody: true },
   { path: "/cost", title: "Cost", make: costPage },
   { path: "/graphs", title: "Graphs & collectives", make: graphsPage },
-  { path: "/sql", title: "SQL", make: sqlPage },
+  { path: "/sql", title: "SQL", make: sqlPage, everybody: true },
 ];
 
 const links = PAGES.map((page) => h("a", { href: page.path, onclick: (event) => follows(event, page.path) }, page.title));
@@ -35,6 +36,7 @@ const nodes = h("select", { id: "node", "aria-label": "Node", onchange: () => ch
 const nodeField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Node"), nodes);
 const others = h("select", { id: "fleet", "aria-label": "Machine", onchange: () => elsewhere(others.value) });
 const othersField = h("label", { class: "field", hidden: true }, h("span", { class: "label" }, "Machine"), others);
+const tenants = tenantPicker();
 const live = h("span", { class: "live", role: "status" }, "");
 const range = rangePicker();
 const main = h("main", { id: "page", tabindex: "-1" });
@@ -102,7 +104,7 @@ async function shell() {
     { class: "bar" },
     h("a", { class: "brand", href: "/", onclick: (event) => follows(event, "/") }, h("img", { src: "/icon.svg", alt: "", width: 22, height: 22 }), "ingero"),
     h("nav", { "aria-label": "Pages" }, links),
-    h("div", { class: "controls" }, othersField, nodeField, range.element, live, themeSwitch(), (await fetch("/session")).status === 204 ? signOut() : null),
+    h("div", { class: "controls" }, othersField, nodeField, tenants.element, range.element, live, themeSwitch(), (await fetch("/session")).status === 204 ? signOut() : null),
   );
   replace(document.getElementById("shell"), bar, note, main);
 }
@@ -117,6 +119,7 @@ function showPage() {
     } else link.removeAttribute("aria-current");
   });
   document.title = `${found.title} · ingero`;
+  tenants.offer(!found.everybody);
   if (shown?.path !== found.path) {
     shown?.page.stop?.();
     const page = found.make();
@@ -134,7 +137,7 @@ function chooseNode() {
 
 // Another machine has nodes and times of its own.
 function elsewhere(fleet) {
-  change({ fleet, node: "", since: "", from: "", to: "" });
+  change({ fleet, node: "", since: "", from: "", to: "", ...nobodyElse() });
 }
 
 // The machines that can be asked through this server; those that do not answer say why.
@@ -160,10 +163,15 @@ function named(each) {
   return each.nodes.length === 1 ? each.nodes[0] : each.address;
 }
 
+// False: there is nothing to show, or another machine or node was chosen meanwhile.
 async function learn() {
+  const of = where();
   try {
-    recordings = await ask("recordings", asked());
+    const found = await ask("recordings", asked());
+    if (of !== where()) return false;
+    recordings = found;
   } catch (error) {
+    if (of !== where()) return false;
     if (error.status === 404 && place().node) {
       note.textContent = `There is no node ${place().node} in this recording: all of it is shown.`;
       return change({ node: "" });
@@ -187,6 +195,7 @@ async function learn() {
   others.value = place().fleet ?? "";
   range.element.hidden = false;
   range.show(recordings);
+  tenants.learn();
   return true;
 }
 

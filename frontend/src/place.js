@@ -1,7 +1,8 @@
-// Where we are: page, node and stretch of time, all of them in the address, so that a link shows the same.
+// Where we are: page, node, stretch of time and tenant, all in the address, so that a link shows the same.
 
 const listeners = new Set();
 const OWN = ["fleet", "node", "since", "from", "to"];
+export const WHOSE = ["container", "pod", "namespace", "job", "user"];
 
 export function place() {
   const query = new URLSearchParams(location.search);
@@ -12,13 +13,33 @@ export function place() {
 
 // What every question carries.
 export function asked() {
+  return chosen(OWN);
+}
+
+// The machine and the node: an answer about others comes too late.
+export function where() {
+  const { fleet, node } = place();
+  return JSON.stringify([fleet, node]);
+}
+
+// Whose processes; nothing for everybody's.
+export function whose() {
+  return chosen(WHOSE);
+}
+
+// What questions about processes carry.
+export function askedOf() {
+  return { ...asked(), ...whose() };
+}
+
+function chosen(names) {
   const now = place();
-  return Object.fromEntries(OWN.filter((name) => now[name]).map((name) => [name, now[name]]));
+  return Object.fromEntries(names.filter((name) => now[name]).map((name) => [name, now[name]]));
 }
 
 export function address(page, changes = {}) {
   const query = new URLSearchParams();
-  const wanted = { ...asked(), ...changes };
+  const wanted = { ...askedOf(), ...changes };
   for (const [name, value] of Object.entries(wanted)) if (value) query.set(name, value);
   const text = query.toString();
   return text ? `${page}?${text}` : page;

@@ -25,6 +25,7 @@ EVERY_TOOL = [
     for name in TOOLS
     if name not in ELSEWHERE
 ]
+DESCRIBED_BYTES = 25_000
 SPECIFIED = (
     "get_check get_trace_stats get_causal_chains get_stacks graph_lifecycle graph_frequency run_demo run_sql"
 )
@@ -36,6 +37,8 @@ def test_the_tools_the_prompt_and_the_resources_are_offered(incident: Path, home
             tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools] == list(TOOLS)
             assert {*SPECIFIED.split(), "query_fleet"} <= set(TOOLS)
+            # An assistant carries all of them through a whole conversation.
+            assert sum(len(tool.model_dump_json(exclude_none=True)) for tool in tools) < DESCRIBED_BYTES
             assert all(
                 tool.description and tool.annotations and tool.annotations.read_only_hint for tool in tools
             )

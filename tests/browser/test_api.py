@@ -39,7 +39,8 @@ def test_the_document_describes_every_route(server: Running) -> None:
     paths = [*(each.path for each in ROUTES), "live", "recording"]
     assert set(document["paths"]) == {f"/api/v1/{path}" for path in paths}
     names = [each["name"] for each in document["paths"]["/api/v1/timeline"]["get"]["parameters"]]
-    assert names == ["since", "from", "to", "node", "pid", "width"]
+    whose = ["container", "pod", "namespace", "job", "user"]
+    assert names == ["since", "from", "to", "node", *whose, "pid", "width"]
     for found in references(document):
         assert found.removeprefix("#/components/schemas/") in document["components"]["schemas"]
 

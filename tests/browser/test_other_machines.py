@@ -6,13 +6,22 @@ import re
 from pathlib import Path
 from urllib.parse import urljoin
 
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Route, expect
 
 from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import WAIT_MS, Open, Start
 from tests.browser.serving import Running
 
 NOT_OF_A_MACHINE = ("/fleet?", "/live")
+LATE = {
+    "recordings": {
+        "nodes": ["too-late", "too-late-2"],
+        "recordings": [],
+        "window": {"from_ns": 1, "to_ns": 2},
+    },
+    "tenants": {"namespace": ["too-late"], "pod": [], "job": [], "user": []},
+}
 
 
 def test_a_machine_that_is_chosen_is_shown_on_every_page(
@@ -31,6 +40,28 @@ def test_a_machine_that_is_chosen_is_shown_on_every_page(
     expect(page).to_have_url(re.compile(f"fleet=localhost%3A{both.port}"))
     page.get_by_label("Machine").select_option("")
     expect(page.get_by_label("Node")).to_be_hidden(timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize("question", LATE)
+def test_an_answer_that_comes_late_is_not_shown_for_the_machine_chosen_since(
+    question: str, incident: Path, both: Running, start: Start, browse: Open
+) -> None:
+    there, of_there = f"localhost:{both.port}", re.compile(rf"/{question}\?fleet=")
+    configured = {"INGERO_FLEET_NODES": there, "INGERO_FLEET_CA_CERT": str(both.trusted)}
+    page = browse(start(incident, before=f"import os; os.environ.update({configured!r})"))
+    machines = page.get_by_label("Machine")
+    expect(machines.locator("option")).to_have_count(2, timeout=WAIT_MS)
+    held: list[Route] = []
+    page.route(of_there, lambda route: held.append(route))
+    with page.expect_request(of_there):
+        machines.select_option(there)
+    with page.expect_response(re.compile(r"/tenants(?!.*fleet=)")):
+        machines.select_option("")
+    with page.expect_response(of_there) as late:
+        held[0].fulfill(json=LATE[question])
+    late.value.finished()
+    page.evaluate("fetch('/api/v1/health')")  # by then the page has seen the late one
+    assert "too-late" not in page.content()
 
 
 def test_every_page_asks_the_machine_that_is_chosen(

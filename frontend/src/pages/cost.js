@@ -4,7 +4,7 @@ import { ask } from "../api.js";
 import { h, replace } from "../dom.js";
 import { share } from "../format.js";
 import { asking, table } from "../parts.js";
-import { asked } from "../place.js";
+import { askedOf } from "../place.js";
 import { KINDS } from "../words.js";
 
 const [SECOND, HOUR] = [1e9, 3600e9];
@@ -26,7 +26,7 @@ export function costPage() {
     h("div", { class: "toolbar" }, h("h1", {}, "Cost"), choose("By", by), choose("Price of a GPU for an hour", price)),
     body,
   );
-  const page = asking(body, (signal) => ask("cost", { ...asked(), by: by.value, price: price.value }, signal), (answer) => replace(body, render(answer)));
+  const page = asking(body, (signal) => ask("cost", { ...askedOf(), by: by.value, price: price.value }, signal), (answer) => replace(body, render(answer)));
   return { element, show: page.show, stop: page.stop };
 }
 

@@ -4,12 +4,12 @@ import { ask } from "../api.js";
 import { h, replace } from "../dom.js";
 import { bytes, clock, count, duration, share } from "../format.js";
 import { asking, named, table } from "../parts.js";
-import { asked } from "../place.js";
+import { asked, askedOf } from "../place.js";
 
 export function graphsPage() {
   const element = h("div", { class: "page graphs" });
   const question = async (signal) => {
-    const [graphs, collectives] = await Promise.all([ask("graphs", asked(), signal), ask("collectives", asked(), signal)]);
+    const [graphs, collectives] = await Promise.all([ask("graphs", askedOf(), signal), ask("collectives", asked(), signal)]);
     return { graphs, collectives };
   };
   return asking(element, question, ({ graphs, collectives }) => {

@@ -5,7 +5,7 @@ import { theme } from "../colours.js";
 import { h, replace, sized } from "../dom.js";
 import { clock, count, duration } from "../format.js";
 import { asking } from "../parts.js";
-import { asked, go } from "../place.js";
+import { askedOf, go } from "../place.js";
 import { COLUMNS } from "../words.js";
 
 const HEIGHT = 132;
@@ -19,7 +19,7 @@ export function latencyPage() {
   const tip = h("div", { class: "tip", hidden: true, role: "tooltip" });
   element.append(tip);
   let last = null;
-  const page = asking(maps, (signal) => ask("heatmap", { ...asked(), limit: 30 }, signal), render);
+  const page = asking(maps, (signal) => ask("heatmap", { ...askedOf(), limit: 30 }, signal), render);
 
   function render(answer) {
     last = answer;

@@ -4,7 +4,7 @@ import { ask } from "../api.js";
 import { bounds, changes, finding, healthy, machine, notWatched, trust, unexplained, verdict } from "../diagnosis.js";
 import { h, replace } from "../dom.js";
 import { asking, timelineKey } from "../parts.js";
-import { address, asked, go } from "../place.js";
+import { address, askedOf, go } from "../place.js";
 import { ofTheJob, strip } from "../timeline/strip.js";
 
 const WIDTH = 1200;
@@ -14,9 +14,9 @@ export function nowPage() {
   let last = null;
   const question = async (signal) => {
     const [report, accounting, timeline] = await Promise.all([
-      ask("explain", asked(), signal),
-      ask("accounting", asked(), signal),
-      ask("timeline", { ...asked(), width: WIDTH }, signal),
+      ask("explain", askedOf(), signal),
+      ask("accounting", askedOf(), signal),
+      ask("timeline", { ...askedOf(), width: WIDTH }, signal),
     ]);
     return { report, words: accounting.buckets, timeline: ofTheJob(timeline) };
   };

@@ -4,11 +4,11 @@ import { ask } from "../api.js";
 import { h, replace } from "../dom.js";
 import { duration, share } from "../format.js";
 import { asking, timeBar, timeKey } from "../parts.js";
-import { asked, change, place } from "../place.js";
+import { askedOf, change, place } from "../place.js";
 
 export function timePage() {
   const element = h("div", { class: "page time" });
-  const page = asking(element, (signal) => ask("accounting", asked(), signal), render);
+  const page = asking(element, (signal) => ask("accounting", askedOf(), signal), render);
   let last = null;
 
   function render(answer) {

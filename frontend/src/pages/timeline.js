@@ -5,7 +5,7 @@ import { bucketColour, callColour } from "../colours.js";
 import { h, replace, sized } from "../dom.js";
 import { bytes, clock, count, duration } from "../format.js";
 import { failure, stack, timeBar } from "../parts.js";
-import { asked, change, go, place } from "../place.js";
+import { change, go, place, whose } from "../place.js";
 import { AXIS, draw } from "../timeline/draw.js";
 import { at as hitAt, slice } from "../timeline/hit.js";
 import { listen } from "../timeline/input.js";
@@ -130,7 +130,7 @@ export function timelinePage() {
     const width = Math.round((size.width - size.label) * (1 + 2 * MARGIN));
     const began = performance.now();
     try {
-      const found = await ask("timeline", { node: place().node, from: instant(from), to: instant(to), width }, mine.signal);
+      const found = await ask("timeline", { node: place().node, ...whose(), from: instant(from), to: instant(to), width }, mine.signal);
       if (asking !== mine) return;
       answer = { ...found, offset: from };
       lay();
@@ -176,7 +176,7 @@ export function timelinePage() {
     findingsFor = key;
     diagnosing = true;
     try {
-      const report = await ask("explain", { node: place().node });
+      const report = await ask("explain", { node: place().node, ...whose() });
       if (of !== shown) return; // another machine was chosen meanwhile
       findings = report.findings.flatMap((finding) =>
         (finding.episodes.length ? finding.episodes : [[finding.first_ns, finding.last_ns]]).map(([from, to]) => ({
@@ -341,7 +341,7 @@ export function timelinePage() {
 
   function show(recordings) {
     const now = place();
-    const of = JSON.stringify([now.fleet, now.node]);
+    const of = JSON.stringify([now.fleet, now.node, whose()]);
     const first = bounds === null || of !== shown;
     shown = of;
     const grown = bounds && recordings.window.to_ns !== bounds.to;

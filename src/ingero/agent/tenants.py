@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ingero.discover import container_names, kubelet
 from ingero.discover.kubelet import KubeletError
+from ingero.model.pods import Ended, NamedContainer, Pod, PodContainer
 from ingero.model.pods import KubeletAccess as Access
-from ingero.model.pods import NamedContainer, Pod
 from ingero.model.window import Container, Labels, PodEvent, Unwatchable, Window
 from ingero.units import clean
 
@@ -132,7 +132,7 @@ class Tenants:
             self._names |= found
             while len(self._names) > 2 * MAX_CONTAINERS:
                 self._names.pop(next(iter(self._names)))
-            for pod in pods:
+            for pod in pods or pods_of_containers(found.values()):
                 self._events.extend(self._news(pod))
 
     def _news(self, pod: Pod) -> list[PodEvent]:
@@ -177,6 +177,24 @@ def names_of(pod: Pod) -> dict[str, NamedContainer]:
                 each.container_id, each.name, pod.name, pod.namespace, pod.job, labels
             )
     return found
+
+
+def pods_of_containers(named: Iterable[NamedContainer]) -> list[Pod]:
+    """What a runtime tells of pods where no kubelet does: restarts and when, but no reason."""
+    found: dict[str, tuple[NamedContainer, dict[str, PodContainer]]] = {}
+    for each in named:
+        uid = dict(each.labels).get("pod.uid")
+        if not uid or not each.name or each.restarts is None:
+            continue
+        _, containers = found.setdefault(uid, (each, {}))
+        before = containers.get(each.name)
+        if before is None or before.restarts < each.restarts:
+            when = Ended(each.made_ns) if each.restarts else None
+            containers[each.name] = PodContainer(each.name, each.container_id, each.restarts, when)
+    return [
+        Pod(uid, one.pod or "", one.namespace or "", containers=tuple(containers.values()))
+        for uid, (one, containers) in found.items()
+    ]
 
 
 def merged(one: Labels, more: Labels) -> Labels:

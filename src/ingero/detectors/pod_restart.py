@@ -1,10 +1,10 @@
 """Pod restart: Kubernetes restarted, killed or evicted a pod of the job.
 
 Shows as   progress that starts over, or a job that is gone.
-Proof      the kubelet's count of restarts, and the reason it gives.
+Proof      the kubelet's or the container runtime's count of restarts, and the reason if it gives one.
 Not this   pods that feed no GPU here; a process that ends by itself inside its container;
            a kill of one worker that the container survives (oom-kill).
-Blind to   nodes whose kubelet was not asked, and what happened before the trace began.
+Blind to   nodes where neither was asked, and what happened before the trace began.
 Severity   CRITICAL when the pod was evicted, HIGH when it runs again.
 """
 
@@ -49,7 +49,7 @@ def _state(job: Job, happened: list[PodIncident]) -> State:
         last.at_ns,
         tuple(
             Proof(
-                f"the kubelet reports for {each.container or 'the pod'}: {_reason(each)}",
+                f"Kubernetes reports for {each.container or 'the pod'}: {_reason(each)}",
                 f"SELECT * FROM pod_events WHERE namespace = {_quoted(each.namespace)}"
                 f" AND pod = {_quoted(each.pod)} AND event <> 'seen'",
             )

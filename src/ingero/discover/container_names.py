@@ -11,10 +11,11 @@ import re
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ingero.discover import kubelet
 from ingero.model.pods import NamedContainer
 from ingero.units import clean
 
@@ -152,19 +153,35 @@ def _named(number: str, name: str | None, image: str | None, labels: dict[str, s
 
 # Names of pods from containerd's or CRI-O's own socket, where no kubelet is asked.
 #
-# One question (ListContainers) of the container runtime interface, over gRPC. Its answer is read by
-# hand: of each container the id and the labels that the kubelet gave it. Without grpcio (the extra
-# `otlp-grpc`) nobody is asked. Whoever answers slowly, wrongly or without end costs the names alone.
+# Two questions of the container runtime interface, over gRPC: containers, and the pods ("sandboxes")
+# they are in. The answers are read by hand. Labels are the pod's; the attempt of a container is how
+# often it was started again. Without grpcio (the extra `otlp-grpc`) nobody is asked. Whoever answers
+# slowly, wrongly or without end costs the names alone.
 
 
-METHOD = "/runtime.v1.RuntimeService/ListContainers"
+LIST_CONTAINERS = "/runtime.v1.RuntimeService/ListContainers"
+LIST_PODS = "/runtime.v1.RuntimeService/ListPodSandbox"
 MAX_POD_LABELS = 64
 MAX_POD_TEXT = 253
+OF_KUBERNETES = "io.kubernetes."  # labels that the kubelet adds to those of the pod
 POD, NAMESPACE = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
 UID, CONTAINER = "io.kubernetes.pod.uid", "io.kubernetes.container.name"
-# Numbers of fields in runtime/v1/api.proto.
-CONTAINERS, ID, LABELS, KEY, VALUE = 1, 1, 8, 1, 2
+# Numbers of fields in runtime/v1/api.proto: of both answers, of Container and ContainerMetadata, of
+# PodSandbox and PodSandboxMetadata, and of an entry of a map.
+ITEMS, ID = 1, 1
+OF_POD, METADATA, CREATED, LABELS = 2, 3, 7, 8
+ATTEMPT = 2
+POD_METADATA, POD_LABELS = 2, 5
+POD_NAME, POD_UID, POD_NAMESPACE = 1, 2, 3
+KEY, VALUE = 1, 2
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class _PodTold(NamedTuple):
+    name: str
+    namespace: str
+    uid: str
+    labels: dict[str, str]  # its own, and those of the kubelet
 
 
 def pod_names(sockets: Iterable[Path] = CRI_SOCKETS) -> dict[str, NamedContainer]:
@@ -172,50 +189,108 @@ def pod_names(sockets: Iterable[Path] = CRI_SOCKETS) -> dict[str, NamedContainer
     found: dict[str, NamedContainer] = {}
     for path in sockets:
         if path.is_socket():
-            found |= named_in(_pods_listed(path))
+            found |= named_in(*_listed_by_runtime(path))
     return found
 
 
-def _pods_listed(path: Path) -> bytes:
+def _listed_by_runtime(path: Path) -> tuple[bytes, bytes]:
+    """Its containers and its pods; nothing where it does not answer."""
     try:
         import grpc
     except ImportError:
-        return b""
+        return b"", b""
     limits = [("grpc.max_receive_message_length", MAX_BYTES), ("grpc.enable_http_proxy", 0)]
+    containers = pods = b""
     try:
         with grpc.insecure_channel(f"unix://{path}", options=limits) as channel:
-            answer = channel.unary_unary(METHOD)(b"", timeout=TIMEOUT_S)
+            containers = channel.unary_unary(LIST_CONTAINERS)(b"", timeout=TIMEOUT_S)
+            pods = channel.unary_unary(LIST_PODS)(b"", timeout=TIMEOUT_S)
     except (grpc.RpcError, ValueError):
-        return b""
-    return bytes(answer)
+        pass
+    return bytes(containers), bytes(pods)
 
 
-def named_in(answer: bytes) -> dict[str, NamedContainer]:
-    """What a ListContainersResponse tells; what makes no sense ends it."""
+def named_in(containers: bytes, pods: bytes = b"") -> dict[str, NamedContainer]:
+    """What a ListContainersResponse and a ListPodSandboxResponse tell; what makes no sense ends each."""
+    told = _pods(pods)
     found: dict[str, NamedContainer] = {}
-    for number, value in fields(answer):
-        if number == CONTAINERS and isinstance(value, bytes) and len(found) < MAX_CONTAINERS:
-            one = _container(value)
-            if one is not None:
-                found[one.container_id] = one
+    for message in _items(containers):
+        one = _container(message, told)
+        if one is not None and len(found) < MAX_CONTAINERS:
+            found[one.container_id] = one
     return found
 
 
-def _container(message: bytes) -> NamedContainer | None:
-    number = ""
+def _items(answer: bytes) -> Iterator[bytes]:
+    for number, value in fields(answer):
+        if number == ITEMS and isinstance(value, bytes):
+            yield value
+
+
+def _pods(answer: bytes) -> dict[str, _PodTold]:
+    """By the sandbox's id."""
+    found: dict[str, _PodTold] = {}
+    for message in _items(answer):
+        number, name, namespace, uid = "", "", "", ""
+        labels: dict[str, str] = {}
+        for field, value in fields(message):
+            if not isinstance(value, bytes):
+                continue
+            if field == ID:
+                number = _text(value)
+            elif field == POD_METADATA:
+                texts = {each: _text(part) for each, part in fields(value) if isinstance(part, bytes)}
+                name, namespace, uid = (texts.get(each, "") for each in (POD_NAME, POD_NAMESPACE, POD_UID))
+            elif field == POD_LABELS:
+                _add_label(labels, value)
+        if len(found) < MAX_CONTAINERS:
+            found[number] = _PodTold(name, namespace, uid, labels)
+    return found
+
+
+def _container(message: bytes, pods: dict[str, _PodTold]) -> NamedContainer | None:
+    """None: it is in no pod. What the kubelet wrote on the container counts where its pod is not told of."""
+    number, sandbox = "", ""
+    attempt = created = 0
     labels: dict[str, str] = {}
     for field, value in fields(message):
-        if field == ID and isinstance(value, bytes):
+        if isinstance(value, int):
+            created = value if field == CREATED else created
+        elif field == ID:
             number = _text(value)
-        elif field == LABELS and isinstance(value, bytes) and len(labels) < MAX_POD_LABELS:
-            pair = {each: part for each, part in fields(value) if isinstance(part, bytes)}
-            labels[_text(pair.get(KEY, b""))] = _text(pair.get(VALUE, b""))
-    pod, namespace = labels.get(POD), labels.get(NAMESPACE)
-    if not number or not pod or not namespace:
+        elif field == OF_POD:
+            sandbox = _text(value)
+        elif field == METADATA:
+            attempt = next((n for each, n in fields(value) if each == ATTEMPT and isinstance(n, int)), 0)
+        elif field == LABELS:
+            _add_label(labels, value)
+    pod = pods.get(sandbox, _PodTold("", "", "", {}))
+    name, namespace = pod.name or labels.get(POD), pod.namespace or labels.get(NAMESPACE)
+    if not number or not name or not namespace:
         return None
-    told = {"name": labels.get(CONTAINER, ""), "pod.uid": labels.get(UID, "")}
-    known = tuple(sorted((key, value) for key, value in told.items() if value))
-    return NamedContainer(number, labels.get(CONTAINER), pod, namespace, labels=known)
+    own = {
+        key[:MAX_TEXT]: value[:MAX_TEXT]
+        for key, value in sorted(pod.labels.items())
+        if not key.startswith(OF_KUBERNETES)
+    }
+    told = {f"label:{key}": own[key] for key in list(own)[:MAX_LABELS]}
+    told |= {"name": labels.get(CONTAINER, ""), "pod.uid": pod.uid or labels.get(UID, "")}
+    return NamedContainer(
+        number,
+        labels.get(CONTAINER),
+        name,
+        namespace,
+        kubelet.job_of(own, None),
+        tuple(sorted((key, value) for key, value in told.items() if value)),
+        min(attempt, kubelet.MOST_RESTARTS),
+        created if 0 < created < kubelet.LAST_NS else None,
+    )
+
+
+def _add_label(labels: dict[str, str], entry: bytes) -> None:
+    if len(labels) < MAX_POD_LABELS:
+        pair = {each: part for each, part in fields(entry) if isinstance(part, bytes)}
+        labels[_text(pair.get(KEY, b""))] = _text(pair.get(VALUE, b""))
 
 
 def _text(raw: bytes) -> str:

@@ -30,6 +30,7 @@ MAX_CONTAINERS = 64  # of one pod
 MAX_LABELS = 32  # of one pod
 MAX_NAME, MAX_LABEL = 253, 128
 MOST_RESTARTS = 1 << 31
+LAST_NS = 1 << 63  # what a database can hold
 # Labels of operators that say which training job made a pod; they come before the owner.
 JOB_LABELS = (
     "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster",
@@ -155,6 +156,7 @@ class _PodStatus(msgspec.Struct, rename="camel"):
     message: str | None = None
     container_statuses: list[_Status] | None = None
     init_container_statuses: list[_Status] | None = None
+    ephemeral_container_statuses: list[_Status] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -190,13 +192,17 @@ def _pod(told: _Pod) -> Pod:
     uid = clean(meta.uid, 64)
     all_labels = {f"label:{key}": value for key, value in list(labels.items())[:MAX_LABELS]}
     all_labels |= {"pod.uid": uid} | ({"owner": owner} if owner else {})
-    statuses = [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
+    statuses = [
+        *(status.container_statuses or ()),
+        *(status.init_container_statuses or ()),
+        *(status.ephemeral_container_statuses or ()),
+    ]
     return Pod(
         uid=uid,
         name=clean(meta.name, MAX_NAME),
         namespace=clean(meta.namespace, MAX_NAME),
         labels=_sorted(all_labels),
-        job=_job(labels, owner),
+        job=job_of(labels, owner),
         containers=tuple(_container(each) for each in statuses[:MAX_CONTAINERS]),
         evicted=_evicted(status),
         cgroup_uid=_static_uid(meta),
@@ -220,7 +226,8 @@ def _owner(meta: _Meta, labels: dict[str, str]) -> str | None:
     return f"{kind}/{name}"
 
 
-def _job(labels: dict[str, str], owner: str | None) -> str | None:
+def job_of(labels: dict[str, str], owner: str | None) -> str | None:
+    """The job's name, by an operator's label or the owner that is one."""
     named = next((labels[key] for key in JOB_LABELS if labels.get(key)), None)
     kind, _, name = (owner or "").partition("/")
     return named or (name if kind.endswith("Job") and name else None)
@@ -264,6 +271,7 @@ def _ended(told: _Terminated) -> Ended:
 def _instant(text: str | None) -> int | None:
     try:
         found = datetime.fromisoformat(text or "")
-        return int(found.timestamp()) * 1_000_000_000 if found.tzinfo else None
+        at_ns = int(found.timestamp()) * 1_000_000_000
     except (ValueError, OverflowError):
         return None
+    return at_ns if found.tzinfo and 0 < at_ns < LAST_NS else None

@@ -28,6 +28,8 @@ class NamedContainer:
     namespace: str | None = None
     job: str | None = None
     labels: Labels = ()
+    restarts: int | None = None  # of a pod's container, where its runtime tells
+    made_ns: int | None = None  # Unix epoch; the last restart was then
 
 
 @dataclass(frozen=True, slots=True)

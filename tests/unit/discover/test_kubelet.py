@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingero.agent.tenants import names_of
 from ingero.discover import kubelet
 from ingero.discover.kubelet import KubeletError, ask, pods_of
 from ingero.model.pods import KubeletAccess as Access
-from tests.a_kubelet import Kubelet, pod, restarted, running
+from tests.a_kubelet import (
+    EACH_KIND,
+    HASH,
+    Kubelet,
+    answer,
+    bare,
+    evicted,
+    mirrored,
+    out_of_memory,
+    pod,
+    refused,
+    restarted,
+    running,
+    starting,
+    static,
+    with_helpers,
+)
 from tests.assistants.certificates import Authority
 
 
@@ -130,6 +150,64 @@ def test_hostile_names_are_cleaned_and_cut_and_odd_pods_left_out(node: Kubelet, 
     assert not [each for each in texts if any(ord(letter) < 32 for letter in each)]
     assert len(first.labels) <= kubelet.MAX_LABELS + 2
     assert last.containers[0].restarts <= kubelet.MOST_RESTARTS
+
+
+@pytest.mark.parametrize("version", [f"1.{minor}" for minor in range(28, 38)])
+def test_the_kubelet_of_the_tests_answers_as_kubernetes_has_it(version: str) -> None:
+    listed = json.loads(answer(*(made() for made in EACH_KIND)))
+    assert kubernetes_validate.validate(listed, version, strict=True) == version
+    listed["items"][0]["status"]["containerStatuses"][0]["containerId"] = "x"
+    with pytest.raises(kubernetes_validate.ValidationError, match="containerId"):
+        kubernetes_validate.validate(listed, version, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "owner", "job", "restarts", "ended"),
+    [
+        (pod, "Job/nightly", "nightly", {"trainer": 0}, {}),
+        (with_helpers, "Deployment/serve", None,
+         {"trainer": 0, "fetch": 1, "proxy": 3, "debugger-q8": 0}, {"fetch": "Completed", "proxy": "Error"}),
+        (static, None, None, {}, {}),
+        (mirrored, "Node/node-a", None, {"trainer": 0}, {}),
+        (out_of_memory, "Job/nightly", "nightly", {"trainer": 3}, {"trainer": "OOMKilled"}),
+        (evicted, "Job/nightly", "nightly", {"trainer": 0}, {"trainer": "OOMKilled"}),
+        (refused, "Job/nightly", "nightly", {}, {}),
+        (starting, "Job/nightly", "nightly", {"trainer": 0}, {}),
+        (bare, None, None, {}, {}),
+    ],
+)  # fmt: skip
+def test_each_kind_of_pod_is_told_with_its_containers_and_their_restarts(
+    made: Callable[[], dict[str, Any]], owner: str | None, job: str | None, restarts: dict[str, int],
+    ended: dict[str, str], node: Kubelet, authority: Authority,
+) -> None:  # fmt: skip
+    """All of them in one answer: what one lacks is not taken from another."""
+    node.says(*(each() for each in EACH_KIND))
+    about = made()["metadata"]
+    (found,) = (each for each in ask(access(node, authority)) if each.uid == about["uid"])
+    assert (found.name, found.namespace, found.job) == (about["name"], about["namespace"], job)
+    assert dict(found.labels).get("owner") == owner
+    assert {each.name: each.restarts for each in found.containers} == restarts
+    assert {each.name: each.ended.reason for each in found.containers if each.ended} == ended
+    assert found.evicted == ("The node was low on resource: memory." if made is evicted else None)
+    assert found.cgroup_uid == (HASH if made in (static, mirrored) else None)
+
+
+def test_containers_of_every_kind_get_their_pods_name() -> None:
+    (found,) = pods_of(answer(with_helpers()))
+    named = names_of(found)
+    numbers = {"trainer": "a", "fetch": "b", "proxy": "c", "debugger-q8": "d"}
+    assert {name: named[letter * 64].name for name, letter in numbers.items()} == {
+        name: name for name in numbers
+    }
+    assert {each.pod for each in named.values()} == {"serve-5d9f-x2x7k"}
+    assert names_of(pods_of(answer(static()))[0]).keys() == {HASH}
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "yesterday", ""])
+def test_a_time_that_no_recording_can_hold_is_not_known(at: str) -> None:
+    (found,) = pods_of(answer(pod(**restarted(1, at=at))))
+    assert found.containers[0].ended is not None
+    assert found.containers[0].ended.at_ns is None
 
 
 def test_a_deployment_is_named_instead_of_its_replica_set() -> None:

@@ -27,7 +27,15 @@ from ingero.serve.answers.efficiency import Efficiency, EfficiencyFacts, efficie
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import recorded_ns
 from ingero.serve.answers.query import Range, WindowAnswer
-from ingero.serve.answers.whose import EVERYBODY, Whose, process_ids, require_whose
+from ingero.serve.answers.whose import (
+    EVERYBODY,
+    JOINED,
+    NAMES,
+    UNNAMED,
+    Whose,
+    processes_of,
+    require_whose,
+)
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -40,16 +48,10 @@ GROUPS = {
 }  # fmt: skip
 USUAL = ("namespace", "job", "user", "process")
 NOBODY = "(nobody)"  # GPUs that no process held
-UNNAMED = "(none)"  # processes without such a name
-_WHO = """
+_WHO = f"""
     SELECT p.id, n.name, p.pid, p.comm, COALESCE(p.start_ns, p.first_seen_ns, 0), COALESCE(p.end_ns, 0),
-        c.namespace, COALESCE(j.value, c.job), u.value, COALESCE(c.namespace || '/' || c.pod, c.pod), o.value,
-        c.container_id
-    FROM process p
-    LEFT JOIN node n ON n.id = p.node_id
-    LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
-    LEFT JOIN process_label j ON j.process_id = p.id AND j.key = 'job'
-    LEFT JOIN process_label u ON u.process_id = p.id AND u.key = 'user'
+        o.value, {", ".join(NAMES.values())}
+    {JOINED}
     LEFT JOIN container_label o ON o.cgroup_id = p.cgroup_id AND o.node_id = p.node_id AND o.key = 'owner'"""
 _MODELS = "SELECT node_id, gpu_id, name FROM gpu ORDER BY last_ns"
 
@@ -138,9 +140,8 @@ def get_cost(
         rows, free = use.rows, use.free
         if whose:
             require_whose(reader, whose)
-            sql, parameters = process_ids(whose)  # pids are not unique over the nodes of a merged recording
-            keep = [number for (number,) in reader.rows(sql, parameters)]
-            rows, free = rows[np.isin(rows["process"], keep)], free[:0]
+            # By id: pids are not unique over the nodes of a merged recording.
+            rows, free = rows[np.isin(rows["process"], processes_of(reader, whose) or ())], free[:0]
         models = _models(reader)
         nodes = dict(reader.rows("SELECT id, name FROM node"))
         facts = facts_within(reader, when)
@@ -182,12 +183,9 @@ def _models(reader: Reader) -> dict[tuple[int, int], str]:
 
 def _people(reader: Reader) -> dict[int, _Person]:
     found = {}
-    for number, node, pid, comm, start, end, namespace, job, user, pod, owner, container in reader.rows(_WHO):
-        names = {
-            "namespace": namespace, "job": job, "user": user, "pod": pod, "owner": owner, "node": node,
-            "container": container[:12] if container else None,
-            "process": f"{clean(comm or '?', 40)} ({pid})",
-        }  # fmt: skip
+    for number, node, pid, comm, start, end, owner, *told in reader.rows(_WHO):
+        names = dict(zip(NAMES, told, strict=True))
+        names |= {"owner": owner, "process": f"{clean(comm or '?', 40)} ({pid})"}
         found[number] = _Person(node or "?", pid, start, end, names)
     return found
 

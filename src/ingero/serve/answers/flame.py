@@ -16,6 +16,7 @@ from ingero.model.stack import Frame
 from ingero.model.window import BUCKET_NAMES, Records
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
+from ingero.serve.answers.whose import EVERYBODY, Whose, pids_on
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -73,7 +74,7 @@ class FlameAnswer(msgspec.Struct, frozen=True):
 
 def get_flame(
     db: Path | None, wanted: Range, what: str = "calls", pid: int | None = None, op: str | None = None,
-    node: str | None = None,
+    node: str | None = None, whose: Whose = EVERYBODY,
 ) -> FlameAnswer:  # fmt: skip
     """Outermost frame first, under its process; the call itself is the innermost."""
     if what not in WHAT:
@@ -81,7 +82,7 @@ def get_flame(
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
-            root, without = _tree(reader, when, what, pid, op)
+            root, without = _tree(reader, when, what, pid, op, whose)
             share = without / root.value if root.value else None
             _prune(root, root.value * LEAST_SHARE)
             window = WindowAnswer(when.from_ns, when.to_ns)
@@ -89,7 +90,7 @@ def get_flame(
 
 
 def _tree(
-    reader: Reader, when: TimeRange, what: str, pid: int | None, op: str | None
+    reader: Reader, when: TimeRange, what: str, pid: int | None, op: str | None, whose: Whose
 ) -> tuple[FlameNode, float]:
     weighed, without = WHAT[what], 0.0
     root = FlameNode("all", "other", 0.0)
@@ -101,6 +102,8 @@ def _tree(
     for node_id, node in sorted({(each.node_id, each.node) for each in reader.recordings()}):
         sites = SiteReader(reader.connection, node_id)
         rows = _rows(sites, when, weighed, pid, ops, op, what)
+        if whose:
+            rows = rows[np.isin(rows["pid"], pids_on(reader, whose, node_id))]
         comms = dict(reader.rows("SELECT pid, comm FROM process WHERE node_id = ?", (node_id,)))
         frames = sites.stacks(np.unique(rows["stack"]).tolist())
         for row in rows:

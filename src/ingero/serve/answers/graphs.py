@@ -9,6 +9,7 @@ one graph comes from the stored rows. The driver's calls inside the runtime's ar
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, recorded_ns, stats_by_process
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
+from ingero.serve.answers.whose import EVERYBODY, Whose, only_theirs
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -36,7 +38,7 @@ STEPS = (
     ("GraphDestroy", "destroy"),
 )
 MOST_EVENTS = 5_000  # of making and destroying; more are counted, not listed
-_EVENTS = """
+_EVENTS = f"""
     SELECT e.ts_ns, n.name, e.pid, e.tid, o.name, e.duration_ns, e.ret, e.stream, NULLIF(e.arg0, 0),
         NULLIF(e.arg1, 0), NULLIF(e.out, 0)
     FROM event e
@@ -44,7 +46,7 @@ _EVENTS = """
     LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND o.layer = 'graph'
         AND o.name NOT LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
-    ORDER BY e.ts_ns LIMIT ?6"""
+        @THEIRS@ ORDER BY e.ts_ns LIMIT {MOST_EVENTS + 1}"""
 _LAUNCHES = """
     SELECT n.name, e.process_id, e.pid, NULLIF(e.arg0, 0), SUM(e.weight), SUM(e.duration_ns * e.weight),
         MAX(e.duration_ns), MIN(e.ts_ns), MAX(e.ts_ns)
@@ -53,7 +55,7 @@ _LAUNCHES = """
     LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND o.layer = 'graph'
         AND o.name LIKE '%GraphLaunch' AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5)
-    GROUP BY n.name, e.process_id, e.pid, NULLIF(e.arg0, 0)"""
+        @THEIRS@ GROUP BY n.name, e.process_id, e.pid, NULLIF(e.arg0, 0)"""
 
 Row = tuple[Any, ...]
 
@@ -111,22 +113,22 @@ class GraphsAnswer(msgspec.Struct, frozen=True):
 
 
 def get_graphs(
-    db: Path | None, wanted: Range, pid: int | None = None, node: str | None = None
+    db: Path | None,
+    wanted: Range,
+    pid: int | None = None,
+    node: str | None = None,
+    whose: Whose = EVERYBODY,
 ) -> GraphsAnswer:
-    """Every graph of the range, or of one process."""
+    """Every graph of the range, or of one process or tenant."""
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
-        ranges = reader.id_ranges(when.from_ns, when.to_ns)
-        events = sorted(
-            (row for at in ranges for row in reader.rows(_EVENTS, _asked(at, when, pid, MOST_EVENTS + 1))),
-            key=lambda row: row[0],
-        )
-        launches = [row for at in ranges for row in reader.rows(_LAUNCHES, _asked(at, when, pid))]
+        events = sorted(_rows(reader, _EVENTS, when, pid, whose), key=lambda row: row[0])
+        launches = _rows(reader, _LAUNCHES, when, pid, whose)
         with sense_made_of(reader):
             answer = GraphsAnswer(
                 WindowAnswer(when.from_ns, when.to_ns),
                 recorded_ns(reader, when),
-                _counts(reader, when, pid),
+                _counts(reader, when, Filters(pid=pid, **asdict(whose))),
                 sorted((_launched(row) for row in _together(launches)), key=_most_launched_first),
                 [_event(row) for row in events[:MOST_EVENTS]],
                 len(events) > MOST_EVENTS,
@@ -135,8 +137,14 @@ def get_graphs(
             return checked(answer)
 
 
-def _asked(ids: tuple[int, int], when: TimeRange, pid: int | None, *more: int) -> tuple[Any, ...]:
-    return (*ids, when.from_ns, when.to_ns, pid, *more)
+def _rows(reader: Reader, sql: str, when: TimeRange, pid: int | None, whose: Whose) -> list[Row]:
+    theirs, parameters = only_theirs(whose, "e.process_id")
+    sql = sql.replace("@THEIRS@", theirs)
+    return [
+        row
+        for ids in reader.id_ranges(when.from_ns, when.to_ns)
+        for row in reader.rows(sql, (*ids, when.from_ns, when.to_ns, pid, *parameters))
+    ]
 
 
 def step_of(op: str) -> str:
@@ -185,9 +193,9 @@ def _launched(row: Row) -> Launched:
     return Launched(node or "?", pid, executable, launches, rate, mean_ns, max_ns, first_ns, last_ns)
 
 
-def _counts(reader: Reader, when: TimeRange, pid: int | None) -> list[GraphCounts]:
+def _counts(reader: Reader, when: TimeRange, filters: Filters) -> list[GraphCounts]:
     found: dict[tuple[int, str, int], list[OperationStats]] = {}
-    for process, stats in stats_by_process(reader, when, Filters(pid=pid)).items():
+    for process, stats in stats_by_process(reader, when, filters).items():
         for each in stats:  # those without a row of their own are told by node and PID
             if each.layer == "graph" and each.pids:
                 found.setdefault((process, each.node, each.pids[0]), []).append(each)

@@ -1,4 +1,4 @@
-"""Statistics by operation while a label held, or for each of its values.
+"""Statistics by operation while a label held, for each of its values, or for each tenant.
 
 From the calls stored one by one, because steps are shorter than the seconds sums are
 kept for. A row that stands for several calls stands for those since the one before it:
@@ -9,7 +9,7 @@ and how far a count may be off for that is said with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -19,8 +19,16 @@ import numpy as np
 from ingero.errors import StoreError
 from ingero.model.layout import Why
 from ingero.serve.answers.label_time import Floats, Ints, Placed, recorded
-from ingero.serve.answers.labels import Held, Span, union_ns
-from ingero.serve.answers.operations import SHARES, Filters, OperationStats, conditions
+from ingero.serve.answers.labels import Held, Labels, Span, held_by_all, union_ns
+from ingero.serve.answers.operations import (
+    SHARES,
+    Filters,
+    GroupCalls,
+    OperationStats,
+    conditions,
+    stats_by_group,
+)
+from ingero.serve.answers.whose import UNNAMED, names_by
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 
@@ -34,10 +42,11 @@ TS, TOOK, WEIGHT, BYTES, WHY, TID = range(3, 9)
 
 
 class LabelValue(msgspec.Struct, frozen=True):
-    """One value of a label: how long it held, and the operations meanwhile, most time first."""
+    """One value of a label, or a tenant: how long it held, and the operations meanwhile, most time first."""
 
     value: str
-    held_ns: int  # in all, where it held for several processes or several times at once or not
+    held_ns: int  # in all, where it held for several processes or several times at once or not; of a
+    # tenant: while processes of theirs with calls were there
     pids: tuple[int, ...]
     operations: list[OperationStats]  # of each node by itself; their share is of the time it held there
 
@@ -260,3 +269,60 @@ def _percentiles(took: Ints, weights: Ints) -> list[int | None]:
     so_far = np.cumsum(weights[order])
     at = np.searchsorted(so_far, [share * so_far[-1] for share in SHARES])
     return [int(took[order][min(each, len(took) - 1)]) for each in at]
+
+
+# For each tenant: pods, namespaces, jobs, users, containers or nodes.
+#
+# Counts are those of all calls, as in the statistics of everybody. While a label held, and only then, they
+# come from the calls stored one by one, as those of labels do.
+
+_LIVES = "SELECT id, node_id, COALESCE(start_ns, first_seen_ns, 0), end_ns FROM process"
+
+
+def values_by_tenant(
+    reader: Reader, when: TimeRange, filters: Filters, labels: Labels, by: str, limit: int
+) -> list[LabelValue]:
+    """One for each tenant with calls, the one that was there longest first; at most `limit`."""
+    names = names_by(reader, by)
+    if labels.wanted:
+        spans = held_by_all(reader, when, labels.wanted)
+        named = {
+            number: [each._replace(value=names.get(number, UNNAMED)) for each in mine]
+            for number, mine in spans.items()
+        }
+        return values_of(reader, when, filters, named, limit)
+    there = _while_there(reader, when)
+    groups = stats_by_group(reader, when, filters, lambda number: names.get(number, UNNAMED))
+    found = [_value(name, group, there) for name, group in groups.items()]
+    return sorted(found, key=lambda each: (-each.held_ns, each.value))[:limit]
+
+
+def _value(name: str, group: GroupCalls, there: dict[int, list[Span]]) -> LabelValue:
+    """Shares are of the time that processes of theirs were on the node."""
+    spans = {
+        node: [each for number in ids for each in there.get(number, ())]
+        for node, ids in group.processes.items()
+    }
+    on_node = {node: union_ns(each) for node, each in spans.items()}
+    operations = [
+        replace(each, wall_share=each.sum_ns / on_node[each.node] if on_node[each.node] else None)
+        for each in group.operations
+    ]
+    pids = sorted({pid for each in operations for pid in each.pids})
+    return LabelValue(name, union_ns(chain.from_iterable(spans.values())), tuple(pids), operations)
+
+
+def _while_there(reader: Reader, when: TimeRange) -> dict[int, list[Span]]:
+    """When each process was on its node, of the time that was recorded there."""
+    recorded: dict[int, list[tuple[int, int]]] = {}
+    for each in reader.recordings():
+        span = max(each.started_ns, when.from_ns), min(each.last_ns, when.to_ns)
+        recorded.setdefault(each.node_id, []).append(span)
+    found = {}
+    for number, node_id, start_ns, end_ns in reader.rows(_LIVES):
+        parts = (
+            Span(max(first, start_ns), last if end_ns is None else min(last, end_ns), "")
+            for first, last in recorded.get(node_id, ())
+        )
+        found[number] = [each for each in parts if each.start_ns < each.end_ns]
+    return found

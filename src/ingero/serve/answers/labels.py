@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ingero.errors import UsageError
+from ingero.serve.answers.whose import NAMES, WORDS
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.units import clean
@@ -169,6 +170,12 @@ def union_ns(spans: Iterable[Span]) -> int:
     return total
 
 
+def is_said(reader: Reader, key: str) -> bool:
+    """Whether any job of the recording reported it."""
+    found = "SELECT 1 FROM annotation WHERE key_id = (SELECT id FROM string WHERE text = ?) LIMIT 1"
+    return bool(reader.rows(found, (key,)))
+
+
 def keys_said(reader: Reader) -> list[str]:
     rows = reader.rows(
         "SELECT text FROM string WHERE id IN (SELECT DISTINCT key_id FROM annotation) ORDER BY text LIMIT 300"
@@ -178,6 +185,12 @@ def keys_said(reader: Reader) -> list[str]:
 
 def _never_said(reader: Reader, key: str) -> UsageError:
     said = keys_said(reader)
+    if key in NAMES and key not in said:
+        return UsageError(
+            f"{key} is no label that a job reported",
+            hint=f"`ingero query --by {key}` groups by it"
+            + (f"; --{key} NAME narrows to one of them." if key in WORDS else "."),
+        )
     return UsageError(
         f"no job said its {clean(key, 40)} in that time",
         hint=f"Said were {', '.join(said[:10])}."

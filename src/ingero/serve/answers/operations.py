@@ -7,16 +7,16 @@ and what is not rolled up yet from the seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingero.errors import StoreError, UsageError
 from ingero.model import histogram
-from ingero.serve.answers.whose import Whose, process_ids
+from ingero.serve.answers.whose import Whose, only_theirs
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
 from ingero.units import MINUTE
@@ -73,14 +73,16 @@ class OperationsAnswer:
 _COLUMNS = "process_id, op_id, pid, count, exact, count_error, sum_ns, max_ns, bytes, errors, slots, node_id"
 NODE = 11
 MOST_CALLS = MINUTE  # one a nanosecond
+Row = tuple[Any, ...]
+Who = Callable[[Row], tuple[Any, ...]]
 
 
 def operation_stats(
     reader: Reader, wanted: TimeRange, filters: Filters | None = None, per_process: bool = False
 ) -> OperationsAnswer:
     """Statistics of every operation in the range, the one with most time first."""
-    found = _found(reader, wanted, filters or Filters(), per_process)
-    operations = sorted((stats for _, stats in found), key=_most_time_first)
+    found = _found(reader, wanted, filters or Filters(), _process if per_process else _everybody)
+    operations = sorted((each.stats for each in found), key=_most_time_first)
     return OperationsAnswer(wanted.from_ns, wanted.to_ns, recorded_ns(reader, wanted), operations)
 
 
@@ -89,9 +91,31 @@ def stats_by_process(
 ) -> dict[int, list[OperationStats]]:
     """The same for each process by its row in `process`: a PID may have been several."""
     by_process: dict[int, list[OperationStats]] = {}
-    for (_, _, process_id, _), stats in _found(reader, wanted, filters or Filters(), True):
-        by_process.setdefault(process_id or 0, []).append(stats)
+    for each in _found(reader, wanted, filters or Filters(), _process):
+        by_process.setdefault(each.key[2] or 0, []).append(each.stats)
     return {each: sorted(stats, key=_most_time_first) for each, stats in by_process.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCalls:
+    """What a group of processes called, and who they are: the ids of those with calls, by node."""
+
+    operations: list[OperationStats] = field(default_factory=list)
+    processes: dict[str, set[int]] = field(default_factory=dict)
+
+
+def stats_by_group(
+    reader: Reader, wanted: TimeRange, filters: Filters, group_of: Callable[[int], str]
+) -> dict[str, GroupCalls]:
+    """The same for groups of processes; a process that has no row of its own is number 0."""
+    groups: dict[str, GroupCalls] = {}
+    for each in _found(reader, wanted, filters, lambda row: (group_of(row[0] or 0),)):
+        group = groups.setdefault(each.key[2], GroupCalls())
+        group.operations.append(each.stats)
+        group.processes.setdefault(each.stats.node, set()).update(each.processes)
+    for group in groups.values():
+        group.operations.sort(key=_most_time_first)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +153,33 @@ def totals_by_process(
     return found
 
 
-def _found(
-    reader: Reader, wanted: TimeRange, filters: Filters, per_process: bool
-) -> list[tuple[tuple[Any, ...], OperationStats]]:
-    """By node and operation, and then by process."""
+class _Found(NamedTuple):
+    key: tuple[Any, ...]
+    processes: set[int]  # their ids; 0: without a row of its own
+    stats: OperationStats
+
+
+def _everybody(_: Row) -> tuple[Any, ...]:
+    return ()
+
+
+def _process(row: Row) -> tuple[Any, ...]:
+    """A process without a row of its own is told by its PID."""
+    return row[0] or None, None if row[0] else row[2]
+
+
+def _found(reader: Reader, wanted: TimeRange, filters: Filters, who: Who) -> list[_Found]:
+    """By node and operation, and then by who it was."""
     where, parameters = conditions(reader, filters)
     rows = _rows(reader, wanted, where, parameters)
     ops = {row[0]: (row[1], row[2]) for row in reader.rows("SELECT id, layer, name FROM op")}
     nodes = dict(reader.rows("SELECT id, name FROM node"))
     recorded = {node_id: recorded_ns(reader, wanted, node_id) for node_id in {row[NODE] for row in rows}}
     found = []
-    for key, members, slots in _merged(rows, per_process, reader):
+    for key, members, slots in _merged(rows, who, reader):
         name = (nodes.get(key[0]) or "?", *ops.get(key[1], ("", "?")))
-        found.append((key, _stats(name, members, slots, recorded[key[0]])))
+        stats = _stats(name, members, slots, recorded[key[0]])
+        found.append(_Found(key, {row[0] or 0 for row in members}, stats))
     return found
 
 
@@ -224,12 +262,8 @@ def conditions(reader: Reader, filters: Filters) -> tuple[str, tuple[Any, ...]]:
     if filters.op is not None:
         parts.append("op_id IN (SELECT id FROM op WHERE name = ?)")
         parameters.append(_known_op(reader, filters.op))
-    whose = filters.whose
-    if whose:
-        found, whose_parameters = process_ids(whose)
-        parts.append(f"process_id IN ({found})")
-        parameters.extend(whose_parameters)
-    return "".join(f" AND {part}" for part in parts), tuple(parameters)
+    theirs, whose_parameters = only_theirs(filters.whose)
+    return "".join(f" AND {part}" for part in parts) + theirs, (*parameters, *whose_parameters)
 
 
 def _known_op(reader: Reader, op: str) -> str:
@@ -260,16 +294,14 @@ def recorded_ns(reader: Reader, wanted: TimeRange, node_id: int | None = None) -
 
 
 def _merged(
-    rows: list[tuple[Any, ...]], per_process: bool, reader: Reader
-) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]], NDArray[np.uint64]]]:
-    """(node, operation, where asked for process and PID), its rows and their histogram."""
+    rows: list[Row], who: Who, reader: Reader
+) -> Iterator[tuple[tuple[Any, ...], list[Row], NDArray[np.uint64]]]:
+    """(node, operation, and who it was), its rows and their histogram."""
     groups: dict[tuple[Any, ...], int] = {}
-    members: list[list[tuple[Any, ...]]] = []
+    members: list[list[Row]] = []
     group_of = np.empty(len(rows), np.int64)
     for at, row in enumerate(rows):
-        # A process without a row of its own is told by its PID.
-        who = (row[0] or None, None if row[0] else row[2]) if per_process else ()
-        number = groups.setdefault((row[NODE], row[1], *who), len(members))
+        number = groups.setdefault((row[NODE], row[1], *who(row)), len(members))
         if number == len(members):
             members.append([])
         members[number].append(row)

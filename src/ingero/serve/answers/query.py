@@ -15,12 +15,12 @@ import msgspec
 from ingero.errors import TargetError
 from ingero.model.report import Loss
 from ingero.serve.answers.kernels import KernelsAnswer, kernel_stats
-from ingero.serve.answers.label_operations import LabelValue, values_of
-from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, label_times
+from ingero.serve.answers.label_operations import LabelValue, values_by_tenant, values_of
+from ingero.serve.answers.labels import NO_LABELS, Labels, held_by_all, is_said, label_times
 from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.operations import Filters, OperationStats, operation_stats
 from ingero.serve.answers.sense import sense_made_of
-from ingero.serve.answers.whose import require_whose
+from ingero.serve.answers.whose import NAMES, require_whose
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store import sql_process
 from ingero.store.guard import Limits, Rows
@@ -53,7 +53,7 @@ class StatisticsAnswer(msgspec.Struct, frozen=True):
 
 
 class LabelledAnswer(msgspec.Struct, frozen=True):
-    """Operations for each value of a label within the window, the value that held longest first."""
+    """Operations for each value of a label, or each tenant, within the window; longest held first."""
 
     window: WindowAnswer
     counted_from: str
@@ -118,13 +118,17 @@ def _while_held(
 def ask_by_label(
     db: Path | None, wanted: Range, filters: Filters, limit: int, node: str | None, labels: Labels
 ) -> LabelledAnswer:
-    """The same for each value of a label, at most `limit` values."""
+    """The same for each value of a label, at most `limit` values; where no job reported a label of that
+    name, for each tenant."""
     assert labels.by is not None
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
-            spans = held_by_all(reader, when, labels.wanted, labels.by)
-            values = values_of(reader, when, filters, spans, limit)
+            if labels.by in NAMES and not is_said(reader, labels.by):
+                values = values_by_tenant(reader, when, filters, labels, labels.by, limit)
+            else:
+                spans = held_by_all(reader, when, labels.wanted, labels.by)
+                values = values_of(reader, when, filters, spans, limit)
         losses = losses_within(reader, when.from_ns, when.to_ns)
         window = WindowAnswer(when.from_ns, when.to_ns)
         return LabelledAnswer(window, when.anchor, labels.by, values, losses)

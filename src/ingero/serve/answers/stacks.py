@@ -19,6 +19,7 @@ from ingero.model.stack import Frame
 from ingero.serve.answers.missing import losses_within
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
+from ingero.serve.answers.whose import EVERYBODY, Whose, only_theirs
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader
@@ -33,7 +34,7 @@ _TOP = """
     LEFT JOIN node n ON n.id = e.node_id
     WHERE e.id BETWEEN ? AND ? AND e.ts_ns >= ? AND e.ts_ns < ? AND e.duration_ns IS NOT NULL
         AND COALESCE(e.flags, 0) & 1 = 0 AND (?5 IS NULL OR e.pid = ?5) AND (?6 IS NULL OR o.name = ?6)
-    GROUP BY o.id, e.stack_hash, n.name, e.process_id, e.pid"""
+        @THEIRS@ GROUP BY o.id, e.stack_hash, n.name, e.process_id, e.pid"""
 Row = tuple[Any, ...]
 
 
@@ -70,11 +71,12 @@ def get_stacks(
     op: str | None = None,
     limit: int = 10,
     node: str | None = None,
+    whose: Whose = EVERYBODY,
 ) -> StacksAnswer:
-    """The `limit` places with most time."""
+    """The `limit` places with most time; of one process or tenant where asked for."""
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
-        rows = _rows(reader, when, pid, op)
+        rows = _rows(reader, when, pid, op, whose)
         with reader.trouble_told(), sense_made_of(reader):
             found = _together(rows)
             top = sorted((row for row in found if row[2]), key=lambda row: -row[5])[:limit]
@@ -90,11 +92,13 @@ def get_stacks(
             return checked(answer)
 
 
-def _rows(reader: Reader, when: TimeRange, pid: int | None, op: str | None) -> list[Row]:
+def _rows(reader: Reader, when: TimeRange, pid: int | None, op: str | None, whose: Whose) -> list[Row]:
+    theirs, parameters = only_theirs(whose, "e.process_id")
+    sql = _TOP.replace("@THEIRS@", theirs)
     return [
         row
         for first, last in reader.id_ranges(when.from_ns, when.to_ns)
-        for row in reader.rows(_TOP, (first, last, when.from_ns, when.to_ns, pid, op))
+        for row in reader.rows(sql, (first, last, when.from_ns, when.to_ns, pid, op, *parameters))
     ]
 
 

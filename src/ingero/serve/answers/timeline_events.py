@@ -35,6 +35,7 @@ class TimelineQuestion:
     reader: Reader
     when: TimeRange
     pid: int | None = None
+    processes: tuple[int, ...] | None = None  # their ids; None: all of them
     tracks: Tracks = field(init=False)
     ops: dict[int, tuple[str, str]] = field(init=False)  # layer, name
     _stacks: dict[int, str] = field(default_factory=dict)
@@ -87,7 +88,10 @@ class TimelineQuestion:
         return text
 
     def of_process(self, table: str) -> str:
-        return "" if self.pid is None else f" AND {table}.pid = {self.pid}"
+        of_pid = "" if self.pid is None else f" AND {table}.pid = {self.pid}"
+        if self.processes is None:
+            return of_pid
+        return f"{of_pid} AND {table}.process_id IN ({', '.join(map(str, self.processes))})"
 
     @property
     def between(self) -> tuple[int, int]:

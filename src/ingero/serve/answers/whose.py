@@ -6,9 +6,13 @@ One place for every question that can be narrowed so; a job is meant with all it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ingero.errors import TargetError, UsageError
+from ingero.store.location import last_path
 from ingero.store.reader import Reader
 from ingero.units import clean
 
@@ -29,14 +33,26 @@ class Whose:
 
 EVERYBODY = Whose()
 WORDS = tuple(field.name for field in fields(Whose))
+MOST_NAMES, LONGEST_NAME = 500, 300
+UNNAMED = "(none)"  # processes without such a name
 # Labels of processes and containers, as `tenants` in store/views.py joins them.
-_PROCESSES = """
-    SELECT {columns} FROM process p
+JOINED = """
+    FROM process p
+    LEFT JOIN node n ON n.id = p.node_id
     LEFT JOIN container c ON c.cgroup_id = p.cgroup_id AND c.node_id = p.node_id
     LEFT JOIN container_label w ON w.cgroup_id = p.cgroup_id AND w.node_id = p.node_id AND w.key = 'name'
     LEFT JOIN process_label j ON j.process_id = p.id AND j.key = 'job'
-    LEFT JOIN process_label u ON u.process_id = p.id AND u.key = 'user'
-    WHERE {where}"""
+    LEFT JOIN process_label u ON u.process_id = p.id AND u.key = 'user'"""
+# What each of them is called where lines are told apart by it.
+NAMES = {
+    "namespace": "c.namespace",
+    "job": "COALESCE(j.value, c.job)",
+    "user": "u.value",
+    "pod": "COALESCE(c.namespace || '/' || c.pod, c.pod)",
+    "container": "substr(c.container_id, 1, 12)",
+    "node": "n.name",
+}
+_PROCESSES = f"SELECT {{columns}} {JOINED} WHERE {{where}}"
 _CONDITIONS = {
     "container": "(substr(c.container_id, 1, length({0})) = {0} OR w.value = {0})",
     "pod": "(c.pod = {0} OR c.namespace || '/' || c.pod = {0})",
@@ -53,6 +69,14 @@ def process_ids(whose: Whose) -> tuple[str, tuple[str, ...]]:
     return _PROCESSES.format(columns="p.id", where=where), parameters
 
 
+def only_theirs(whose: Whose, column: str = "process_id") -> tuple[str, tuple[str, ...]]:
+    """SQL that follows a WHERE, and its parameters; nothing for everybody."""
+    if not whose:
+        return "", ()
+    found, parameters = process_ids(whose)
+    return f" AND {column} IN ({found})", parameters
+
+
 def require_pids(reader: Reader, whose: Whose) -> frozenset[int]:
     """Their process numbers; raises where the recording has nobody of that name."""
     where, parameters = _where(whose)
@@ -60,6 +84,21 @@ def require_pids(reader: Reader, whose: Whose) -> frozenset[int]:
     if not found:
         raise _unknown(reader, whose)
     return frozenset(pid for (pid,) in found)
+
+
+def processes_of(reader: Reader, whose: Whose) -> tuple[int, ...] | None:
+    """The ids of their processes; None: everybody's."""
+    if not whose:
+        return None
+    sql, parameters = process_ids(whose)
+    return tuple(number for (number,) in reader.rows(sql, parameters))
+
+
+def pids_on(reader: Reader, whose: Whose, node_id: int) -> list[int]:
+    """Their process numbers on one node; none where nobody of theirs is there."""
+    where, parameters = _where(whose)
+    sql = _PROCESSES.format(columns="DISTINCT p.pid", where=f"{where} AND p.node_id = ?")
+    return [pid for (pid,) in reader.rows(sql, (*parameters, node_id)) if isinstance(pid, int)]
 
 
 def _where(whose: Whose) -> tuple[str, tuple[str, ...]]:
@@ -92,16 +131,48 @@ def _some(reader: Reader, whose: Whose) -> list[tuple[Any, ...]]:
     return reader.rows(f"{sql} LIMIT 1", parameters)
 
 
-_COLUMN = {"container": "c.container_id", "pod": "c.pod", "namespace": "c.namespace", "user": "u.value"}
-
-
 def _known(reader: Reader, name: str) -> str:
-    column = _COLUMN.get(name, "COALESCE(j.value, c.job)")
+    column = {"container": "c.container_id", "pod": "c.pod"}.get(name, NAMES[name])
     rows = reader.rows(
         _PROCESSES.format(columns=f"DISTINCT {column}", where=f"{column} IS NOT NULL ORDER BY 1 LIMIT 8")
     )
     names = ", ".join(clean(str(row[0]), 40)[:40] for row in rows)
     return f"It has {names}." if names else f"No {name} is known in it; see docs/tenants.md."
+
+
+def names_by(reader: Reader, by: str) -> dict[int, str]:
+    """What each process goes by, by its id; raises where none does."""
+    rows = reader.rows(f"SELECT p.id, {NAMES[by]} {JOINED}")
+    found = {number: clean(str(name), 120) for number, name in rows if name}
+    if not found:
+        raise TargetError(f"no {by} is known in this recording", hint="See docs/tenants.md.")
+    return found
+
+
+class TenantsAnswer(msgspec.Struct, frozen=True):
+    """Names to ask by, each list in order and at most MOST_NAMES long."""
+
+    namespace: list[str]
+    pod: list[str]
+    job: list[str]
+    user: list[str]
+
+
+def get_tenants(db: Path | None, node: str | None = None) -> TenantsAnswer:
+    """Of everybody in the recording, or of one node."""
+    with Reader(db or last_path(), node) as reader, reader.trouble_told():
+        return TenantsAnswer(**{name: _names(reader, name) for name in TenantsAnswer.__struct_fields__})
+
+
+def _names(reader: Reader, name: str) -> list[str]:
+    """As they are, for they are asked by; what no question may be as long as is left out."""
+    rows = reader.rows(
+        _PROCESSES.format(
+            columns=f"DISTINCT {NAMES[name]}",
+            where=f"{NAMES[name]} IS NOT NULL ORDER BY 1 LIMIT {MOST_NAMES}",
+        )
+    )
+    return [text for (text,) in rows if isinstance(text, str) and 0 < len(text) <= LONGEST_NAME]
 
 
 def require_whose(reader: Reader, whose: Whose) -> None:

@@ -22,6 +22,7 @@ from ingero.serve.answers.gpu_series import SERIES, columns_of
 from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.timeline_events import COUNTERS, TimelineQuestion
+from ingero.serve.answers.whose import EVERYBODY, Whose, processes_of
 from ingero.serve.answers.window import TimeRange, time_range
 from ingero.serve.answers.zoom_events import (
     TextNumbers,
@@ -58,15 +59,19 @@ class ZoomAnswer(msgspec.Struct, frozen=True):
 
 
 def get_zoom(
-    db: Path | None, wanted: Range, width: int = 1000, node: str | None = None, pid: int | None = None
+    db: Path | None,
+    wanted: Range,
+    width: int = 1000,
+    node: str | None = None,
+    pid: int | None = None,
+    whose: Whose = EVERYBODY,
 ) -> ZoomAnswer:
     """What to draw on `width` points."""
     with Reader(db or last_path(), node) as reader:
         when = time_range(reader, wanted.since, wanted.start, wanted.end)
         with reader.trouble_told(), sense_made_of(reader):
-            return checked(
-                _zoom(TimelineQuestion(reader, when, pid), when, min(max(width, NARROWEST), WIDEST))
-            )
+            asked = TimelineQuestion(reader, when, pid, processes_of(reader, whose))
+            return checked(_zoom(asked, when, min(max(width, NARROWEST), WIDEST)))
 
 
 def _zoom(asked: TimelineQuestion, when: TimeRange, width: int) -> ZoomAnswer:

@@ -60,13 +60,26 @@ def one_node(function: Function) -> Function:
 
 def labelled(function: Function) -> Function:
     """--label and --by: what jobs said of themselves."""
-    only = click.option(
+    return _label(click.option("--by", metavar="KEY", help=BY_LABEL)(function))
+
+
+def labelled_or_whose(function: Function) -> Function:
+    """The same; --by takes a tenant, too."""
+    text = (
+        f"{BY_LABEL} Where no job reported a label of that name: by namespace, pod, job, user, container or"
+        " node."
+    )
+    return _label(click.option("--by", metavar="KEY", help=text)(function))
+
+
+BY_LABEL = "Group by the values of a label, e.g. step."
+
+
+def _label(function: Function) -> Function:
+    return click.option(
         "--label", "labels", multiple=True, metavar="KEY=VALUE",
         help="Only while this label was set: step=120, step=100..200.",
-    )  # fmt: skip
-    return only(
-        click.option("--by", metavar="KEY", help="Group by the values of a label, e.g. step.")(function)
-    )
+    )(function)  # fmt: skip
 
 
 def whose(function: Function) -> Function:

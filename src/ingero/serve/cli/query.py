@@ -11,7 +11,16 @@ import click
 from ingero.errors import UsageError
 from ingero.serve.cli.asking import of_nodes
 from ingero.serve.cli.next_steps import hint
-from ingero.serve.cli.options import as_json, configured, database, given, labelled, one_node, whose, wide
+from ingero.serve.cli.options import (
+    as_json,
+    configured,
+    database,
+    given,
+    labelled_or_whose,
+    one_node,
+    whose,
+    wide,
+)
 from ingero.serve.cli.paging import paged
 
 if TYPE_CHECKING:
@@ -31,6 +40,7 @@ Examples:
   ingero query --since 5m --pid 4821
   ingero query --kernels                      the same, by CUDA kernel
   ingero query --by step                      by the job's own steps, longest first
+  ingero query --by namespace                 what each namespace calls; also pod, job, user, container
   ingero query --label step=100..200
   ingero query "SELECT op, SUM(weight) AS calls FROM cuda_events GROUP BY op"
   ingero query "SELECT op, SUM(count) AS calls, MAX(max_ns) FROM operations GROUP BY op"
@@ -73,7 +83,7 @@ def _without_comment(argument: str) -> str:
 @one_node
 @click.option("--op", metavar="NAME", help="Only this operation.")
 @whose
-@labelled
+@labelled_or_whose
 @click.option("--kernels", is_flag=True, help="Group by CUDA kernel instead of by operation.")
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of rows.  [10000]")
 @click.option(

@@ -18,7 +18,7 @@ from ingero.serve.answers.query import require_known
 from ingero.serve.answers.recordings import TooLargeError
 from ingero.serve.called import runnable
 from ingero.serve.dashboard.openapi import Failure, document
-from ingero.serve.dashboard.routes import OfProcess, Route
+from ingero.serve.dashboard.routes import OfTenant, Route
 from ingero.serve.dashboard.source import DashboardSource
 from ingero.units import clean
 
@@ -103,7 +103,7 @@ def _body(route: Route, source: DashboardSource, asked: Any) -> bytes:
 
 
 def _encoded(route: Route, source: DashboardSource, asked: Any) -> bytes:
-    if isinstance(asked, OfProcess):  # the same on every route: an unknown one is not found
+    if isinstance(asked, OfTenant):  # the same on every route: an unknown one is not found
         require_known(source.db, asked.filters, asked.node)
     return msgspec.json.encode(route.ask(source, asked))
 

@@ -6,6 +6,7 @@ nothing and computes nothing: it asks serve/answers.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
@@ -26,18 +27,22 @@ from ingero.serve.answers.graphs import GraphsAnswer, get_graphs
 from ingero.serve.answers.heatmap import HeatmapAnswer, get_heatmap
 from ingero.serve.answers.json_schemas import ViewsAnswer, get_views
 from ingero.serve.answers.kernels import KernelsAnswer
+from ingero.serve.answers.labels import Labels
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.query import (
+    LabelledAnswer,
     Limits,
     Range,
     SqlAnswer,
     StatisticsAnswer,
+    ask_by_label,
     ask_kernels,
     ask_sql,
     ask_statistics,
 )
 from ingero.serve.answers.recordings import MOST_BYTES, RecordingsAnswer, get_recordings
 from ingero.serve.answers.stacks import StacksAnswer, get_stacks
+from ingero.serve.answers.whose import TenantsAnswer, Whose, get_tenants
 from ingero.serve.answers.zoom import ZoomAnswer, get_zoom
 from ingero.serve.dashboard.source import DashboardSource
 
@@ -78,33 +83,55 @@ class When(Between, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: Annotated[Text | None, Meta(description="One node of a merged database.")] = None
 
 
-class OfProcess(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OfTenant(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, of one tenant where asked for; several of these at once are combined with "and"."""
+
+    container: Annotated[Text | None, Meta(description="Its id, or the beginning of it, or name.")] = None
+    pod: Annotated[Text | None, Meta(description="Its name, or NAMESPACE/POD.")] = None
+    namespace: Text | None = None
+    job: Annotated[Text | None, Meta(description="Of Slurm, ECS, Ray, torchrun, or a pod's owner.")] = None
+    user: Text | None = None
+
+    @property
+    def whose(self) -> Whose:
+        return Whose(self.container, self.pod, self.namespace, self.job, self.user)
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(None, None, self.container, self.pod, self.namespace, self.job, self.user)
+
+
+class OfProcess(OfTenant, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same, of one process where asked for."""
 
     pid: Pid | None = None
 
     @property
     def filters(self) -> Filters:
-        return Filters(pid=self.pid)
+        return dataclasses.replace(super().filters, pid=self.pid)
 
 
 class OfOperations(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same, narrowed further; at most `limit` rows."""
 
     op: Text | None = None
-    container: Annotated[Text | None, Meta(description="Its id, or the beginning of it.")] = None
-    pod: Text | None = None
-    namespace: Text | None = None
-    job: Annotated[Text | None, Meta(description="Of Slurm, ECS, Ray, torchrun, or a pod's owner.")] = None
-    user: Text | None = None
     limit: Count = 100
 
     @property
     def filters(self) -> Filters:
-        return Filters(self.pid, self.op, self.container, self.pod, self.namespace, self.job, self.user)
+        return dataclasses.replace(super().filters, op=self.op)
 
 
-class OfCost(When, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OfGroups(OfOperations, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, one group for each value of a label, or for each tenant."""
+
+    by: Annotated[
+        Text,
+        Meta(min_length=1, description="namespace, pod, job, user, container, node; or a label as step."),
+    ] = "node"
+
+
+class OfCost(OfTenant, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The same, one line for each of these; a price is every GPU's."""
 
     by: Text | None = None
@@ -125,7 +152,7 @@ class OfStacks(OfProcess, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def filters(self) -> Filters:
-        return Filters(pid=self.pid, op=self.op)
+        return dataclasses.replace(super().filters, op=self.op)
 
 
 class OfEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -202,30 +229,34 @@ ROUTES = (
     Route("recordings", "Nodes, recordings and the time they cover", When, RecordingsAnswer,
           lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
     Route("explain", "The diagnosis, as `ingero explain --json` prints it", OfProcess, Report,
-          lambda s, a: s.report(a.range, a.node, a.pid)),
+          lambda s, a: s.report(a.range, a.node, a.pid, a.whose)),
     Route("accounting", "Where the time of each process and container went", OfProcess, AccountingAnswer,
-          lambda s, a: accounting(s.report(a.range, a.node, a.pid))),
+          lambda s, a: accounting(s.report(a.range, a.node, a.pid, a.whose))),
     Route("operations", "Per-operation statistics", OfOperations, StatisticsAnswer,
           lambda s, a: ask_statistics(s.db, a.range, a.filters, a.limit, a.node)),
+    Route("grouped", "Statistics by operation and tenant, or value of a label", OfGroups, LabelledAnswer,
+          lambda s, a: ask_by_label(s.db, a.range, a.filters, a.limit, a.node, Labels(by=a.by))),
     Route("kernels", "Launches by kernel", OfOperations, KernelsAnswer,
           lambda s, a: ask_kernels(s.db, a.range, a.filters, a.limit, a.node)),
     Route("heatmap", "Latencies over time, by operation", OfOperations, HeatmapAnswer,
           lambda s, a: get_heatmap(s.db, a.range, a.filters, min(a.limit, 50), a.node)),
     Route("timeline", "What to draw of a stretch of time", OnScreen, ZoomAnswer,
-          lambda s, a: get_zoom(s.db, a.range, a.width, a.node, a.pid)),
+          lambda s, a: get_zoom(s.db, a.range, a.width, a.node, a.pid, a.whose)),
     Route("event", "One event with its stack", OfEvent, EventAnswer,
           lambda s, a: get_event(s.db, a.id)),
     Route("flame", "Stacks as a tree", OfStacks, FlameAnswer,
-          lambda s, a: get_flame(s.db, a.range, a.what, a.pid, a.op, a.node)),
+          lambda s, a: get_flame(s.db, a.range, a.what, a.pid, a.op, a.node, a.whose)),
     Route("stacks", "Stacks with most time, by operation", OfOperations, StacksAnswer,
-          lambda s, a: get_stacks(s.db, a.range, a.pid, a.op, min(a.limit, 100), a.node)),
+          lambda s, a: get_stacks(s.db, a.range, a.pid, a.op, min(a.limit, 100), a.node, a.whose)),
+    Route("tenants", "Namespaces, pods, jobs and users there are", When, TenantsAnswer,
+          lambda s, a: get_tenants(s.db, a.node)),
     Route("gpus", "GPUs and their counters", When, GpusAnswer,
           lambda s, a: get_gpus(s.db, a.range, a.node)),
     Route("cost", "What GPUs cost by tenant, and what of it was lost to what", OfCost, CostAnswer,
-          lambda s, a: get_cost(s.db, a.range, prices_of(s.cost, a.price), a.by, a.node,
+          lambda s, a: get_cost(s.db, a.range, prices_of(s.cost, a.price), a.by, a.node, a.whose,
                                 report=lambda: s.report(a.range, a.node, None))),
     Route("graphs", "CUDA graphs", OfProcess, GraphsAnswer,
-          lambda s, a: get_graphs(s.db, a.range, a.pid, a.node)),
+          lambda s, a: get_graphs(s.db, a.range, a.pid, a.node, a.whose)),
     Route("collectives", "Collectives by communicator and rank", When, CollectivesAnswer,
           lambda s, a: get_collectives(s.db, a.range, a.node)),
     Route("schema", "Views and columns that SQL can read", Nothing, ViewsAnswer,

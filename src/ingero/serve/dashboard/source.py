@@ -21,9 +21,11 @@ from ingero.model.report import Report
 from ingero.serve.answers.asked_nodes import Fleet
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.kept import Kept, Key
+from ingero.serve.answers.labels import NO_LABELS
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.recordings import get_nodes
+from ingero.serve.answers.whose import EVERYBODY, Whose
 
 REPORTS = 8
 ANSWERS = 64  # as bytes; a large one has a megabyte
@@ -60,10 +62,10 @@ class DashboardSource:
         except IngeroError:
             return ()
 
-    def report(self, wanted: Range, node: str | None, pid: int | None) -> Report:
+    def report(self, wanted: Range, node: str | None, pid: int | None, whose: Whose = EVERYBODY) -> Report:
         """The diagnosis, which several pages show parts of."""
-        key = (wanted, node, pid, self.stamp)
-        return self._reports.once(key, lambda: self.diagnosing.report(self.db, wanted, pid, node))
+        key = (wanted, node, pid, whose, self.stamp)
+        return self._reports.once(key, lambda: self.diagnosing.report(self.db, wanted, pid, node, whose))
 
 
 # The diagnosis in a process of its own: it computes for seconds, and nothing beside it would be quick.
@@ -91,8 +93,10 @@ class Diagnosing:
         with self._turn:
             self._connected()
 
-    def report(self, db: Path, wanted: Range, pid: int | None, node: str | None) -> Report:
-        asked = (db.absolute(), wanted, pid, None, node)
+    def report(
+        self, db: Path, wanted: Range, pid: int | None, node: str | None, whose: Whose = EVERYBODY
+    ) -> Report:
+        asked = (db.absolute(), wanted, pid, None, node, NO_LABELS, whose)
         with self._turn:
             for _ in range(TRIES):
                 try:

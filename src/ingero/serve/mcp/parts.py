@@ -9,6 +9,7 @@ from ingero import units
 from ingero.serve.answers.cost import CostAnswer, CostLine
 from ingero.serve.answers.graphs import GraphCounts, GraphEvent, Launched
 from ingero.serve.answers.kernels import KernelsAnswer
+from ingero.serve.answers.query import LabelledAnswer
 from ingero.serve.answers.stacks import StackTime
 from ingero.serve.mcp import rendering
 from ingero.serve.mcp.bounds import data, name, place, word
@@ -38,6 +39,28 @@ def stack_part(each: StackTime, named: bool) -> Part:
         "processes": each.processes,
         "line": place(each.source.function, each.source.file, each.source.line) if each.source else None,
         "frames": rendering.frames(each.frames),
+    }
+
+
+def grouped_parts(found: LabelledAnswer) -> Part:
+    """What each value of a label, or each tenant, called."""
+    apart = several(row for each in found.values for row in each.operations)
+    return {
+        "answer": f"{len(found.values)} by {word(found.key)}, the one that held longest first",
+        "window": {
+            "from": rendering.instant(found.window.from_ns),
+            "to": rendering.instant(found.window.to_ns),
+            "counted_from": word(found.counted_from),
+        },
+        "groups": [
+            {
+                "who": name(each.value),
+                "held": units.format_ns(each.held_ns),
+                "operations": [rendering.operation_part(row, apart) for row in each.operations],
+            }
+            for each in found.values
+        ],
+        "lost": rendering.losses(found.losses),
     }
 
 

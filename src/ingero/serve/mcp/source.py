@@ -24,6 +24,7 @@ from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.kept import Kept
 from ingero.serve.answers.places import database, stamp_of
 from ingero.serve.answers.query import Range
+from ingero.serve.answers.whose import EVERYBODY, Whose
 
 KEPT = 8
 CHECK_S = 30.0  # looking at the machine takes a while and changes little
@@ -56,10 +57,10 @@ class AssistantSource:
     def db(self) -> Path:
         return database(self._named)
 
-    def report(self, wanted: Range, pid: int | None) -> Report:
+    def report(self, wanted: Range, pid: int | None, whose: Whose = EVERYBODY) -> Report:
         """The diagnosis; the error it ends in is not kept."""
-        key = ("report", wanted, pid, stamp_of(self.db))
-        return self._kept.once(key, lambda: get_report(self.db, wanted, pid))
+        key = ("report", wanted, pid, whose, stamp_of(self.db))
+        return self._kept.once(key, lambda: get_report(self.db, wanted, pid, whose=whose))
 
     def checks(self) -> CheckAnswer:
         key = ("checks", int(time.monotonic() / CHECK_S))

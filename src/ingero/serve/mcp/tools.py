@@ -5,6 +5,8 @@ Every argument is bounded by its type: what is out of bounds is refused before i
 
 from __future__ import annotations
 
+import functools
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -14,11 +16,21 @@ from ingero.errors import UsageError
 from ingero.model.report import GpuLine, Report
 from ingero.serve.answers import cost as costs
 from ingero.serve.answers.graphs import get_graphs
+from ingero.serve.answers.labels import Labels
 from ingero.serve.answers.operations import Filters
 from ingero.serve.answers.own_cost import own_cost_words
-from ingero.serve.answers.query import Limits, Range, ask_kernels_if_quick, ask_sql, ask_statistics
+from ingero.serve.answers.query import (
+    Limits,
+    Range,
+    ask_by_label,
+    ask_kernels_if_quick,
+    ask_sql,
+    ask_statistics,
+    require_known,
+)
 from ingero.serve.answers.report_processes import feeds_gpu
 from ingero.serve.answers.stacks import get_stacks
+from ingero.serve.answers.whose import Whose
 from ingero.serve.mcp import fleet as mcp_fleet
 from ingero.serve.mcp import parts, rendering
 from ingero.serve.mcp import source as mcp_source
@@ -39,6 +51,11 @@ Since = Annotated[
     ),
 ]
 Pid = Annotated[int | None, Field(ge=1, le=2**31, description="Only this process.")]
+Container = Annotated[str | None, Field(max_length=256, description="Only this container: id or name.")]
+Pod = Annotated[str | None, Field(max_length=512, description="Only this pod, or NAMESPACE/POD.")]
+Namespace = Annotated[str | None, Field(max_length=256, description="Only this namespace.")]
+Job = Annotated[str | None, Field(max_length=256, description="Only this job, as in Slurm or Kubernetes.")]
+User = Annotated[str | None, Field(max_length=256, description="Only this user's jobs.")]
 Op = Annotated[str | None, Field(max_length=128, description="Only this operation, such as cudaMemcpyAsync.")]
 Chosen = Annotated[str | None, Field(max_length=256, description="Only nodes with this.")]
 HowMuch = Annotated[Detail, Field(description="brief keeps the answer below 8 KB, full below 60 KB.")]
@@ -83,12 +100,18 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(100)] = 20,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
         """What is wrong, worst first, in one line each: kind, severity, victim, since when, share of wall
         time lost. Start here; get_causal_chains has the causes, proofs and fixes."""
-        report = self._source.report(Range(since), pid)
+        whose = Whose(container, pod, namespace, job, user)
+        report = self._source.report(Range(since), pid, whose)
         return {
             "answer": _verdict(report),
             "window": rendering.window(report),
@@ -102,12 +125,18 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(50)] = 5,
         detail: HowMuch = "brief",
     ) -> Answer:
         """Why it is slow: each finding from cause to effect, with who is to blame, what proves it, where the
         victim's time went, the source line where known, what fixing it wins and commands that fix it."""
-        report = self._source.report(Range(since), pid)
+        whose = Whose(container, pod, namespace, job, user)
+        report = self._source.report(Range(since), pid, whose)
         full = detail == "full"
         return {
             "answer": _verdict(report),
@@ -126,13 +155,19 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(100)] = 5,
         detail: HowMuch = "brief",
     ) -> Answer:
         """Where the time of each process went: shares of the wall time of the threads that feed the GPU by
         bucket (gpu_wait, runqueue, disk_wait ...), step time, worst stall, busiest calls, CPU taken; and the
         lines of code that call, compute and wait most."""
-        report = self._source.report(Range(since), pid)
+        whose = Whose(container, pod, namespace, job, user)
+        report = self._source.report(Range(since), pid, whose)
         feeding = sum(map(feeds_gpu, report.processes))
         return {
             "answer": f"processes that feed a GPU: {feeding}; with a part in it: {len(report.processes)}",
@@ -149,13 +184,29 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         op: Op = None,
+        by: Annotated[
+            str | None,
+            Field(
+                max_length=128,
+                description="Group by namespace, pod, job, user, container, node, or a label such as step.",
+            ),
+        ] = None,
         limit: Annotated[int, most(200)] = 20,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
         """What CUDA and NCCL calls cost: per operation the count, p50, p95, p99, maximum, total time, share
         of wall time, bytes and failures, most time first; and the kernels launched most."""
-        filters = Filters(pid, op)
+        whose = self._known(pid, op, Whose(container, pod, namespace, job, user))
+        filters = Filters(pid, op, **asdict(whose))
+        if by:
+            grouped = ask_by_label(self._source.db, Range(since), filters, limit, None, Labels(by=by))
+            return parts.grouped_parts(grouped)
         found = ask_statistics(self._source.db, Range(since), filters, limit)
         kernels = ask_kernels_if_quick(self._source.db, Range(since), filters, min(limit, KERNELS))
         return {
@@ -176,13 +227,19 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         op: Op = None,
         limit: Annotated[int, most(100)] = 10,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
         """Where calls and long waits come from: the line of Python and the frames, innermost first, by
         operation, the place with most time first. Lines that compute between calls: get_process_time."""
-        found = get_stacks(self._source.db, Range(since), pid, op, limit)
+        whose = self._known(pid, op, Whose(container, pod, namespace, job, user))
+        found = get_stacks(self._source.db, Range(since), pid, op, limit, whose=whose)
         unknown = (
             f"{found.without} of {found.rows} stored calls and waits have no stack" if found.without else None
         )
@@ -203,12 +260,18 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(500)] = 25,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
         """How CUDA graphs came to be: captures, instantiations, updates and destructions in order of time
         with their handles, and how many launches each process made."""
-        found = get_graphs(self._source.db, Range(since), pid)
+        whose = self._known(pid, None, Whose(container, pod, namespace, job, user))
+        found = get_graphs(self._source.db, Range(since), pid, whose=whose)
         several = parts.several(found.processes)
         return {
             "answer": f"{len(found.events)} steps of making and ending graphs, launches apart"
@@ -227,12 +290,18 @@ class Tools:
         self,
         since: Since = None,
         pid: Pid = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(200)] = 20,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
         """How often each CUDA graph is launched: launches, rate and call time per executable graph, most
         launched first."""
-        found = get_graphs(self._source.db, Range(since), pid)
+        whose = self._known(pid, None, Whose(container, pod, namespace, job, user))
+        found = get_graphs(self._source.db, Range(since), pid, whose=whose)
         several = parts.several(found.processes)
         total = sum(each.launches for each in found.launched)
         return {
@@ -255,6 +324,11 @@ class Tools:
             float | None, Field(ge=0, le=1e6, description="Of a GPU for an hour; left out: as configured.")
         ] = None,
         since: Since = None,
+        container: Container = None,
+        pod: Pod = None,
+        namespace: Namespace = None,
+        job: Job = None,
+        user: User = None,
         limit: Annotated[int, most(200)] = 20,
         detail: HowMuch = "brief",  # noqa: ARG002
     ) -> Answer:
@@ -263,7 +337,9 @@ class Tools:
         source = self._source
         prices = costs.prices_of(source.config.cost, price)
         wanted = Range(since)
-        found = costs.get_cost(source.db, wanted, prices, by, report=lambda: source.report(wanted, None))
+        whose = Whose(container, pod, namespace, job, user)
+        report = functools.partial(source.report, wanted, None)  # of everybody: findings are found by victim
+        found = costs.get_cost(source.db, wanted, prices, by, whose=whose, report=report)
         return parts.cost_part(found, limit)
 
     def run_sql(
@@ -352,6 +428,11 @@ class Tools:
         """One node's last hours, from the collector: pace against its own usual, GPUs busy, records dropped,
         and findings with when they began and ended."""
         return mcp_fleet.history_part(self._collector().history(cluster, node, hours), detail == "full")
+
+    def _known(self, pid: int | None, op: str | None, whose: Whose) -> Whose:
+        """An answer about somebody who is not there would look like one about somebody idle."""
+        require_known(self._source.db, Filters(pid, op, **asdict(whose)))
+        return whose
 
     def _collector(self) -> FleetSource:
         found = self._source.collector()
