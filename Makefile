@@ -19,9 +19,9 @@ SOAK_SECONDS ?= 7200
 FUZZ_SECONDS ?= 60
 KILLS ?= 1000
 SHAPES := session multi perf
-# Root can run the eBPF tests and install Prometheus, so it must: a skip is a failure.
+# Root can run the eBPF tests, install Prometheus and make network namespaces, so it must: a skip is a failure.
 ifeq ($(shell id -u),0)
-export INGERO_MUST_RUN ?= ebpf monitoring
+export INGERO_MUST_RUN ?= ebpf monitoring namespaces fleet
 endif
 
 .PHONY: help setup build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm manifests layout docs lock clean image snapshots tour
