@@ -24,7 +24,7 @@ ifeq ($(shell id -u),0)
 export INGERO_MUST_RUN ?= ebpf monitoring namespaces fleet
 endif
 
-.PHONY: help setup build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm manifests layout docs lock clean image snapshots tour
+.PHONY: help setup build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall room helm otelcol manifests layout docs lock clean image snapshots tour
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -75,7 +75,7 @@ test-traced: build  ## the eBPF tests, and those of calls under every attach sha
 	@$(call run_twice,INGERO_ATTACH=perf,tests/ebpf/test_calls.py -m shapes)
 
 # What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here.
-test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
+test-long: build inspector room helm otelcol  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \
 	$(BIN)/python -m benchmarks.long_tests build/test-long.xml; exit $$status
@@ -182,6 +182,18 @@ HELM_VERSION := v3.19.0
 build/tools/helm:
 	@mkdir -p $(@D)
 	GOBIN="$(CURDIR)/$(@D)" go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+otelcol:  ## build an OpenTelemetry Collector, which a long test puts before ours; needs go, some minutes
+	@$(MAKE) build/tools/otelcol || echo "otelcol: not made"
+
+# The version of its parts is in the list, too.
+OTELCOL_VERSION := v0.162.0
+build/tools/otelcol: tests/fleet/otelcol.yaml
+	@mkdir -p $(@D)
+	GOBIN="$(CURDIR)/$(@D)" go install go.opentelemetry.io/collector/cmd/builder@$(OTELCOL_VERSION)
+	$(@D)/builder --config $<
+	cp $(@D)/otelcol-source/otelcol $@
+	rm -rf $(@D)/builder $(@D)/otelcol-source
 
 image:  ## build the container image, with docker or podman; IMAGE_BASE names another Debian 12
 	@tool=$$(command -v docker || command -v podman) || { echo "no docker and no podman" >&2; exit 1; }; \
