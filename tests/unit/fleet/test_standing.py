@@ -8,7 +8,7 @@ import pytest
 
 from ingero.fleet.collector import peers
 from ingero.fleet.limits import ROUNDS, measured
-from ingero.fleet.push.standing import AWAY_S, GOOD_S, Standing
+from ingero.fleet.push.standing import AWAY_S, GOOD_S, OwnStanding
 from ingero.model.fleet import ROUND_S, Advice
 from ingero.serve.metrics.fleet import FleetExporter, FleetSender
 from ingero.serve.metrics.otlp_destination import parse
@@ -31,14 +31,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def rounds(standing: Standing, clock: Clock, count: int, time_s: dict[str, float]) -> None:
+def rounds(standing: OwnStanding, clock: Clock, count: int, time_s: dict[str, float]) -> None:
     for _ in range(count):
         clock.s += ROUND_S
         standing.look(health(jobs=[job(time_s=time_s)]))
 
 
 def test_what_the_collector_says_counts_as_long_as_it_answers(clock: Clock) -> None:
-    standing = Standing(clock)
+    standing = OwnStanding(clock)
     for _ in range(20):
         standing.told((OWN,))
         rounds(standing, clock, 1, BUSY)
@@ -47,7 +47,7 @@ def test_what_the_collector_says_counts_as_long_as_it_answers(clock: Clock) -> N
 
 
 def test_a_node_holds_itself_to_the_last_limit_while_the_collector_is_away(clock: Clock) -> None:
-    standing = Standing(clock)
+    standing = OwnStanding(clock)
     standing.told((OWN,))
     clock.s += AWAY_S - ROUND_S
     rounds(standing, clock, ROUNDS - 1, BUSY)
@@ -61,7 +61,7 @@ def test_a_node_holds_itself_to_the_last_limit_while_the_collector_is_away(clock
 
 
 def test_one_round_beyond_the_limit_is_not_straggling(clock: Clock) -> None:
-    standing = Standing(clock)
+    standing = OwnStanding(clock)
     standing.told((OWN,))
     clock.s += AWAY_S
     for time_s in (BUSY, IDLE) * 3:
@@ -71,7 +71,7 @@ def test_one_round_beyond_the_limit_is_not_straggling(clock: Clock) -> None:
 
 
 def test_old_advice_is_dropped_and_the_next_answer_counts_again(clock: Clock) -> None:
-    standing = Standing(clock)
+    standing = OwnStanding(clock)
     standing.told((Advice("clock", 1e9, 1.9e9, 1.7e9, 8, True, gpu=0),))
     clock.s += GOOD_S - 1
     assert standing.advice
@@ -85,7 +85,7 @@ def test_old_advice_is_dropped_and_the_next_answer_counts_again(clock: Clock) ->
 
 
 def test_who_has_ended_does_not_straggle(clock: Clock) -> None:
-    standing = Standing(clock)
+    standing = OwnStanding(clock)
     standing.told((Advice("own-time", 0.9, 0.2, 0.3, 8, True, pid=7),))
     clock.s += AWAY_S
     standing.look(health())

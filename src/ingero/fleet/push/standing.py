@@ -19,7 +19,7 @@ GOOD_S = 90.0  # so long a limit counts
 Key = tuple[str, int | None, int | None]
 
 
-class Standing:
+class OwnStanding:
     """`told` and `look` may come from two threads; each replaces what is known at once."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -20,7 +20,7 @@ from ingero import units
 from ingero.fleet.push import otlp
 from ingero.fleet.push.outbox import Outbox, Pace
 from ingero.fleet.push.spool import Batch, Spool
-from ingero.fleet.push.standing import Standing
+from ingero.fleet.push.standing import OwnStanding
 from ingero.fleet.push.taking import Taker, told
 from ingero.model.finding import Finding
 from ingero.model.fleet import ROUND_S, Advice, FindingHealth, Health
@@ -58,7 +58,7 @@ class FleetSender:
         self._open: dict[str, FindingHealth] = {}
         self._changed: list[FindingHealth] = []
         self._rounds = 0
-        self.standing = Standing(now_s)
+        self.standing = OwnStanding(now_s)
 
     def _send(self, signal: str, body: bytes, timeout_s: float) -> Outcome:
         outcome = self._http.send(signal, body, timeout_s)
