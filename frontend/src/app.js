@@ -150,14 +150,31 @@ async function learnOthers() {
   others.value = place().fleet ?? "";
 }
 
+// The page of all nodes is the collector's: another server, where one signs in by oneself.
+async function learnCollector() {
+  let found;
+  try {
+    found = await ask("collector", { fleet: "" });
+  } catch {
+    return;
+  }
+  if (!URL.canParse(found.page) || new URL(found.page).protocol !== "https:") return;
+  document.querySelector("nav").append(h("a", { href: found.page, target: "_blank", rel: "noopener noreferrer" }, "Fleet"));
+}
+
 function named(each) {
   return each.nodes.length === 1 ? each.nodes[0] : each.address;
 }
 
+// An answer that comes after another machine was chosen is not shown.
 async function learn() {
+  const { fleet } = asked();
   try {
-    recordings = await ask("recordings", asked());
+    const found = await ask("recordings", asked());
+    if (asked().fleet !== fleet) return false;
+    recordings = found;
   } catch (error) {
+    if (asked().fleet !== fleet) return false;
     if (error.status === 404 && place().node) return change({ node: "" });
     if (error.status === 404 && place().fleet) return elsewhere("");
     recordings = null;
@@ -216,6 +233,7 @@ onPlace((quiet) => {
 });
 await shell();
 learnOthers();
+learnCollector();
 await refresh();
 follow(() => {
   changed_ms = Date.now();

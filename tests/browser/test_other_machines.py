@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import WAIT_MS, Open, Start
 from tests.browser.serving import PAGES, Running
 
-NOT_OF_A_MACHINE = ("/fleet?", "/live")
+NOT_OF_A_MACHINE = ("/fleet?", "/collector?", "/live")
 
 
 def test_a_machine_that_is_chosen_is_shown_on_every_page(
