@@ -20,12 +20,12 @@ SOAK_SECONDS ?= 7200
 FUZZ_SECONDS ?= 60
 KILLS ?= 1000
 SHAPES := session multi perf
-# Root can run the eBPF tests and install Prometheus, so it must: a skip is a failure.
+# Root can run the eBPF tests, install Prometheus and make network namespaces, so it must: a skip is a failure.
 ifeq ($(shell id -u),0)
-export INGERO_MUST_RUN ?= ebpf monitoring
+export INGERO_MUST_RUN ?= ebpf monitoring namespaces fleet
 endif
 
-.PHONY: help setup setup-long build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall deb room helm manifests layout docs lock clean image snapshots tour
+.PHONY: help setup setup-long build demo check static unit test test-services test-traced test-long test-ebpf test-shapes test-kernels bench bench-fleet soak fuzz kills bench-truth bench-across truth-replay gpu-bundle test-gpu bench-gpu inspector dist onefile test-onefile install uninstall deb room helm otelcol manifests layout docs lock clean image snapshots tour
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -86,7 +86,7 @@ test-traced: build  ## the eBPF tests, and those of calls under every attach sha
 # What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here, and
 # nothing is skipped for want of a tool.
 test-long: export INGERO_MUST_RUN = ebpf monitoring browser fleet namespaces containers install helm
-test-long: build inspector room helm  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
+test-long: build inspector room helm otelcol  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \
 	$(MAKE) test-onefile || status=$$?; \
@@ -201,6 +201,18 @@ HELM_VERSION := v3.19.0
 build/tools/helm:
 	@mkdir -p $(@D)
 	GOBIN="$(CURDIR)/$(@D)" go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+
+otelcol:  ## build an OpenTelemetry Collector, which a long test puts before ours; needs go, some minutes
+	@$(MAKE) build/tools/otelcol || echo "otelcol: not made"
+
+# The version of its parts is in the list, too.
+OTELCOL_VERSION := v0.162.0
+build/tools/otelcol: tests/fleet/otelcol.yaml
+	@mkdir -p $(@D)
+	GOBIN="$(CURDIR)/$(@D)" go install go.opentelemetry.io/collector/cmd/builder@$(OTELCOL_VERSION)
+	$(@D)/builder --config $<
+	cp $(@D)/otelcol-source/otelcol $@
+	rm -rf $(@D)/builder $(@D)/otelcol-source
 
 image:  ## build the container image, with docker or podman; IMAGE_BASE names another Debian 12
 	@tool=$$(command -v docker || command -v podman) || { echo "no docker and no podman" >&2; exit 1; }; \

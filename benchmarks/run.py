@@ -26,7 +26,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "overhead.md"
 NAMES = (
     "probe_cost", "counts", "walk_cost", "locked_walk", "clock_walk", "agent_cost", "sched_cost", "memory",
     "growth", "ring_drain", "store_rows", "start_up", "export_speed", "dashboard_speed", "label_cost",
-    "metrics_cost", "fan_out", "attach_time",
+    "metrics_cost", "fan_out", "collector", "attach_time",
 )  # fmt: skip
 
 

@@ -159,6 +159,18 @@ async function learnOthers() {
   others.value = place().fleet ?? "";
 }
 
+// The page of all nodes is the collector's: another server, where one signs in by oneself.
+async function learnCollector() {
+  let found;
+  try {
+    found = await ask("collector", { fleet: "" });
+  } catch {
+    return;
+  }
+  if (!URL.canParse(found.page) || new URL(found.page).protocol !== "https:") return;
+  document.querySelector("nav").append(h("a", { href: found.page, target: "_blank", rel: "noopener noreferrer" }, "Fleet"));
+}
+
 function named(each) {
   return each.nodes.length === 1 ? each.nodes[0] : each.address;
 }
@@ -237,6 +249,7 @@ onPlace((quiet) => {
 });
 await shell();
 learnOthers();
+learnCollector();
 await refresh();
 follow(() => {
   changed_ms = Date.now();

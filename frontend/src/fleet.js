@@ -110,10 +110,11 @@ function sick(answer) {
   );
 }
 
-// The collector's owner says where nodes' pages are; a node's name is a name, so it cannot lead elsewhere.
+// The collector's owner says where nodes' pages are. A node's name is a name: it cannot lead elsewhere, and where
+// it makes no address it leads nowhere.
 function ownPage(template, node) {
-  if (!template) return null;
   const href = template.replaceAll("{node}", encodeURIComponent(node.node)).replaceAll("{cluster}", encodeURIComponent(node.cluster));
+  if (!URL.canParse(href)) return null;
   return h("a", { class: "button", href, target: "_blank", rel: "noopener noreferrer" }, "Its own dashboard");
 }
 

@@ -13,7 +13,7 @@ from ingero.serve.dashboard.pages import PAGES
 from tests.browser.conftest import WAIT_MS, Open, Start
 from tests.browser.serving import Running
 
-NOT_OF_A_MACHINE = ("/fleet?", "/live")
+NOT_OF_A_MACHINE = ("/fleet?", "/collector?", "/live")
 LATE = {
     "recordings": {
         "nodes": ["too-late", "too-late-2"],

@@ -6,6 +6,7 @@ No timing is looked at here: what a benchmark finds depends on the machine.
 from __future__ import annotations
 
 import importlib
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 from benchmarks import run
 from benchmarks.figures import Figure, Section, at_most, missed
+from benchmarks.fleet.run import growth, sampled, taken
 from benchmarks.intervals import mirrored, ratio_of_medians
 from benchmarks.machine import Moment
 from benchmarks.page import page, with_section
@@ -81,3 +83,28 @@ def test_an_interval_holds_the_ratio_it_was_drawn_from() -> None:
     found = ratio_of_medians(random.normal(130, 10, (60, 2)), random.normal(100, 10, (60, 2)))
     assert found.low < 1.3 < found.high
     assert found.high - found.low < 0.2
+
+
+def test_a_collector_that_fell_behind_missed_its_target_and_says_so() -> None:
+    behind = taken("5,000 agents", 310.0, 42.0)
+    assert "FELL BEHIND" in behind.value
+    assert missed([Section("Speed", (behind,), "", "")])
+    assert not missed([Section("Speed", (taken("5,000 agents", 500.0, 0.4),), "", "")])
+
+
+def test_memory_is_looked_at_all_along_and_its_slope_is_that_of_the_later_half() -> None:
+    values, enough = iter(range(100)), threading.Event()
+
+    def read() -> float:
+        value = next(values)
+        if value == 5:
+            enough.set()
+        return float(value)
+
+    with sampled(read, every_s=0.001) as memory:
+        assert enough.wait(20)
+    assert memory[:6] == [0, 1, 2, 3, 4, 5]
+    assert memory == sorted(memory)
+    assert growth([100.0, 300.0, 490.0, 500.0, 502.0, 504.0, 506.0], every_s=10) == "+12.0 MB a minute"
+    assert growth([100.0, 300.0, 500.0, 500.0, 500.0, 500.0]) == "+0.0 MB a minute"
+    assert growth([100.0, 300.0]) == "too short to tell"

@@ -34,8 +34,9 @@ REPEATED_CLASSES = """
 BANNED_STEMS = "people apart before said looks metric_seats cards kernels things stuff data info core lib"
 BANNED_CLASSES = "Pupil Guest Apart Thing Data Info Manager Helper"
 
-MOST_FILES = 437
-MOST_WITH_ONE_IMPORTER = 153
+# fleet/limits is what collector and nodes judge by, fleet/push/standing what a node makes of it by itself
+MOST_FILES = 439
+MOST_WITH_ONE_IMPORTER = 154
 
 
 @cache

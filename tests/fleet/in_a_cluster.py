@@ -20,9 +20,9 @@ import clickhouse_connect
 from ingero.fleet.collector import questions, tables
 from ingero.fleet.collector import store as stores
 from ingero.fleet.collector.history import history
-from ingero.fleet.collector.peers import ROUNDS
 from ingero.fleet.collector.store import Address, Store
 from ingero.fleet.collector.watch import Watch
+from ingero.fleet.limits import ROUNDS
 from tests.fleet.test_store import fresh, put, slow_rank
 from tests.unit.fleet.rounds import finding
 

@@ -158,10 +158,12 @@ def test_what_is_dropped_or_waits_is_told_to_whoever_traces(tmp_path: Path) -> N
         f"the fleet: http://127.0.0.1:1 does not take what is told; {WAITING} batches wait on disk",
         "the fleet: 3 batches for http://127.0.0.1:1 were dropped",
     )
-    sender.advice = (Advice("own-time", 0.9, 0.2, 0.3, 8, True, pid=7), Advice("pace", 1, 1, 0.9, 8, pid=7))
-    assert (
-        "process 7 straggles: 90.0 % of its time is its own, 20.0 % with its 7 peers"
-        in exporter.warnings()[0]
+    sender.standing.told(
+        (Advice("own-time", 0.9, 0.2, 0.3, 8, True, pid=7), Advice("pace", 1, 1, 0.9, 8, pid=7))
+    )
+    assert exporter.warnings()[0] == (
+        "the fleet: process 7 straggles: 90.0 % of its time is its own, 20.0 % with its 7 peers"
+        " (limit 30.0 %)"
     )
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from ingero.errors import StoreError
 from ingero.fleet.collector import questions, status
-from ingero.fleet.collector.peers import ROUNDS
 from ingero.fleet.collector.store import Store
 from ingero.fleet.collector.tables import Rows, rows_of
 from ingero.fleet.collector.watch import Watch
+from ingero.fleet.limits import ROUNDS
 from ingero.model.fleet import Health, NodeStatus
 from tests.unit.fleet.rounds import finding, gpu, health, job
 

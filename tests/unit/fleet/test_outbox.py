@@ -113,4 +113,4 @@ def test_advice_and_errors_that_can_be_mended_keep_the_batch(tmp_path: Path) -> 
     assert send("metrics", b"", 1).again
     assert not send("metrics", b"", 1).again
     assert send("metrics", b"", 1).accepted
-    assert sender.advice[0].straggles
+    assert sender.standing.advice[0].straggles

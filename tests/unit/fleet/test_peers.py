@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from ingero.fleet.collector.peers import (
-    ABSENT_NS,
-    ROUNDS,
-    Hysteresis,
-    Member,
-    advice,
-    own_share,
-    standings,
-)
+from ingero.fleet.collector.peers import ABSENT_NS, Hysteresis, Member, advice, standings
+from ingero.fleet.limits import ROUNDS, own_share
 from ingero.model.fleet import FindingHealth, Straggler
 from tests.unit.fleet.rounds import finding, member
 

@@ -20,6 +20,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from ingero.fleet.limits import (
+    HIGH_IS_BAD,
+    ROUNDS,
+    WAITING,
+    is_beyond,
+    is_ranked,
+    is_well_within,
+    own_share,
+)  # fmt: skip
 from ingero.model.fleet import Advice, FindingHealth, Straggler
 from ingero.units import format_share
 
@@ -28,13 +37,10 @@ QUORUM_SHARE = 0.5  # of the ranks of a job
 DEVIATIONS = 4.0
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 LEAST = {"pace": 0.10, "own-time": 0.10, "clock": 0.10}  # of the median; of own time: of all time
-ROUNDS = 3  # beyond the limit, to begin; within half of it, to end
 # Not met for so long it is silent, which is another thing. Agents of a collector that was away come back
 # within half a minute each, and nobody's straggling ends because the collector did.
 ABSENT_NS = 90_000_000_000
 BUSY = 0.5  # of the time: a clock is compared while its GPU works
-WAITING = frozenset({"gpu_wait", "net_wait", "sleep", "unexplained", "lost"})
-HIGH_IS_BAD = frozenset({"own-time"})
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW")
 
 
@@ -84,14 +90,11 @@ class Standing:
 
     @property
     def beyond(self) -> bool:
-        return self._past(self.limit)
+        return is_beyond(self.measure, self.value, self.limit)
 
     @property
     def well_within(self) -> bool:
-        return not self._past((self.limit + self.median) / 2)
-
-    def _past(self, limit: float) -> bool:
-        return self.value > limit if self.measure in HIGH_IS_BAD else self.value < limit
+        return is_well_within(self.measure, self.value, self.limit, self.median)
 
     @property
     def key(self) -> str:
@@ -100,14 +103,6 @@ class Standing:
 
 
 Measured = tuple[Member, float]
-
-
-def own_share(time_s: Mapping[str, float]) -> float | None:
-    """Part of its time a thread spent neither waiting for the GPU nor for others; None: none was told."""
-    total = sum(time_s.values())
-    if total <= 0:
-        return None
-    return 1 - sum(seconds for bucket, seconds in time_s.items() if bucket in WAITING) / total
 
 
 def standings(members: Iterable[Member]) -> list[Standing]:
@@ -129,9 +124,8 @@ def _measures(member: Member) -> list[tuple[str, float, tuple[str, ...]]]:
         if member.clock_hz is None or (member.busy_share or 0.0) < BUSY:
             return []
         return [("clock", member.clock_hz, (member.cluster, f"GPUs of model {member.model}"))]
-    ranked = member.rank is not None and (member.world_size or 0) > 1 and bool(member.job)
     found: list[tuple[str, float, tuple[str, ...]]] = []
-    if ranked:
+    if is_ranked(member.rank, member.world_size, member.job):
         ranks = member.cluster, f"ranks of {member.job}", str(member.world_size)
         if (own := own_share(member.time_s)) is not None:
             found.append(("own-time", own, ranks))

@@ -83,7 +83,17 @@ def _app(db: Path | None, config: Config) -> tuple[Application, Callable[[], Non
             f"the dashboard needs packages that are not installed ({error.name})",
             hint="Install them: pip install 'ingero[web]'",
         ) from error
-    return make_app(db, config.cost, lambda: quiet_fleet(config))
+    return make_app(db, config.cost, lambda: quiet_fleet(config), _fleet_page(config))
+
+
+def _fleet_page(config: Config) -> str:
+    """Where the collector shows all nodes. People sign in there: only with TLS are they sent."""
+    from ingero.serve.metrics.otlp_destination import parse
+
+    if not config.collector.address:
+        return ""
+    to = parse(config.collector.address, "collector.address")
+    return f"{to.url}/fleet" if to.secure else ""
 
 
 def _guarded(app: Application, found: Opened) -> tuple[Application, str]:

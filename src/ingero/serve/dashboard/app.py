@@ -51,10 +51,13 @@ SWITCH_S = 0.0005
 
 
 def make_app(
-    db: Path | None, cost: Cost | None = None, fleet: Callable[[], Fleet | None] = lambda: None
+    db: Path | None,
+    cost: Cost | None = None,
+    fleet: Callable[[], Fleet | None] = lambda: None,
+    fleet_page: str = "",
 ) -> tuple[Starlette, Callable[[], None]]:
     """ASGI, which asks `db`, or the usual database, and other nodes; and what ends its streams."""
-    source = DashboardSource(db, cost, fleet)
+    source = DashboardSource(db, cost, fleet, fleet_page)
     sys.setswitchinterval(SWITCH_S)
     # Somebody's SQL may take long: it has threads of its own, so that the pages need not wait for it.
     threads = {"GET": ThreadPoolExecutor(THREADS, "answers"), "POST": ThreadPoolExecutor(SQL_THREADS, "sql")}

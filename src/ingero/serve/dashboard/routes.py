@@ -191,6 +191,12 @@ class Health(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]  # in its recording; none where that cannot be read
 
 
+class CollectorPage(msgspec.Struct, frozen=True):
+    """Empty: no collector is configured, or only one without TLS."""
+
+    page: str
+
+
 class Route(NamedTuple):
     """`ask` is called with the database and the checked parameters, in a thread of its own."""
 
@@ -226,6 +232,8 @@ ROUTES = (
           lambda s, _: _health(s), kept=False),
     Route("fleet", "Nodes that can be asked through this server", Nothing, FleetState,
           lambda s, _: get_fleet(s.fleet()), kept=False, elsewhere=False),
+    Route("collector", "Where the collector shows all nodes", Nothing, CollectorPage,
+          lambda s, _: CollectorPage(s.fleet_page), kept=False, elsewhere=False),
     Route("recordings", "Nodes, recordings and the time they cover", When, RecordingsAnswer,
           lambda s, a: get_recordings(s.db, a.range, a.node), kept=False),
     Route("explain", "The diagnosis, as `ingero explain --json` prints it", OfProcess, Report,

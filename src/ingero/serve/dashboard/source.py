@@ -35,10 +35,15 @@ class DashboardSource:
     """One database."""
 
     def __init__(
-        self, db: Path | None, cost: Cost | None = None, fleet: Callable[[], Fleet | None] = lambda: None
+        self,
+        db: Path | None,
+        cost: Cost | None = None,
+        fleet: Callable[[], Fleet | None] = lambda: None,
+        fleet_page: str = "",
     ) -> None:
-        """`cost`: what GPUs cost, as configured; `fleet`: nodes asked on behalf of whoever asks here."""
-        self._named, self.cost, self.fleet = db, cost or Cost(), fleet
+        """`cost`: what GPUs cost, as configured; `fleet`: nodes asked on behalf of whoever asks here;
+        `fleet_page`: where the collector shows all of them."""
+        self._named, self.cost, self.fleet, self.fleet_page = db, cost or Cost(), fleet, fleet_page
         self._reports = Kept(REPORTS)
         self.diagnosing = Diagnosing()
         self.instance = secrets.token_hex(8)

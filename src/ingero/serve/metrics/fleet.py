@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from ingero import units
 from ingero.fleet.push import otlp
 from ingero.fleet.push.outbox import Outbox, Pace
 from ingero.fleet.push.spool import Batch, Spool
+from ingero.fleet.push.standing import OwnStanding
 from ingero.fleet.push.taking import Taker, told
 from ingero.model.finding import Finding
 from ingero.model.fleet import ROUND_S, Advice, FindingHealth, Health
@@ -37,9 +39,16 @@ MENDABLE = {401, 403, 404, 421}
 
 
 class FleetSender:
-    """An outbox to one collector; `advice` is what it said last."""
+    """An outbox to one collector, and how the node stands by what it said."""
 
-    def __init__(self, to: Destination, spool: Path, cluster: str, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        to: Destination,
+        spool: Path,
+        cluster: str,
+        pace: Pace | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.url = to.url
         self._http = HttpSender(to)
         self.run = secrets.token_hex(8)
@@ -49,12 +58,12 @@ class FleetSender:
         self._open: dict[str, FindingHealth] = {}
         self._changed: list[FindingHealth] = []
         self._rounds = 0
-        self.advice: tuple[Advice, ...] = ()
+        self.standing = OwnStanding(now_s)
 
     def _send(self, signal: str, body: bytes, timeout_s: float) -> Outcome:
         outcome = self._http.send(signal, body, timeout_s)
         if outcome.accepted and signal == "metrics":
-            self.advice = _read_advice(outcome.advice)
+            self.standing.told(_read_advice(outcome.advice))
         # OTLP has some of 5xx tried again; a collector of ours that fails has not looked at the batch.
         theirs = outcome.status is None or outcome.status >= 500 or outcome.status in MENDABLE
         if theirs and not outcome.accepted:
@@ -91,6 +100,7 @@ class FleetSender:
             fresh = {(each.id, each.opened_ns) for each in findings}
             findings += [each for each in self._open.values() if (each.id, each.opened_ns) not in fresh]
         health = self._taker.take(snapshot, bound, commands, findings, self.outbox.dropped, of_round=of_round)
+        self.standing.look(health)
         self.put(health)
         return health
 
@@ -140,7 +150,8 @@ class FleetExporter:
     def warnings(self) -> tuple[str, ...]:
         """What the fleet says of this node, for people."""
         box, url = self._sender.outbox, self._sender.url
-        said = [_in_words(each) for each in self._sender.advice if each.straggles]
+        standing = self._sender.standing
+        said = [_in_words(each, standing.by_itself) for each in standing.advice if each.straggles]
         if box.waiting > MANY_WAIT:
             said.append(f"the fleet: {url} does not take what is told; {box.waiting} batches wait on disk")
         if box.dropped:
@@ -174,13 +185,22 @@ class FleetExporter:
             log.exception("fleet: a round could not be made")
 
 
-def _in_words(advice: Advice) -> str:
+def _in_words(advice: Advice, by_itself: bool) -> str:
     who = f"process {advice.pid}" if advice.pid is not None else f"GPU {advice.gpu}"
+    value, usual, limit = (
+        _figure(advice.measure, each) for each in (advice.value, advice.median, advice.limit)
+    )
     if advice.measure == "own-time":
-        value, usual = units.format_share(advice.value), units.format_share(advice.median)
         told_of = f"{value} of its time is its own, {usual} with"
     elif advice.measure == "clock":
-        told_of = f"clock {advice.value / 1e6:.0f} MHz, {advice.median / 1e6:.0f} MHz with"
+        told_of = f"clock {value}, {usual} with"
     else:
-        told_of = f"pace {advice.value:.3g}, {advice.median:.3g} with"
-    return f"the fleet: {who} straggles: {told_of} its {advice.peers - 1} peers"
+        told_of = f"pace {value}, {usual} with"
+    source = "the fleet, by what it said last" if by_itself else "the fleet"
+    return f"{source}: {who} straggles: {told_of} its {advice.peers - 1} peers (limit {limit})"
+
+
+def _figure(measure: str, value: float) -> str:
+    if measure == "own-time":
+        return units.format_share(value)
+    return f"{value / 1e6:.0f} MHz" if measure == "clock" else f"{value:.3g}"
