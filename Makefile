@@ -85,7 +85,7 @@ test-traced: build  ## the eBPF tests, and those of calls under every attach sha
 
 # What takes minutes and rarely fails; a release needs it, a change does not. Nothing is forgiven here, and
 # nothing is skipped for want of a tool.
-test-long: export INGERO_MUST_RUN = ebpf monitoring browser fleet namespaces containers install helm
+test-long: export INGERO_MUST_RUN = ebpf monitoring browser fleet namespaces containers install helm otelcol
 test-long: build inspector room helm otelcol  ## the tests marked long, before a release; says when in docs/reliability.md; needs root
 	@status=0; INGERO_LONG=1 $(PYTEST) tests -m long --timeout 1800 --junitxml build/test-long.xml || status=$$?; \
 	INGERO_ATTACH=perf $(PYTEST) tests/ebpf -m shapes --timeout 1800 || status=$$?; \

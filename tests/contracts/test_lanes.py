@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {"unit", "contracts", "ebpf", "kernels", "gpu"}
 # May be skipped even before a release: other lanes demand them, or nobody can install them.
 MAY_BE_MISSING = {"kernels", "pythons", "shared", "inspector"}
-ONLY_LONG = {"install", "helm"}
+ONLY_LONG = {"install", "helm", "otelcol"}
 
 
 def test_every_folder_of_tests_is_run() -> None:

@@ -18,6 +18,7 @@ from ingero.fleet.collector.credentials import token_for
 from ingero.serve.metrics.fleet import FleetSender
 from ingero.serve.metrics.otlp_destination import parse
 from tests.browser.serving import record, rename_node
+from tests.conftest import require
 from tests.contracts.tree import ROOT
 from tests.ebpf.real_runs import until
 from tests.fleet.serving import Collector, collector, nodes, stored
@@ -75,8 +76,7 @@ def seen(running: Collector, names: set[str]) -> bool:
 def test_reports_of_several_nodes_arrive_once_each_through_an_opentelemetry_collector(
     home: Path, encoding: str
 ) -> None:
-    if not PROGRAM.exists():
-        pytest.skip("no OpenTelemetry Collector: `make otelcol` builds it")
+    require("otelcol", [] if PROGRAM.exists() else ["no OpenTelemetry Collector: `make otelcol` builds it"])
     (home / "secret").touch(mode=0o600)
     (home / "secret").write_text(SECRET)
     db = record("incident", home / "real.db")
