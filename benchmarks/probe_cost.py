@@ -45,14 +45,14 @@ Attach = Callable[[str, Point], Links]
 def _empty_session(kernel: KernelSide) -> Attach:
     types = {"empty_session": TRACE_UPROBE_SESSION}
     fd = kernel.load("bench", PROGRAMS - set(types), types).program_fd("empty_session")
-    return lambda path, point: keep([(fd, 0)], TRACE_UPROBE_SESSION, path, [(point.offset, 0)])
+    return lambda path, point: keep(kernel, [(fd, 0)], TRACE_UPROBE_SESSION, path, [(point.offset, 0)])
 
 
 def _empty_multi(kernel: KernelSide) -> Attach:
     types = {"empty_enter": TRACE_UPROBE_MULTI, "empty_return": TRACE_UPROBE_MULTI}
     loaded = kernel.load("bench", PROGRAMS - set(types), types)
     ends = [(loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), MULTI_RETURN)]
-    return lambda path, point: keep(ends, TRACE_UPROBE_MULTI, path, [(point.offset, 0)])
+    return lambda path, point: keep(kernel, ends, TRACE_UPROBE_MULTI, path, [(point.offset, 0)])
 
 
 def _empty_perf(kernel: KernelSide) -> Attach:
@@ -61,7 +61,7 @@ def _empty_perf(kernel: KernelSide) -> Attach:
     kind = int((device / "type").read_text())
     at_return = 1 << int((device / "format/retprobe").read_text().split(":")[1])
     ends = [(loaded.program_fd("empty_enter"), 0), (loaded.program_fd("empty_return"), at_return)]
-    return lambda path, point: keep(ends, kind, path, [(point.offset, 0)], perf=True)
+    return lambda path, point: keep(kernel, ends, kind, path, [(point.offset, 0)], perf=True)
 
 
 EMPTY: dict[str, Callable[[KernelSide], Attach]] = {
