@@ -164,6 +164,28 @@ def test_without_the_driver_it_is_estimated_by_calls_and_said_to_be(tmp_path: Pa
     assert line.gpus == {"GPU": 1}
 
 
+def test_where_nobody_says_which_gpu_it_was_each_process_has_its_own(tmp_path: Path) -> None:
+    """What is held is never more than the GPUs that are shown could be held."""
+    fed = [thread(pid=pid, tid=pid, gpu_wait=SECOND) for pid in (100, 200)]
+    processes = [process(100, cgroup_id=5), process(200, cgroup_id=6)]
+    feeding = [window(at * SECOND, threads=fed, processes=processes, containers=TENANTS) for at in range(3)]
+    answer = ask(record(tmp_path / "a", *feeding))
+    assert answer.total.held_ns == 6 * SECOND
+    assert answer.total.gpus == {"GPU": 2}
+    assert [line.gpus for line in answer.lines] == [{"GPU": 1}, {"GPU": 1}]
+
+
+def test_pods_whose_long_names_end_differently_are_two_lines(tmp_path: Path) -> None:
+    seen = second(0, (0, 100, 0.5), (0, 200, 0.5), busy={0: 1.0})
+    pods = [f"{'p' * 250}-{number}" for number in range(2)]
+    seen.containers = [
+        Container(5 + number, f"/{number}", str(number) * 64, "containerd", pod, "n" * 63)
+        for number, pod in enumerate(pods)
+    ]
+    answer = ask(record(tmp_path / "a", seen), by="pod")
+    assert [line.name for line in answer.lines] == [f"{'n' * 63}/{pod}" for pod in pods]
+
+
 def test_the_longest_part_of_a_models_name_has_the_price() -> None:
     prices = Prices(1.0, {"H100": 2.5, "H100 NVL": 3.0})
     assert prices.of("NVIDIA H100 80GB HBM3") == 2.5
