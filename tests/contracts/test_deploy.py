@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ingero import privileges
+from ingero.store.location import SERVICES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -96,6 +97,18 @@ def asked_for() -> dict[str, set[str]]:
         "unit": set(line[1].split()),
         "docs": set(re.findall(r"^\| `(CAP_\w+)` \|", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE)),
     }
+
+
+def test_hint_and_docs_name_the_recording_that_the_unit_writes():
+    assert f"\nEnvironment=INGERO_DB={SERVICES}\n" in UNIT.read_text()
+    assert f"ingero explain -d {SERVICES}" in (ROOT / "docs/deploy.md").read_text()
+
+
+def test_the_docs_say_that_the_image_has_to_come_from_somewhere():
+    """The name in values.yaml is no registry's."""
+    repository = yaml.safe_load((DEPLOY / "helm/ingero/values.yaml").read_text())["image"]["repository"]
+    assert "/" not in repository
+    assert "--set image.repository=" in (ROOT / "docs/deploy.md").read_text()
 
 
 def test_chart_compose_unit_and_docs_ask_for_the_same_capabilities():
