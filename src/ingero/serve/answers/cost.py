@@ -268,7 +268,7 @@ class _Ledger:
         )  # fmt: skip
 
     def gpus(self, rows: Rows) -> dict[str, int]:
-        """How many of each model, however many share one. Where it is not known which, each process has one."""
+        """How many of each model, however many share one; each process has one where none is known."""
         found: dict[str, int] = {}
         for node, gpu in _gpus_of(rows):
             model = self._models.get((node, gpu), "GPU")
