@@ -121,6 +121,18 @@ def test_no_container_of_compose_is_privileged():
     assert not any("privileged" in each for each in composed().values())
 
 
+def test_grafana_has_no_administrator_whose_password_everybody_knows():
+    said = composed()["grafana"]["environment"]
+    assert said["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert said["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+def test_what_compose_publishes_is_for_this_machine_alone():
+    ports = [port for each in composed().values() for port in each.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path):
     text = UNIT.read_text().replace("/usr/local/bin/ingero", "/bin/true")  # it need not be installed here
