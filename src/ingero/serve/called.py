@@ -12,6 +12,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from ingero.serve.extras import installable
+
 SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where sudo looks
 NAMES = (
     "check|trace|explain|query|merge|export|demo|dashboard|mcp|schema|annotate|fleet|cost|version"
@@ -21,8 +23,8 @@ COMMAND = re.compile(rf"(?<![\w/.-])(sudo )?ingero(?= (?:{NAMES})\b)")
 
 
 def runnable(text: str) -> str:
-    """The text with `ingero ...` and `sudo ingero ...` written so that a shell finds the program."""
-    return COMMAND.sub(lambda found: how_we_are_called(bool(found[1])), text)
+    """The text with `ingero ...`, `sudo ingero ...` and `pip install 'ingero[...]'` as they work here."""
+    return COMMAND.sub(lambda found: how_we_are_called(bool(found[1])), installable(text))
 
 
 def how_we_are_called(as_root: bool = False) -> str:
