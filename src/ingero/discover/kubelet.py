@@ -165,16 +165,23 @@ class _Pod(msgspec.Struct):
 
 
 class _PodList(msgspec.Struct):
+    kind: str = ""
     items: list[msgspec.Raw] | None = None
 
 
 def pods_of(answer: bytes) -> list[Pod]:
     """What the answer tells; a pod that makes no sense is left out, an answer that makes none is an error."""
     try:
-        items = msgspec.json.decode(answer, type=_PodList).items or []
+        told = msgspec.json.decode(answer, type=_PodList)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise KubeletError(f"the kubelet's answer is no list of pods: {clean(str(error), 80)}") from error
-    return list(_pods(items[:MAX_PODS]))
+    if (
+        told.items is None and told.kind != "PodList"
+    ):  # somebody else's answer; that of an empty node has a kind
+        raise KubeletError(
+            f"the kubelet's answer is no list of pods: {clean(told.kind, 40) or 'it has no items'}"
+        )
+    return list(_pods((told.items or [])[:MAX_PODS]))
 
 
 def _pods(items: list[msgspec.Raw]) -> Iterator[Pod]:

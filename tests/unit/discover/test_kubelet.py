@@ -127,6 +127,17 @@ def test_addresses_of_both_families_are_understood(url: str, reached: tuple[str,
     assert (connection.host, connection.port, path) == reached
 
 
+@pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Failure"}, {"message": "no such page"}])
+def test_who_answers_something_else_is_no_kubelet(said: dict[str, str]) -> None:
+    """Its pods would be missing, and nobody would know why."""
+    with pytest.raises(KubeletError, match="no list of pods"):
+        pods_of(json.dumps(said).encode())
+
+
+def test_a_node_without_pods_is_no_mistake() -> None:
+    assert pods_of(b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": null}') == []
+
+
 def test_nobody_there_is_one_line(tmp_path: Path) -> None:
     with running() as gone:
         pass
