@@ -15,10 +15,12 @@ from ingero.model.window import Annotation, Container, Window
 from ingero.serve.answers import cost as costs
 from ingero.serve.answers.cost import CostAnswer, CostLine, get_cost
 from ingero.serve.answers.cost_use import ROW
-from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of
+from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of, facts_within
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.whose import Whose
+from ingero.serve.answers.window import time_range
 from ingero.store.merge.result import merge
+from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, split, thread, window
 from tests.builders import finding as a_finding
@@ -317,6 +319,23 @@ def test_pace_is_against_its_own_best_hour_or_minute() -> None:
     short = efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5, 1: 100, 2: 50, 3: 2}}))
     assert (short.pace_against, short.pace_share) == ("minute", 0.75)
     assert efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5}})).pace_share is None
+
+
+def test_minutes_in_which_a_job_launched_nothing_count_for_its_pace() -> None:
+    """If they were recorded, and it was there."""
+    stuck = {0: 9, 1: 100, 5: 100, 6: 100, 7: 9}
+    rows = np.zeros(0, ROW)
+    for recorded, share in ((range(20), 0.5), ((), 1.0), ((4, 5, 6, 7), 0.75)):
+        facts = EfficiencyFacts(launches={1: stuck}, recorded=frozenset(recorded))
+        assert efficiency_of(rows, [1], facts).pace_share == pytest.approx(share)
+
+
+def test_when_it_was_recorded_is_read_for_the_pace(tmp_path: Path) -> None:
+    path = record(tmp_path / "a", *(window(at * 60 * SECOND) for at in (0, 1, 3)))
+    with Reader(path) as reader:
+        minutes = facts_within(reader, time_range(reader, now_ns=LATER_NS)).recorded
+    first = EPOCH_NS // (60 * SECOND)
+    assert minutes == {first, first + 1, first + 3}
 
 
 def held(*seats: tuple[int, int]) -> np.ndarray:
