@@ -240,6 +240,15 @@ def test_the_kubelet_asks_without_a_shell_and_without_a_certificate():
     assert probes("") == [None, None]
 
 
+def test_the_notes_say_where_the_token_and_the_authority_are():
+    with manifests.library().Chart.load(str(CHART)) as chart:
+        for words, said in (("", False), ("prometheus.enabled=true,certificates.secret=own", True)):
+            files = chart.render(values(words), name="i", namespace="gpu")
+            (notes,) = [text for name, text in files.items() if name.endswith("NOTES.txt")]
+            for command in ("get secret i-ingero-token -o", "get secret own -o"):
+                assert (f"kubectl -n gpu {command}" in notes) is said
+
+
 def test_prometheus_shows_a_certificate_where_clients_need_one():
     tls = of_kind(made(SETS["everything"]), "ServiceMonitor")[0]["spec"]["endpoints"][0]["tlsConfig"]
     assert tls["cert"]["secret"] == {"name": "pc", "key": "tls.crt"}
