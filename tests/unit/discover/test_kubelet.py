@@ -111,6 +111,17 @@ def test_an_answer_that_takes_too_long_is_given_up(node: Kubelet, authority: Aut
         ask(access(node, authority, timeout_s=5.0), now=lambda: float(next(times)))
 
 
+def test_headers_that_never_end_are_given_up(node: Kubelet, authority: Authority) -> None:
+    """Each byte comes in time."""
+    node.dripping = True
+    with pytest.raises(KubeletError, match="too slowly"):
+        ask(access(node, authority, timeout_s=0.5))
+    with running() as plain:
+        plain.dripping = True
+        with pytest.raises(KubeletError, match="too slowly"):
+            ask(Access(plain.url, timeout_s=0.5))
+
+
 @pytest.mark.parametrize(
     ("url", "reached"),
     [
