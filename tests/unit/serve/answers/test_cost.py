@@ -166,6 +166,14 @@ def test_without_the_driver_it_is_estimated_by_calls_and_said_to_be(tmp_path: Pa
     assert line.gpus == {"GPU": 1}
 
 
+def test_a_gpu_is_not_busy_in_the_part_of_a_second_in_which_its_job_was_not_there(tmp_path: Path) -> None:
+    fed = thread(pid=100, tid=100, gpu_wait=SECOND // 4, host_cpu=SECOND // 4)
+    fed["gap"] = split(host_cpu=SECOND // 8)
+    path = record(tmp_path / "a", window(0, threads=[fed], processes=[process(100)]))
+    (line,) = ask(path).lines
+    assert (line.held_ns, line.busy_ns) == (SECOND, SECOND * 3 // 8)
+
+
 def test_where_nobody_says_which_gpu_it_was_each_process_has_its_own(tmp_path: Path) -> None:
     """What is held is never more than the GPUs that are shown could be held."""
     fed = [thread(pid=pid, tid=pid, gpu_wait=SECOND) for pid in (100, 200)]
