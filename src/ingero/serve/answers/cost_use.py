@@ -143,7 +143,7 @@ def _by_calls(reader: Reader, when: TimeRange) -> Rows:
     table = np.array(wide, np.int64)
     rows["node"], rows["process"], rows["at_ns"], rows["gpu"] = table[:, [0, 1, 2, 5]].T
     length = np.clip(table[:, 3], 0, LONGEST_NS).astype(np.float64)
-    busy = np.clip(table[:, 4], 0, length)
+    busy = np.clip(table[:, 4].astype(np.float64), 0.0, length)
     # Where it is not known which GPU it is, it is its own.
     same = np.where(rows["gpu"] == UNKNOWN_GPU, -rows["process"] - 1, rows["gpu"])
     _, at = np.unique(np.column_stack([rows["node"], same, rows["at_ns"]]), axis=0, return_inverse=True)
