@@ -10,7 +10,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -222,6 +222,8 @@ class Kubelet:
     body: bytes = answer()
     token: str | None = None
     endless: bool = False
+    dripping: bool = False  # headers that never end, byte by byte
+    gone: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
 
     def says(self, *pods: Any) -> None:
@@ -237,6 +239,9 @@ def running(certificate: Path | None = None) -> Iterator[Kubelet]:
         def do_GET(self) -> None:
             shown = self.headers.get("Authorization")
             kubelet.asked.append((self.path, shown))
+            if kubelet.dripping:
+                self.drip()
+                return
             refused = kubelet.token is not None and shown != f"Bearer {kubelet.token}"
             self.send_response(401 if refused else kubelet.status)
             if not kubelet.endless:
@@ -248,6 +253,12 @@ def running(certificate: Path | None = None) -> Iterator[Kubelet]:
                     self.wfile.write(b" " * (1 << 16))
             except OSError:  # whoever asked has had enough
                 pass
+
+        def drip(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not kubelet.gone.wait(0.02):
+                    self.wfile.write(b"y")
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -263,5 +274,6 @@ def running(certificate: Path | None = None) -> Iterator[Kubelet]:
     try:
         yield kubelet
     finally:
+        kubelet.gone.set()
         server.shutdown()
         server.server_close()

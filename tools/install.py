@@ -93,6 +93,10 @@ def uninstall(below: Path) -> None:
 
 def main(what: str, *words: str) -> None:
     *wheel, prefix, destdir = words
+    if not prefix.startswith("/"):
+        sys.exit(
+            f"install: PREFIX={prefix} is no path that begins with /: the program would not find its packages"
+        )
     root = Path(prefix)
     below = Path(destdir + prefix)
     if what == "install":

@@ -151,6 +151,68 @@ def test_every_value_the_templates_read_is_in_values_yaml():
                 place = place[word]
 
 
+def keys(of: dict, names: str = "", below: str = "") -> set[str]:
+    """Of values, or with `names` of their schema; what is below `config` and the like is free."""
+    found = set()
+    for name, value in of.items():
+        found.add(f"{below}{name}")
+        inside = value.get(names) if names else value
+        if isinstance(inside, dict):
+            found |= keys(inside, names, f"{below}{name}.")
+    return found
+
+
+def test_the_schema_has_every_value_and_no_other():
+    """Or one that is misspelt would be taken and do nothing."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    shown = yaml.safe_load((CHART / "values.yaml").read_text())
+    free = ("nodeSelector.", "resources.", "updateStrategy.")
+    known = {each for each in keys(shown) if not each.startswith(free)}
+    assert keys(schema["properties"], "properties") == known | {"global"}  # helm's own
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"promtheus": {"enabled": True}}, "promtheus"),
+        ({"kubelet": {"verfy": False}}, "verfy"),
+        ({"image": {"tag": 20261119}}, "/image/tag"),  # would be 2.0261119e+07
+        ({"fleet": {"enabled": True, "address": "https://c", "cluster": 12}}, "/fleet/cluster"),
+        ({"kubelet": {"port": None}}, "port"),
+        ({"state": {"hostPath": "relative"}}, "hostPath"),
+        ({"otlp": {"protocol": "udp"}}, "protocol"),
+        ({"capabilities": ["ALL"]}, "capabilities"),
+        ({"capabilities": []}, "capabilities"),
+        ({"rbac": {"kubeletResources": ["*"]}}, "kubeletResources"),
+        ({"seccompProfile": ""}, "seccompProfile"),
+        ({"nodeSelector": {"gpu": True}}, "nodeSelector"),
+        ({"config": {"cost": 3}}, "config"),
+        ({"prometheus": {"tokenSecret": "a: b"}}, "tokenSecret"),
+    ],
+)
+def test_a_value_that_is_misspelt_or_of_a_wrong_kind_is_refused(given: dict, said: str):
+    with pytest.raises(manifests.library().HelmError, match=said):
+        manifests.rendered(given)
+
+
+def test_names_that_yaml_reads_as_something_else_stay_names(tmp_path: Path):
+    given = {
+        "nameOverride": "12", "fullnameOverride": "0x1f",
+        "runtimeClassName": "1e3", "priorityClassName": "true",
+        "state": {"hostPath": "/data/a, b #c: {d}"}, "runHostPath": "/run/'x\" y",
+        "prometheus": {"enabled": True, "tokenSecret": "123", "serviceMonitor": {"enabled": True}},
+        "certificates": {"secret": "456"}, "serviceAccount": {"name": "7"},
+        "args": ["--log-level", "debug #1"], "podLabels": {"a": "no"}, "podAnnotations": {"b": "{x: 1}"},
+    }  # fmt: skip
+    found = objects(manifests.rendered(given, namespace="1234"))
+    require_valid(found)
+    require_loads(found, tmp_path)
+    require_mounted(found)
+    assert {each["metadata"].get("namespace", "1234") for each in found} == {"1234"}
+    paths = [each["hostPath"]["path"] for each in agents(found)["volumes"] if "hostPath" in each]
+    assert paths[:2] == [given["state"]["hostPath"], given["runHostPath"]]
+
+
 def test_a_certificate_made_by_the_chart_is_signed_by_the_authority_prometheus_checks(tmp_path):
     found = made(SETS["everything"])
     (monitor,) = of_kind(found, "ServiceMonitor")
@@ -176,6 +238,15 @@ def test_the_kubelet_asks_without_a_shell_and_without_a_certificate():
     wanted = f"{served},certificates.clientCASecret=cc,prometheus.serviceMonitor.enabled=false"
     assert [each["tcpSocket"] for each in probes(wanted)] == [{"port": "metrics"}] * 2
     assert probes("") == [None, None]
+
+
+def test_the_notes_say_where_the_token_and_the_authority_are():
+    with manifests.library().Chart.load(str(CHART)) as chart:
+        for words, said in (("", False), ("prometheus.enabled=true,certificates.secret=own", True)):
+            files = chart.render(values(words), name="i", namespace="gpu")
+            (notes,) = [text for name, text in files.items() if name.endswith("NOTES.txt")]
+            for command in ("get secret i-ingero-token -o", "get secret own -o"):
+                assert (f"kubectl -n gpu {command}" in notes) is said
 
 
 def test_prometheus_shows_a_certificate_where_clients_need_one():

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from ingero import privileges
+from ingero.store.location import SERVICES
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -98,6 +99,18 @@ def asked_for() -> dict[str, set[str]]:
     }
 
 
+def test_hint_and_docs_name_the_recording_that_the_unit_writes():
+    assert f"\nEnvironment=INGERO_DB={SERVICES}\n" in UNIT.read_text()
+    assert f"ingero explain -d {SERVICES}" in (ROOT / "docs/deploy.md").read_text()
+
+
+def test_the_docs_say_that_the_image_has_to_come_from_somewhere():
+    """The name in values.yaml is no registry's."""
+    repository = yaml.safe_load((DEPLOY / "helm/ingero/values.yaml").read_text())["image"]["repository"]
+    assert "/" not in repository
+    assert "--set image.repository=" in (ROOT / "docs/deploy.md").read_text()
+
+
 def test_chart_compose_unit_and_docs_ask_for_the_same_capabilities():
     asked = asked_for()
     assert asked["chart"] == asked["compose"] == asked["unit"] == asked["docs"]
@@ -106,6 +119,18 @@ def test_chart_compose_unit_and_docs_ask_for_the_same_capabilities():
 
 def test_no_container_of_compose_is_privileged():
     assert not any("privileged" in each for each in composed().values())
+
+
+def test_grafana_has_no_administrator_whose_password_everybody_knows():
+    said = composed()["grafana"]["environment"]
+    assert said["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert said["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+
+
+def test_what_compose_publishes_is_for_this_machine_alone():
+    ports = [port for each in composed().values() for port in each.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")

@@ -83,9 +83,11 @@ def test_a_job_is_traced_and_can_be_asked_for(for_all: Room) -> None:
 
 
 def test_an_extra_brings_what_it_needs(for_all: Room) -> None:
+    """The hint is a command that runs as it stands."""
     hint = for_all.run("ingero", "mcp", "-d", "/tmp/job.db", code=2)
-    assert "ingero[mcp]" in hint
-    for_all.run("pipx", "inject", "ingero", f"ingero[mcp] @ file://{wheel_in(for_all)}", **FOR_ALL)
+    command = hint.strip().splitlines()[-1].partition("Install them: ")[2]
+    assert command == f"PIPX_HOME=/opt/pipx pipx inject ingero 'ingero[mcp] @ file://{wheel_in(for_all)}'"
+    for_all.run("sh", "-c", command)
     said = for_all.run("ingero", "mcp", "-d", "/tmp/job.db", given=json.dumps(HELLO) + "\n")
     assert '"serverInfo"' in said
 

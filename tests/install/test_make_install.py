@@ -65,6 +65,17 @@ def test_it_runs_from_its_prefix_and_uninstalling_leaves_only_what_was_there(
     assert before <= tree(tmp_path)
 
 
+@pytest.mark.parametrize("prefix", ["", "opt", "~/.local"])
+def test_a_prefix_that_is_no_whole_path_is_refused_before_anything_is_written(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (("install", "a.whl"), ("uninstall",)):
+        with pytest.raises(SystemExit, match="begins with /"):
+            install.main(*words, prefix, "")
+    assert tree(tmp_path) == set()
+
+
 @pytest.mark.long
 def test_nothing_at_all_is_left_below_a_destdir(wheel: Path, tmp_path: Path) -> None:
     root = tmp_path / "made/root"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -27,7 +26,6 @@ from ingero.model.check_line import Check
 
 OLDEST_TRIED_KERNEL = (5, 15)
 ENOUGH_FREE_BYTES = 1 << 30
-SETCAP = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_checkpoint_restore,cap_sys_resource+ep"
 Source = Callable[[], Check | Iterable[Check]]
 
 
@@ -105,10 +103,8 @@ def privileges() -> Check:
         advice = "Only needed on kernels below 5.11, to lock memory for maps."
         return Check("privileges", "warning", value, advice)
     needed = {"CAP_BPF", "CAP_PERFMON"} & set(missing)
-    advice = (
-        "Run `sudo ingero trace`, or give the interpreter the capabilities: "
-        f"sudo setcap {SETCAP} {Path(sys.executable).resolve()}"
-    )
+    # Not setcap: that file is often Debian's Python, and then everybody here can read every process.
+    advice = "Run `sudo ingero trace`. For a service or a container docs/deploy.md lists the capabilities."
     return Check("privileges", "failed" if needed else "warning", value, advice)
 
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,6 +33,7 @@ MAX_CONTAINERS = 64  # of one pod
 MAX_LABELS = 32  # of one pod
 MAX_NAME, MAX_LABEL = 253, 128
 MOST_RESTARTS = 1 << 31
+TOO_SLOW = "the kubelet answers too slowly"
 LAST_NS = 1 << 63  # what a database can hold
 # Labels of operators that say which training job made a pod; they come before the owner.
 JOB_LABELS = (
@@ -56,7 +60,10 @@ def fetch(access: Access, now: Callable[[], float] = time.monotonic) -> bytes:
         connection, path, headers = _prepared(access)
         try:
             connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
+            with _hung_up_after(connection.sock, deadline - now()):
+                response = connection.getresponse()
+            if now() > deadline:
+                raise KubeletError(TOO_SLOW)
             if response.status != 200:
                 raise KubeletError(_refused(access, response.status))
             return _body(response, deadline, now)
@@ -67,8 +74,28 @@ def fetch(access: Access, now: Callable[[], float] = time.monotonic) -> bytes:
             f"the kubelet's certificate is not trusted: {clean(error.verify_message, 80)}"
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
+        if now() > deadline:
+            raise KubeletError(TOO_SLOW) from error
         why = clean(str(error), 100) or type(error).__name__
         raise KubeletError(f"the kubelet at {clean(access.url, 80)} does not answer: {why}") from error
+
+
+@contextmanager
+def _hung_up_after(connected: socket.socket, seconds: float) -> Iterator[None]:
+    """A socket's own limit is for each byte, and headers may come one by one."""
+
+    def hang_up() -> None:
+        with suppress(OSError):  # the other side was quicker
+            # The plain socket's way: that of TLS would take the session from who reads in it.
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    clock = threading.Timer(max(seconds, 0.0), hang_up)
+    clock.daemon = True
+    clock.start()
+    try:
+        yield
+    finally:
+        clock.cancel()
 
 
 def _refused(access: Access, status: int) -> str:
@@ -109,7 +136,7 @@ def _body(response: http.client.HTTPResponse, deadline: float, now: Callable[[],
         if size > MAX_ANSWER_BYTES:
             raise KubeletError(f"the kubelet's answer is larger than {MAX_ANSWER_BYTES >> 20} MiB")
         if now() > deadline:
-            raise KubeletError("the kubelet answers too slowly")
+            raise KubeletError(TOO_SLOW)
         parts.append(part)
     return b"".join(parts)
 
@@ -165,16 +192,23 @@ class _Pod(msgspec.Struct):
 
 
 class _PodList(msgspec.Struct):
+    kind: str = ""
     items: list[msgspec.Raw] | None = None
 
 
 def pods_of(answer: bytes) -> list[Pod]:
     """What the answer tells; a pod that makes no sense is left out, an answer that makes none is an error."""
     try:
-        items = msgspec.json.decode(answer, type=_PodList).items or []
+        told = msgspec.json.decode(answer, type=_PodList)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise KubeletError(f"the kubelet's answer is no list of pods: {clean(str(error), 80)}") from error
-    return list(_pods(items[:MAX_PODS]))
+    if (
+        told.items is None and told.kind != "PodList"
+    ):  # somebody else's answer; that of an empty node has a kind
+        raise KubeletError(
+            f"the kubelet's answer is no list of pods: {clean(told.kind, 40) or 'it has no items'}"
+        )
+    return list(_pods((told.items or [])[:MAX_PODS]))
 
 
 def _pods(items: list[msgspec.Raw]) -> Iterator[Pod]:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from ingero import rights
 from ingero.errors import StoreError
 
+SERVICES = Path("/var/lib/ingero/ingero.db")  # what deploy/systemd/ingero.service writes
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 
 

@@ -71,9 +71,10 @@ def _require_readable(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
+        services = f" The service's is {location.SERVICES}." if os.access(location.SERVICES, os.R_OK) else ""
         raise StoreError(
             f"there is no database at {path}",
-            hint="Record one with `sudo ingero trace`, or name another with --db.",
+            hint=f"Record one with `sudo ingero trace`, or name another with --db.{services}",
         ) from error
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)

@@ -68,7 +68,16 @@ def test_missing_privileges_name_the_capability_and_the_command(monkeypatch: pyt
     assert found.status == "failed"
     assert "CAP_BPF" in found.value
     assert "sudo ingero trace" in found.advice
-    assert "setcap" in found.advice
+    assert "docs/deploy.md" in found.advice
+
+
+def test_nobody_is_told_to_give_rights_to_an_interpreter_that_everybody_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "effective_capabilities", lambda: 0)
+    found = host_checks.privileges()
+    assert "setcap" not in found.advice
+    assert str(Path(sys.executable).resolve()) not in found.advice
 
 
 def test_a_container_that_counts_its_own_processes_is_no_place_to_trace_from(

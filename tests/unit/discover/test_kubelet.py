@@ -111,6 +111,17 @@ def test_an_answer_that_takes_too_long_is_given_up(node: Kubelet, authority: Aut
         ask(access(node, authority, timeout_s=5.0), now=lambda: float(next(times)))
 
 
+def test_headers_that_never_end_are_given_up(node: Kubelet, authority: Authority) -> None:
+    """Each byte comes in time."""
+    node.dripping = True
+    with pytest.raises(KubeletError, match="too slowly"):
+        ask(access(node, authority, timeout_s=0.5))
+    with running() as plain:
+        plain.dripping = True
+        with pytest.raises(KubeletError, match="too slowly"):
+            ask(Access(plain.url, timeout_s=0.5))
+
+
 @pytest.mark.parametrize(
     ("url", "reached"),
     [
@@ -125,6 +136,17 @@ def test_an_answer_that_takes_too_long_is_given_up(node: Kubelet, authority: Aut
 def test_addresses_of_both_families_are_understood(url: str, reached: tuple[str, int, str]) -> None:
     connection, path, _ = kubelet._prepared(Access(url))
     assert (connection.host, connection.port, path) == reached
+
+
+@pytest.mark.parametrize("said", [{}, {"kind": "Status", "status": "Failure"}, {"message": "no such page"}])
+def test_who_answers_something_else_is_no_kubelet(said: dict[str, str]) -> None:
+    """Its pods would be missing, and nobody would know why."""
+    with pytest.raises(KubeletError, match="no list of pods"):
+        pods_of(json.dumps(said).encode())
+
+
+def test_a_node_without_pods_is_no_mistake() -> None:
+    assert pods_of(b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": null}') == []
 
 
 def test_nobody_there_is_one_line(tmp_path: Path) -> None:

@@ -153,6 +153,18 @@ def test_a_database_cut_short_is_refused_or_reported(path: Path) -> None:
         Reader(path).rows("SELECT COUNT(*) FROM events")
 
 
+def test_who_has_no_recording_is_told_of_the_services(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    services = path.with_name("services.db")
+    monkeypatch.setattr(location, "SERVICES", services)
+    hints = []
+    for make in (lambda: None, services.touch):
+        make()
+        with pytest.raises(StoreError, match="there is no database") as raised:
+            Reader(path)
+        hints.append(raised.value.hint)
+    assert [str(services) in str(hint) for hint in hints] == [False, True]
+
+
 def test_a_missing_or_empty_database_says_how_to_make_one(path: Path) -> None:
     with pytest.raises(StoreError, match="there is no database"):
         Reader(path)

@@ -14,8 +14,8 @@
 {{- end -}}
 
 {{- define "ingero.selector" -}}
-app.kubernetes.io/name: {{ include "ingero.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "ingero.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "ingero.labels" -}}

@@ -22,7 +22,7 @@ from ingero.errors import StoreError, UsageError
 from ingero.model.finding import Finding
 from ingero.model.gpus import Prices
 from ingero.model.report import Report
-from ingero.serve.answers.cost_use import Floats, Rows, by_driver, lost_to, money_of, use_within
+from ingero.serve.answers.cost_use import UNKNOWN_GPU, Floats, Rows, by_driver, lost_to, money_of, use_within
 from ingero.serve.answers.efficiency import Efficiency, EfficiencyFacts, efficiency_of, facts_within
 from ingero.serve.answers.explain import get_report
 from ingero.serve.answers.operations import recorded_ns
@@ -30,6 +30,7 @@ from ingero.serve.answers.query import Range, WindowAnswer
 from ingero.serve.answers.whose import (
     EVERYBODY,
     JOINED,
+    LONGEST_NAME,
     NAMES,
     UNNAMED,
     Whose,
@@ -234,7 +235,7 @@ class _Ledger:
         for number in np.unique(self._rows["process"]).tolist():
             person = self._people.get(number)
             name = person.names[by] if person else None
-            groups.setdefault(clean(name, 120) if name else UNNAMED, []).append(number)
+            groups.setdefault(clean(name, LONGEST_NAME) if name else UNNAMED, []).append(number)
         return [
             self.line(name, self._rows[np.isin(self._rows["process"], members)], members)
             for name, members in groups.items()
@@ -267,11 +268,12 @@ class _Ledger:
         )  # fmt: skip
 
     def gpus(self, rows: Rows) -> dict[str, int]:
-        """How many of each model, however many share one."""
+        """How many of each model, however many share one; each process has one where none is known."""
         found: dict[str, int] = {}
         for node, gpu in _gpus_of(rows):
             model = self._models.get((node, gpu), "GPU")
-            found[model] = found.get(model, 0) + 1
+            those = rows["process"][(rows["node"] == node) & (rows["gpu"] == gpu)]
+            found[model] = found.get(model, 0) + (len(np.unique(those)) if gpu == UNKNOWN_GPU else 1)
         return dict(sorted(found.items()))
 
     def _price_of(self, rows: Rows) -> Floats:

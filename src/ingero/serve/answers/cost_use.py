@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ingero.model.finding import Finding
 from ingero.serve.answers.window import TimeRange
 from ingero.store.reader import Reader
-from ingero.store.schema import GAP_COLUMNS
+from ingero.store.schema import BUCKET_COLUMNS, GAP_COLUMNS
 from ingero.units import HOUR, SECOND
 
 LONGEST_NS = 3 * SECOND  # between two samples; what is longer was not looked at
@@ -47,10 +47,11 @@ _SAMPLES = """
 _ON_IT = """
     SELECT node_id, gpu_id, at_ns, COALESCE(process_id, 0), sm_share, memory_bytes FROM gpu_process
     WHERE at_ns >= ? AND at_ns < ? AND NOT graphics"""
-# The GPU is idle for as long as all feeding threads of a process leave it so.
+# The GPU is busy for as long as a feeding thread of a process is there and does not leave it without work.
 _FED = f"""
     SELECT t.node_id, t.process_id, t.start_ns, w.end_ns - w.start_ns,
-        MIN({" + ".join(f"t.{column}" for column in GAP_COLUMNS)})
+        MAX(0, MAX({" + ".join(f"t.{column}" for column in BUCKET_COLUMNS)}
+            - ({" + ".join(f"t.{column}" for column in GAP_COLUMNS)})))
     FROM thread_second t
     JOIN window w ON w.node_id = t.node_id AND w.start_ns = t.start_ns
     WHERE t.start_ns >= ? AND t.start_ns < ? AND t.feeder AND t.process_id > 0
@@ -142,7 +143,7 @@ def _by_calls(reader: Reader, when: TimeRange) -> Rows:
     table = np.array(wide, np.int64)
     rows["node"], rows["process"], rows["at_ns"], rows["gpu"] = table[:, [0, 1, 2, 5]].T
     length = np.clip(table[:, 3], 0, LONGEST_NS).astype(np.float64)
-    busy = length - np.clip(table[:, 4], 0, length)
+    busy = np.clip(table[:, 4].astype(np.float64), 0.0, length)
     # Where it is not known which GPU it is, it is its own.
     same = np.where(rows["gpu"] == UNKNOWN_GPU, -rows["process"] - 1, rows["gpu"])
     _, at = np.unique(np.column_stack([rows["node"], same, rows["at_ns"]]), axis=0, return_inverse=True)

@@ -24,6 +24,7 @@ _CALLS = """
     SELECT t.process_id, t.start_ns / {minute}, SUM(t.count) FROM operation_second t
     JOIN op o ON o.id = t.op_id AND o.kind IN ('launch', 'graph')
     WHERE t.start_ns >= ? AND t.start_ns < ? AND t.process_id > 0 GROUP BY 1, 2"""
+_RECORDED = "SELECT DISTINCT start_ns / {minute} FROM window WHERE start_ns >= ? AND start_ns < ?"
 _STEPS = """
     SELECT a.process_id, a.number, a.start_ns FROM annotation a JOIN string s ON s.id = a.key_id
     WHERE s.text = 'step' AND a.number IS NOT NULL AND a.start_ns >= ? AND a.start_ns < ?"""
@@ -52,6 +53,7 @@ class Efficiency(msgspec.Struct, frozen=True):
 @dataclass
 class EfficiencyFacts:
     launches: dict[int, dict[int, int]] = field(default_factory=dict)  # by process and minute
+    recorded: frozenset[int] = frozenset()  # minutes
     steps: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # number, and when
     seats: dict[int, tuple[str, int]] = field(default_factory=dict)  # of which job it is which rank
     gpus: dict[tuple[int, int], tuple[float, float, float]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ def facts_within(reader: Reader, when: TimeRange) -> EfficiencyFacts:
     between, found = (when.from_ns, when.to_ns), EfficiencyFacts()
     for process, minute, count in reader.rows(_CALLS.format(minute=MINUTE), between):
         found.launches.setdefault(process, {})[minute] = count
+    found.recorded = frozenset(each for (each,) in reader.rows(_RECORDED.format(minute=MINUTE), between))
     for process, number, at_ns in reader.rows(_STEPS, between):
         found.steps.setdefault(process, []).append((number, at_ns))
     for process, rank, job, command in reader.rows(_SEATS):
@@ -97,11 +100,13 @@ def _clock(rows: Rows) -> float | None:
 
 
 def _pace(members: list[int], facts: EfficiencyFacts) -> tuple[float | None, str | None]:
-    """The first and the last minute of a job are not whole."""
+    """The first and the last minute of a job are not whole. One in between without a launch counts."""
     minutes: dict[int, int] = {}
     for member in members:
-        for minute, count in facts.launches.get(member, {}).items():
-            minutes[minute] = minutes.get(minute, 0) + count
+        launches = facts.launches.get(member, {})
+        first, last = min(launches, default=0), max(launches, default=0)
+        for minute in launches.keys() | {each for each in facts.recorded if first < each < last}:
+            minutes[minute] = minutes.get(minute, 0) + launches.get(minute, 0)
     inner = [minutes[minute] for minute in sorted(minutes)][1:-1]
     if len(inner) < 2:
         return None, None

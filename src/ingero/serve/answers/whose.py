@@ -33,7 +33,8 @@ class Whose:
 
 EVERYBODY = Whose()
 WORDS = tuple(field.name for field in fields(Whose))
-MOST_NAMES, LONGEST_NAME = 500, 300
+MOST_NAMES = 500
+LONGEST_NAME = 63 + 1 + 253  # NAMESPACE/POD: what is cut shorter could be two pods in one line
 UNNAMED = "(none)"  # processes without such a name
 # Labels of processes and containers, as `tenants` in store/views.py joins them.
 JOINED = """
@@ -143,7 +144,7 @@ def _known(reader: Reader, name: str) -> str:
 def names_by(reader: Reader, by: str) -> dict[int, str]:
     """What each process goes by, by its id; raises where none does."""
     rows = reader.rows(f"SELECT p.id, {NAMES[by]} {JOINED}")
-    found = {number: clean(str(name), 120) for number, name in rows if name}
+    found = {number: clean(str(name), LONGEST_NAME) for number, name in rows if name}
     if not found:
         raise TargetError(f"no {by} is known in this recording", hint="See docs/tenants.md.")
     return found

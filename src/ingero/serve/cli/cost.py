@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,18 @@ Examples:
 """
 
 
+class Price(click.FloatRange):
+    """NaN is in no range, but compares as if it were in every one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a price.", param, ctx)
+        return found
+
+
 @click.command(epilog=EPILOG)
-@click.option("--price", type=click.FloatRange(0, 1e6), metavar="X", help="Price of a GPU for an hour.")
+@click.option("--price", type=Price(0, 1e6), metavar="X", help="Price of a GPU for an hour.")
 @click.option(
     "--by", type=click.Choice(GROUPS), metavar="WHAT",
     help=f"Group by: {', '.join(GROUPS)}.  [the first that is known]",

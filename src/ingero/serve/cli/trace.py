@@ -258,7 +258,11 @@ def choose_surface(
     try:
         from ingero.serve.tui.surface import TuiSurface
     except ImportError:
-        click.echo("Plain tables: the live view needs Textual (pip install 'ingero[tui]').", err=True)
+        from ingero.serve.called import runnable
+
+        click.echo(
+            runnable("Plain tables: the live view needs Textual (pip install 'ingero[tui]')."), err=True
+        )
         return lines or PlainSurface(sys.stdout)
     return TuiSurface(afterwards=lines or PlainSurface(sys.stdout, updates=False))
 

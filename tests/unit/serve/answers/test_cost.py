@@ -15,10 +15,12 @@ from ingero.model.window import Annotation, Container, Window
 from ingero.serve.answers import cost as costs
 from ingero.serve.answers.cost import CostAnswer, CostLine, get_cost
 from ingero.serve.answers.cost_use import ROW
-from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of
+from ingero.serve.answers.efficiency import EfficiencyFacts, efficiency_of, facts_within
 from ingero.serve.answers.query import Range
 from ingero.serve.answers.whose import Whose
+from ingero.serve.answers.window import time_range
 from ingero.store.merge.result import merge
+from ingero.store.reader import Reader
 from ingero.store.writer import Writer
 from tests.builders import EPOCH_NS, OPERATIONS, SECOND, fixed_clock, process, split, thread, window
 from tests.builders import finding as a_finding
@@ -164,6 +166,36 @@ def test_without_the_driver_it_is_estimated_by_calls_and_said_to_be(tmp_path: Pa
     assert line.gpus == {"GPU": 1}
 
 
+def test_a_gpu_is_not_busy_in_the_part_of_a_second_in_which_its_job_was_not_there(tmp_path: Path) -> None:
+    fed = thread(pid=100, tid=100, gpu_wait=SECOND // 4, host_cpu=SECOND // 4)
+    fed["gap"] = split(host_cpu=SECOND // 8)
+    path = record(tmp_path / "a", window(0, threads=[fed], processes=[process(100)]))
+    (line,) = ask(path).lines
+    assert (line.held_ns, line.busy_ns) == (SECOND, SECOND * 3 // 8)
+
+
+def test_where_nobody_says_which_gpu_it_was_each_process_has_its_own(tmp_path: Path) -> None:
+    """What is held is never more than the GPUs that are shown could be held."""
+    fed = [thread(pid=pid, tid=pid, gpu_wait=SECOND) for pid in (100, 200)]
+    processes = [process(100, cgroup_id=5), process(200, cgroup_id=6)]
+    feeding = [window(at * SECOND, threads=fed, processes=processes, containers=TENANTS) for at in range(3)]
+    answer = ask(record(tmp_path / "a", *feeding))
+    assert answer.total.held_ns == 6 * SECOND
+    assert answer.total.gpus == {"GPU": 2}
+    assert [line.gpus for line in answer.lines] == [{"GPU": 1}, {"GPU": 1}]
+
+
+def test_pods_whose_long_names_end_differently_are_two_lines(tmp_path: Path) -> None:
+    seen = second(0, (0, 100, 0.5), (0, 200, 0.5), busy={0: 1.0})
+    pods = [f"{'p' * 250}-{number}" for number in range(2)]
+    seen.containers = [
+        Container(5 + number, f"/{number}", str(number) * 64, "containerd", pod, "n" * 63)
+        for number, pod in enumerate(pods)
+    ]
+    answer = ask(record(tmp_path / "a", seen), by="pod")
+    assert [line.name for line in answer.lines] == [f"{'n' * 63}/{pod}" for pod in pods]
+
+
 def test_the_longest_part_of_a_models_name_has_the_price() -> None:
     prices = Prices(1.0, {"H100": 2.5, "H100 NVL": 3.0})
     assert prices.of("NVIDIA H100 80GB HBM3") == 2.5
@@ -295,6 +327,23 @@ def test_pace_is_against_its_own_best_hour_or_minute() -> None:
     short = efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5, 1: 100, 2: 50, 3: 2}}))
     assert (short.pace_against, short.pace_share) == ("minute", 0.75)
     assert efficiency_of(rows, [1], EfficiencyFacts(launches={1: {0: 5}})).pace_share is None
+
+
+def test_minutes_in_which_a_job_launched_nothing_count_for_its_pace() -> None:
+    """If they were recorded, and it was there."""
+    stuck = {0: 9, 1: 100, 5: 100, 6: 100, 7: 9}
+    rows = np.zeros(0, ROW)
+    for recorded, share in ((range(20), 0.5), ((), 1.0), ((4, 5, 6, 7), 0.75)):
+        facts = EfficiencyFacts(launches={1: stuck}, recorded=frozenset(recorded))
+        assert efficiency_of(rows, [1], facts).pace_share == pytest.approx(share)
+
+
+def test_when_it_was_recorded_is_read_for_the_pace(tmp_path: Path) -> None:
+    path = record(tmp_path / "a", *(window(at * 60 * SECOND) for at in (0, 1, 3)))
+    with Reader(path) as reader:
+        minutes = facts_within(reader, time_range(reader, now_ns=LATER_NS)).recorded
+    first = EPOCH_NS // (60 * SECOND)
+    assert minutes == {first, first + 1, first + 3}
 
 
 def held(*seats: tuple[int, int]) -> np.ndarray:

@@ -50,6 +50,12 @@ def test_a_price_gives_money_and_the_arithmetic_is_shown(
     assert "GPU busy 50.0 %" in out
 
 
+@pytest.mark.parametrize("price", ["nan", "-1", "inf", "two"])
+def test_what_is_no_price_is_refused(path: Path, capsys: pytest.CaptureFixture[str], price: str) -> None:
+    assert main(["cost", "--price", price, "-d", str(path)]) == 2
+    assert "--price" in capsys.readouterr().err
+
+
 def test_without_a_price_it_says_so_and_shows_no_columns_of_money(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
