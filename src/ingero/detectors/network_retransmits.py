@@ -3,7 +3,7 @@
 Shows as   the feeding thread, or the one it waits for, waiting for the network.
 Proof      that waiting, and retransmitted packets on sockets of the same processes, at
            either end, in the same seconds.
-Not this   a peer that is slow without losing packets (slow-peer).
+Not this   a peer that is slow without losing packets (slow-peer); a server that waits to be asked.
 Blind to   RDMA; retransmits at the far end of a connection.
 """
 
@@ -43,6 +43,9 @@ def by_network(timeline: Timeline, job: Job, number: int, lost: Lost) -> bool:
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
     for job, each, found in timeline.lost("net_wait", "peer_wait"):
+        known = timeline.facts.processes.get(job.pid)
+        if known and known.serves:
+            continue  # it waits to be asked; of one that holds its clients up the verdict tells (verdict.py)
         causes = tuple(lost for lost in found if by_network(timeline, job, each.number, lost))
         if causes:
             yield Evidence(job, each, sum(lost.ns for lost in causes), causes)

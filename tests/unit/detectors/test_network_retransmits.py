@@ -77,3 +77,9 @@ def test_the_worker_whose_connection_loses_packets_is_found() -> None:
 @pytest.mark.parametrize("source", ["calls", "sched", "tcp"])
 def test_without_its_sources_it_says_so(source: str) -> None:
     assert lose_packets(waiting(600)).abstains(KIND, source)
+
+
+def test_a_server_that_waits_to_be_asked_does_not_wait_for_packets() -> None:
+    """Some are sent again on a busy machine, also to its clients, who ask seldom."""
+    story = lose_packets(waiting(600)).process(JOB, "python3", listens=True)
+    assert KIND not in story.kinds()
