@@ -46,7 +46,10 @@ def laid_out(found: list[tuple[str, str]], room: float) -> Iterator[str]:
 
 
 def hint(db: Path | None, command: str = "dashboard", what: str = "the same over time, in a browser") -> None:
-    """In one line, for people only: scripts read what is printed."""
-    if sys.stderr.isatty():
-        where = "" if db is None else about(db)
-        click.echo(f"\nNext: {how_we_are_called()} {command}{where}   ({what})", err=True)
+    """For people only: scripts read what is printed. Said when the command is done, and its pager with it."""
+    if not sys.stderr.isatty():
+        return
+    line = f"Next: {how_we_are_called()} {command}{'' if db is None else about(db)}"
+    room = shutil.get_terminal_size().columns
+    text = f"\n{line}   ({what})" if len(line) + len(what) + 5 <= room else f"\n{line}\n      {what}"
+    click.get_current_context().call_on_close(lambda: click.echo(text, err=True))
