@@ -73,6 +73,16 @@ export function timeBar(time, words, total = null) {
   );
 }
 
+// Each part's percentage; together what their sum is, as serve/answers/shares.py rounds them.
+function percents(parts, sum) {
+  const exact = parts.map(([, ns]) => (1000 * ns) / sum);
+  const found = exact.map(Math.floor);
+  const left = Math.round(exact.reduce((so_far, one) => so_far + one, 0)) - found.reduce((so_far, one) => so_far + one, 0);
+  const byRest = exact.map((one, at) => [at, one - found[at]]).sort((a, b) => b[1] - a[1]);
+  for (const [at] of byRest.slice(0, left)) found[at] += 1;
+  return found.map((tenths) => tenths / 1000);
+}
+
 // The same order everywhere, that of the words.
 export function ordered(time, words) {
   const names = [...Object.keys(words), ...Object.keys(time).filter((bucket) => !(bucket in words))];
@@ -83,10 +93,11 @@ export function ordered(time, words) {
 export function timeKey(time, words, total = null) {
   const parts = ordered(time, words).sort((a, b) => b[1] - a[1]);
   const sum = total ?? parts.reduce((so_far, [, ns]) => so_far + ns, 0);
+  const rounded = percents(parts, sum);
   return h(
     "ul",
     { class: "legend key" },
-    parts.filter(([, ns]) => ns / sum >= 0.001).map(([bucket, ns]) => h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), `${words[bucket] ?? bucket} ${share(ns / sum)}`)),
+    parts.map(([bucket], at) => (rounded[at] ? h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), `${words[bucket] ?? bucket} ${share(rounded[at])}`) : null)),
   );
 }
 
