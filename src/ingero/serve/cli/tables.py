@@ -23,7 +23,7 @@ from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.harmless import HarmlessConsole
 from ingero.serve.cli.options import is_wide
 
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
+OPERATION_COLUMNS = ("Operation", "Calls", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 PIPE_WIDTH = 120
 WIDE = 200

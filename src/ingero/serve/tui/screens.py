@@ -34,8 +34,8 @@ KEYS = (
     ("p", "pause the picture; the recording goes on"),
     ("q", "quit: the trace ends and the database is closed"),
 )
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
-NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Line")
+OPERATION_COLUMNS = ("Operation", "Calls", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
+NARROW_COLUMNS = ("Operation", "Calls", "p50", "p99", "Wall", "Line")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 NARROW_BELOW, WIDE_FROM = 110, 160  # columns of the terminal
 FEWER_HOST = {"Waits ≥1 ms", "p50", "p95", "p99", "max"}, {"p95", "max"}  # left out: narrow, not wide

@@ -202,7 +202,7 @@ def test_an_operation_has_the_line_most_of_its_time_comes_from() -> None:
 
 def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        assert columns(app, "driver") == ["Operation", "Count", "p50", "p99", "Wall", "Line"]
+        assert columns(app, "driver") == ["Operation", "Calls", "p50", "p99", "Wall", "Line"]
         assert [row[-1] for row in cells(app, "driver")] == ["2 errors train.py:142", "⚠ p99"]
         table: DataTable[Any] = app.query_one("#driver", DataTable)
         assert table.virtual_size.width <= 80
