@@ -69,7 +69,7 @@ def seen(line: str, folder: Path, shell: dict[str, str]) -> str:
 
 def next_of(text: str) -> str:
     """The command that an answer ends with."""
-    (found,) = re.findall(r"^Next: (.*?)   \(", text, re.MULTILINE)
+    (found,) = re.findall(r"^Next: (.*?)(?:   \(|\r?$)", text, re.MULTILINE)
     return str(found)
 
 
@@ -97,7 +97,7 @@ def look_in_a_browser(line: str, folder: Path, shell: dict[str, str]) -> str:
         with contextlib.suppress(OSError):
             while select.select([ours], [], [], 0)[0] and (text := os.read(ours, 65536)):
                 printed += text.decode()
-        return re.search(r"(https://[^\s#]+)[^$]*^Next: .*\)", printed, re.MULTILINE)
+        return re.search(r"(https://[^\s#]+)[^$]*^Next: [^)]*\)", printed, re.MULTILINE)
 
     try:
         address = until(more, "a link was printed, and what comes next")
