@@ -86,7 +86,10 @@ class Overlay(ModalScreen[None]):
     Overlay DataTable { height: auto; margin-bottom: 1; }
     Overlay OptionList { height: auto; max-height: 12; margin-bottom: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", "Back"),
+        Binding("ctrl+c", "app.quit", show=False, priority=True),  # what lies on top hides the keys below it
+    ]
 
     def __init__(self, view: LiveView, whole: bool = False) -> None:
         super().__init__()
@@ -153,7 +156,7 @@ class FindingScreen(Overlay):
     def show(self) -> None:
         known = (*self.view.findings, *self.view.past)
         self.finding = next((each for each in known if each.key == self.finding.key), self.finding)
-        self.write("about", finding.lines(self.finding, self.view))
+        self.write("about", finding.lines(self.finding, self.view, self.room))
 
     def action_copy(self, number: int) -> None:
         commands = finding.commands(self.finding)

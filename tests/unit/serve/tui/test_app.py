@@ -215,6 +215,19 @@ def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
     run(check, replace(VIEW, operations=(failing, spread)), size=(80, 24))
 
 
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("i",), ("enter",)])
+def test_ctrl_c_ends_it_whatever_is_open(keys: tuple[str, ...]) -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert (len(app.screen_stack) > 1) == bool(keys)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert app._exit
+
+    run(check)
+
+
 FOUND = finding("Another process takes the CPU", pid=7, comm="python3")
 OVER_NS = FOUND.last_ns + 60_000_000_000
 
