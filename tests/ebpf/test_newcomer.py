@@ -123,6 +123,7 @@ def test_a_newcomer_gets_from_make_demo_to_a_report_by_what_is_printed(
     assert [shlex.split(each)[1] for each in first] == ["explain", "explain", "query", "dashboard", "demo"]
     for line in first[:1] + first[2:3]:
         assert typed(line, built, shell).strip()
+    assert "Diagnosis of demo" in typed(".venv/bin/ingero explain", built, shell)  # as it stands in README
     live = typed(one(first, "--live"), built, shell)
     assert "Diagnosis of" in live
     then = steps(live)

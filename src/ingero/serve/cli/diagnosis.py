@@ -211,7 +211,10 @@ def _finding(
         yield Field("Gain", gain)
     for number, fix in enumerate(finding.fix[: room.fixes]):
         wins = f" ({gain})" if gain and not number else ""
-        yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
+        text, end = tidy(fix.text, 400), ""
+        if wins and text.endswith((".", ":")):
+            text, end = text[:-1], text[-1].strip(".")
+        yield Field("Fix", text + wins + end, rows=room.rows and 2)
         if fix.command:
             yield Code(tidy(fix.command, 2000), "sh")
         if fix.code:

@@ -94,6 +94,18 @@ def test_who_had_little_part_in_it_is_no_culprit() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Move it.", "Move it (wins 3.1 s, 35.0 %)\n"),
+        ("See who has it:", "See who has it (wins 3.1 s, 35.0 %):\n"),
+    ],
+)
+def test_what_a_fix_wins_stands_before_its_colon(text: str, shown: str) -> None:
+    found = report(finding(fix=[Fix(text, "ps")]))
+    assert shown in said(found)
+
+
+@pytest.mark.parametrize(
     ("anchor", "words"),
     [("now", "back from now"), ("last-record", "from the last record"), ("given", "as given")],
 )
