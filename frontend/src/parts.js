@@ -12,8 +12,13 @@ export function failure(error, heading = "h2") {
     { class: "panel failure", role: "alert" },
     h(heading, {}, "No answer"),
     h("p", {}, error.message),
-    error.hint ? h("p", { class: "muted" }, error.hint) : null,
+    error.hint ? h("p", { class: "muted" }, withCode(error.hint)) : null,
   );
+}
+
+// What stands between backticks is to be typed.
+function withCode(text) {
+  return text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 }
 
 // A page that asks again when place or database change. An answer to another question that comes late is not
