@@ -81,7 +81,7 @@ class Case:
         return len(self.cpus)
 
     def covers(self, slices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these slices lie in the finding for the most part: it begins with a row, not with a slice."""
+        """Which slices lie in the finding for the most part: it begins with a row, not with a slice."""
         facts = self.timeline.facts
         middles = facts.origin_ns + slices * facts.slice_ns + facts.slice_ns // 2
         return (middles >= self.first_ns) & (middles < self.last_ns)

@@ -19,13 +19,13 @@ FRAMES = 20
 LABEL = 9
 
 
-def lines(finding: Finding, view: LiveView, room: int) -> Iterator[Text]:
+def lines(finding: Finding, view: LiveView, room: int, console: Console) -> Iterator[Text]:
     """From the title to the last fix; what a label says wraps beside it."""
     title, *fields = _whole(finding, view, room)
     yield title
     for each in fields:
         label, text = each.divide([LABEL])
-        for line in text.wrap(Console(width=room), max(20, room - LABEL)):
+        for line in text.wrap(console, max(20, room - LABEL)):
             yield label.append_text(line)
             label = Text(" " * LABEL)
 

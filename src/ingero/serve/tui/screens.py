@@ -156,7 +156,7 @@ class FindingScreen(Overlay):
     def show(self) -> None:
         known = (*self.view.findings, *self.view.past)
         self.finding = next((each for each in known if each.key == self.finding.key), self.finding)
-        self.write("about", finding.lines(self.finding, self.view, self.room))
+        self.write("about", finding.lines(self.finding, self.view, self.room, self.app.console))
 
     def action_copy(self, number: int) -> None:
         commands = finding.commands(self.finding)
