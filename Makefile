@@ -38,8 +38,7 @@ setup-long:  ## install the Debian packages that only the long tests need (as ro
 build: .venv/installed  ## build ingero and install it into .venv
 
 demo: build  ## show a made-up job in trouble and its diagnosis; no root, no GPU
-	@mkdir -p build
-	@$(BIN)/ingero demo --no-gpu --no-tui -d build/demo.db incident
+	@$(BIN)/ingero demo --no-gpu --no-tui incident
 
 # Both at once: what looks at the source has one thread, the tests have pauses.
 check: build  ## format, lint, types, unit and contract tests; a few minutes on two cores

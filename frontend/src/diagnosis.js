@@ -13,7 +13,8 @@ const FAULT_SHARE = 0.1; // of the time lost: who took less is named in the proo
 export function verdict(report, found = report.findings.length) {
   const worst = report.findings[0];
   const length = report.window.to_ns - report.window.from_ns;
-  const nothing = report.processes.some(feedsGpu) ? "No problem found" : "No CUDA process was seen";
+  const whole = !report.losses.length && !report.not_watched.length;
+  const nothing = !report.processes.some(feedsGpu) ? "No CUDA process was seen" : whole ? "No problem found" : "No problem found in what was watched";
   const what = worst ? `${found} ${found === 1 ? "problem" : "problems"} found` : nothing;
   return h(
     "section",
@@ -25,6 +26,9 @@ export function verdict(report, found = report.findings.length) {
 
 // As serve/answers/report_processes.py has it: Python's garbage collections are no GPU work.
 const feedsGpu = (process) => process.threads_ns > 0 || process.operations.some((each) => each.layer !== "python");
+
+// A limit is a round number.
+const limit = (budget) => `${+(100 * budget).toPrecision(3)} %`;
 
 // How each thing that was watched less was watched at the end.
 const lastOfEach = (actions) => [...new Map(actions.map((each) => [each.what, each])).values()];
@@ -215,7 +219,7 @@ export function trust(report) {
       "dl",
       { class: "pairs" },
       h("dt", {}, "Own overhead"),
-      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (limit ${share(overhead.budget)})`}`),
+      h("dd", {}, overhead.share === null ? "not measured" : `${share(overhead.share)} of the traced threads' time${overhead.budget === null ? "" : ` (limit ${limit(overhead.budget)})`}`),
       h("dt", {}, "ingero itself"),
       h("dd", {}, overhead.agent_cpu_share === null ? "unknown" : `${share(overhead.agent_cpu_share)} of one core, beside the job`),
       h("dt", {}, "Cores it took from jobs"),
@@ -229,7 +233,7 @@ export function trust(report) {
     ),
     losses.length ? h("ul", { class: "plain" }, losses.map((each) => h("li", {}, `${count(each.count)} ${each.reason}, from ${clock(each.from_ns)}`))) : null,
     overhead.actions.length
-      ? h("details", { "data-key": "reduced" }, h("summary", {}, `Reduced to stay within ${overhead.budget === null ? "its budget" : `${+(100 * overhead.budget).toPrecision(3)} %`}`), h("ul", { class: "plain" }, lastOfEach(overhead.actions).map((each) => h("li", {}, `${each.what}: ${each.after}`))))
+      ? h("details", { "data-key": "reduced" }, h("summary", {}, `Reduced to stay within ${overhead.budget === null ? "its budget" : limit(overhead.budget)}`), h("ul", { class: "plain" }, lastOfEach(overhead.actions).map((each) => h("li", {}, `${each.what}: ${each.after}`))))
       : null,
   );
 }

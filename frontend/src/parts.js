@@ -12,8 +12,13 @@ export function failure(error, heading = "h2") {
     { class: "panel failure", role: "alert" },
     h(heading, {}, "No answer"),
     h("p", {}, error.message),
-    error.hint ? h("p", { class: "muted" }, error.hint) : null,
+    error.hint ? h("p", { class: "muted" }, withCode(error.hint)) : null,
   );
+}
+
+// What stands between backticks is to be typed.
+function withCode(text) {
+  return text.split("`").map((part, at) => (at % 2 ? h("code", {}, part) : part));
 }
 
 // A page that asks again when place or database change. An answer to another question that comes late is not
@@ -73,6 +78,16 @@ export function timeBar(time, words, total = null) {
   );
 }
 
+// Each part's percentage; together what their sum is, as serve/answers/shares.py rounds them.
+function percents(parts, sum) {
+  const exact = parts.map(([, ns]) => (1000 * ns) / sum);
+  const found = exact.map(Math.floor);
+  const left = Math.round(exact.reduce((so_far, one) => so_far + one, 0)) - found.reduce((so_far, one) => so_far + one, 0);
+  const byRest = exact.map((one, at) => [at, one - found[at]]).sort((a, b) => b[1] - a[1]);
+  for (const [at] of byRest.slice(0, left)) found[at] += 1;
+  return found.map((tenths) => tenths / 1000);
+}
+
 // The same order everywhere, that of the words.
 export function ordered(time, words) {
   const names = [...Object.keys(words), ...Object.keys(time).filter((bucket) => !(bucket in words))];
@@ -83,10 +98,11 @@ export function ordered(time, words) {
 export function timeKey(time, words, total = null) {
   const parts = ordered(time, words).sort((a, b) => b[1] - a[1]);
   const sum = total ?? parts.reduce((so_far, [, ns]) => so_far + ns, 0);
+  const rounded = percents(parts, sum);
   return h(
     "ul",
     { class: "legend key" },
-    parts.filter(([, ns]) => ns / sum >= 0.001).map(([bucket, ns]) => h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), `${words[bucket] ?? bucket} ${share(ns / sum)}`)),
+    parts.map(([bucket], at) => (rounded[at] ? h("li", {}, h("i", { style: { background: bucketColour(bucket) } }), `${words[bucket] ?? bucket} ${share(rounded[at])}`) : null)),
   );
 }
 

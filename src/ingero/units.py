@@ -114,6 +114,11 @@ def format_share(share: float | None) -> str:
     return f"{percent:.0f} %" if percent >= 99.95 else f"{percent:.1f} %"
 
 
+def format_rounded(share: float) -> str:
+    """`63 %`, for sentences."""
+    return f"{share * 100:.0f} %"
+
+
 def format_clock(at_ns: int) -> str:
     """The local time of day; the instant may come from a file that anybody wrote."""
     try:

@@ -217,6 +217,7 @@ def test_why_there_is_no_answer_is_readable_by_everybody(
     expect(page.get_by_role("alert")).to_contain_text("No answer")
     expect(page.locator(".live")).to_have_text("no recording")
     expect(page.get_by_role("combobox")).to_have_count(0)
+    expect(page.get_by_role("alert")).not_to_contain_text("`")
     look(page, axe)
 
 

@@ -69,7 +69,7 @@ def seen(line: str, folder: Path, shell: dict[str, str]) -> str:
 
 def next_of(text: str) -> str:
     """The command that an answer ends with."""
-    (found,) = re.findall(r"^Next: (.*?)   \(", text, re.MULTILINE)
+    (found,) = re.findall(r"^Next: (.*?)(?:   \(|\r?$)", text, re.MULTILINE)
     return str(found)
 
 
@@ -97,7 +97,7 @@ def look_in_a_browser(line: str, folder: Path, shell: dict[str, str]) -> str:
         with contextlib.suppress(OSError):
             while select.select([ours], [], [], 0)[0] and (text := os.read(ours, 65536)):
                 printed += text.decode()
-        return re.search(r"(https://[^\s#]+)[^$]*^Next: .*\)", printed, re.MULTILINE)
+        return re.search(r"(https://[^\s#]+)[^$]*^Next: [^)]*\)", printed, re.MULTILINE)
 
     try:
         address = until(more, "a link was printed, and what comes next")
@@ -123,6 +123,7 @@ def test_a_newcomer_gets_from_make_demo_to_a_report_by_what_is_printed(
     assert [shlex.split(each)[1] for each in first] == ["explain", "explain", "query", "dashboard", "demo"]
     for line in first[:1] + first[2:3]:
         assert typed(line, built, shell).strip()
+    assert "Diagnosis of demo" in typed(".venv/bin/ingero explain", built, shell)  # as it stands in README
     live = typed(one(first, "--live"), built, shell)
     assert "Diagnosis of" in live
     then = steps(live)

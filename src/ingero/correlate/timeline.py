@@ -65,7 +65,7 @@ class Spent:
     @property
     def calls(self) -> str:
         """For people: marked where some were not seen."""
-        return f"~{self.count}" if self.error else f"{self.count}"
+        return f"~{self.count:,}" if self.error else f"{self.count:,}"
 
     def add(self, row: np.void) -> None:
         self.count += int(row["count"])

@@ -15,6 +15,7 @@ from ingero.detectors import proofs
 from ingero.detectors.commands import look
 from ingero.detectors.detector import LOST_CORE, Case, Detector, Evidence
 from ingero.model.finding import Fix
+from ingero.units import format_rounded
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
@@ -25,7 +26,8 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 
 def headline(case: Case) -> str:
-    return f"{case.job.comm} is stopped by its CPU quota for {case.ns / case.wall_ns:.0%} of the time"
+    share = format_rounded(case.ns / case.wall_ns)
+    return f"{case.job.comm} is stopped by its CPU quota for {share} of the time"
 
 
 def advise(case: Case) -> list[Fix]:

@@ -81,10 +81,10 @@ class Case:
         return len(self.cpus)
 
     def covers(self, slices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these slices the finding lies in."""
+        """Which slices lie in the finding for the most part: it begins with a row, not with a slice."""
         facts = self.timeline.facts
-        starts = facts.origin_ns + slices * facts.slice_ns
-        return (starts >= self.first_ns) & (starts < self.last_ns)
+        middles = facts.origin_ns + slices * facts.slice_ns + facts.slice_ns // 2
+        return (middles >= self.first_ns) & (middles < self.last_ns)
 
     @property
     def span_sql(self) -> str:

@@ -26,7 +26,7 @@ from ingero.model.layout import Bucket, SampleFlag
 from ingero.model.sites import SAMPLE_NS
 from ingero.model.window import BUCKET_NAMES, Records
 from ingero.model.words import BUCKETS
-from ingero.units import SECOND, format_ns
+from ingero.units import SECOND, format_ns, format_rounded
 
 ON_CORE = ("host_cpu", "cuda_cpu")
 SPIKES = 40  # looked at, the latest
@@ -137,7 +137,7 @@ def _proof(line: LineChoice, place: Place, subject: Subject) -> Proof:
     source, main = place.source, subject.main
     assert source is not None
     says = line.says or (f"thread {main.tid} ({main.comm}) {BUCKETS[main.bucket].spent}" if main else "")
-    amount = f"{place.share:.0%}"
+    amount = format_rounded(place.share)
     if line.by in ("wait", "sample", "loss", "spike", "ns"):
         amount = f"{format_ns(place.weight)}, {amount}"
     return Proof(f"{says} at {source.function}() {source.file}:{source.line} ({amount})")

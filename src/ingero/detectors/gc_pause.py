@@ -18,7 +18,7 @@ from ingero.correlate.timeline import Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
 from ingero.model.sites import SAMPLE_NS
-from ingero.units import format_ns
+from ingero.units import format_ns, format_rounded
 
 
 def find(timeline: Timeline) -> Iterator[Evidence]:
@@ -33,7 +33,8 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 
 def headline(case: Case) -> str:
-    return f"Python's garbage collector stops {case.job.comm} for {case.ns / case.wall_ns:.0%} of the time"
+    share = format_rounded(case.ns / case.wall_ns)
+    return f"Python's garbage collector stops {case.job.comm} for {share} of the time"
 
 
 def prove(case: Case) -> list[Proof]:

@@ -15,6 +15,7 @@ from ingero.detectors import proofs
 from ingero.detectors.detector import LOST, WAITS_FOR, Case, Detector
 from ingero.detectors.slowdown import advise, holds_up
 from ingero.model.words import BUCKETS
+from ingero.units import format_rounded
 
 
 def headline(case: Case) -> str:
@@ -22,7 +23,7 @@ def headline(case: Case) -> str:
     what = BUCKETS[case.main.bucket].does if case.main else "waits"
     if holds_up(case):
         what = "waits, and others wait for its answer"
-    return f"The GPU of {case.job.comm} is idle {share:.0%} of the time while it {what}"
+    return f"The GPU of {case.job.comm} is idle {format_rounded(share)} of the time while it {what}"
 
 
 DETECTOR = Detector(

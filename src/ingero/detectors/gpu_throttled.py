@@ -23,6 +23,7 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence
 from ingero.model.finding import Fix, Proof
 from ingero.model.gpus import HEAT, HW_SLOWDOWN, POWER_BRAKE, SW_POWER_CAP, reason_names
+from ingero.units import format_rounded
 
 SLOWER = 0.05  # of its clock: boost clocks move by less from one second to the next
 CALM_SLICES = 2  # that tell how long an iteration is when nothing holds the GPU down
@@ -110,7 +111,8 @@ def prove(case: Case) -> list[Proof]:
     slowing = f", which slows down from {card.slowdown_c} °C on" if card.slowdown_c and degrees else ""
     return [
         Proof(
-            f"{card.name} {held.gpu_id}{degrees}{slowing}: {names} in {held.share:.0%} of its busy samples",
+            f"{card.name} {held.gpu_id}{degrees}{slowing}: {names}"
+            f" in {format_rounded(held.share)} of its busy samples",
             "SELECT timestamp_ns, gpu_share, sm_clock_mhz, reason_names, power_mw, temperature_c"
             f" FROM gpu_samples WHERE gpu_id = {held.gpu_id} AND timestamp_ns >= {case.first_ns}"
             f" AND timestamp_ns < {case.last_ns}",

@@ -22,7 +22,7 @@ from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.facts import Arrival
 from ingero.model.finding import Fix, Proof
-from ingero.units import format_ns
+from ingero.units import format_ns, format_rounded
 
 LAST_SHARE = 0.6  # of the rounds
 LEAST_ROUNDS = 5  # somebody is last in every round; in fewer, by chance the same
@@ -100,7 +100,7 @@ def _doing(case: Case) -> str:
     for each in job.slices:
         sums.update({name: ns for name, ns in each.ns.items() if name != "gpu_wait"})
     bucket, ns = sums.most_common(1)[0]
-    return f"its own time went to {bucket} most ({ns / max(job.wall_ns, 1):.0%})"
+    return f"its own time went to {bucket} most ({format_rounded(ns / max(job.wall_ns, 1))})"
 
 
 def headline(case: Case) -> str:

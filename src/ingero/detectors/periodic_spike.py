@@ -24,7 +24,7 @@ from ingero.correlate.loss import Lost, SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Case, Detector, Evidence, LineChoice
 from ingero.model.finding import Fix, Proof
-from ingero.units import format_ns
+from ingero.units import format_ns, format_rounded
 
 EXPLAINED = 0.3  # of the spikes' time: then another finding tells what they are
 WITH_THE_GPU = {"gpu_wait", "cuda_cpu"}
@@ -120,7 +120,10 @@ def find(timeline: Timeline) -> Iterator[Evidence]:
 
 def headline(case: Case) -> str:
     share = case.ns / max(case.wall_ns, 1)
-    return f"{case.job.comm} stalls at regular intervals: {case.evidence[0].note}, {share:.0%} of the time"
+    return (
+        f"{case.job.comm} stalls at regular intervals: {case.evidence[0].note},"
+        f" {format_rounded(share)} of the time"
+    )
 
 
 def prove(case: Case) -> list[Proof]:

@@ -9,7 +9,9 @@ from ingero.detectors.detector import Case
 from ingero.model.finding import Proof, Who
 from ingero.model.window import BUCKET_NAMES
 from ingero.model.words import BUCKETS
-from ingero.units import format_ns
+from ingero.units import format_ns, format_rounded
+
+WORTH_A_NAME = 0.01  # of what the one with most had
 
 # Proof that several detectors give alike: sums of the tables users can query themselves.
 
@@ -23,7 +25,7 @@ def thread_time(case: Case, lost: Lost) -> Proof:
     share = spent / total if total else 0.0
     return Proof(
         f"thread {lost.tid} ({lost.comm}) {BUCKETS[lost.bucket].spent} {format_ns(spent)}"
-        f" of {format_ns(total)} ({share:.0%})",
+        f" of {format_ns(total)} ({format_rounded(share)})",
         f"SELECT SUM(ns) FROM thread_time WHERE tid = {lost.tid} AND bucket = '{lost.bucket}'"
         f" AND {case.span_sql}",
         case.timeline.facts.longest(lost.tid, lost.bucket, case.first_ns, case.last_ns),
@@ -34,7 +36,9 @@ def culprits(case: Case, tid: int) -> Proof | None:
     """Who ran on the core meanwhile."""
     if not case.who:
         return None
-    names = ", ".join(f"{part.comm} (pid {part.pid}) {format_ns(part.ns)}" for part in case.who[:3])
+    least = max(part.ns for part in case.who) * WORTH_A_NAME
+    named = [part for part in case.who[:3] if part.ns >= least]
+    names = ", ".join(f"{part.comm} (pid {part.pid}) {format_ns(part.ns)}" for part in named)
     waited = sorted({lost.tid for lost in case.causes if lost.who}) or [tid]
     where = "that core" if len(waited) == 1 else f"the cores {len(waited)} threads waited for"
     return Proof(

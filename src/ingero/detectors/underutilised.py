@@ -17,7 +17,7 @@ from ingero.correlate.loss import SliceLedger
 from ingero.correlate.timeline import Job, Timeline
 from ingero.detectors.detector import Detector, State
 from ingero.model.finding import Fix, Proof, Severity
-from ingero.units import format_ns
+from ingero.units import format_ns, format_rounded
 
 BUSY_AT_MOST = 0.30  # of the time: a GPU that is busy for more has work
 CHOSEN_AT_LEAST = 0.50  # of the wall time: asleep, or not asked
@@ -63,12 +63,12 @@ def _state(
     return State(
         job.pid,
         job.comm,
-        f"{job.comm} leaves its GPU idle {1 - busy:.0%} of the time: it has too little to do",
+        f"{job.comm} leaves its GPU idle {format_rounded(1 - busy)} of the time: it has too little to do",
         first,
         last,
         (
             Proof(
-                f"GPU {cards} was busy {busy:.0%} of {format_ns(wall_ns)}",
+                f"GPU {cards} was busy {format_rounded(busy)} of {format_ns(wall_ns)}",
                 f"SELECT gpu_id, AVG(gpu_share) FROM gpu_samples WHERE gpu_id IN ({cards}) AND {span}"
                 " GROUP BY gpu_id",
             ),

@@ -315,7 +315,7 @@ def overhead_text(view: LiveView) -> str:
     if cost.share is None:
         return "overhead not measured"
     limit = "no limit" if cost.budget_share is None else f"limit {100 * cost.budget_share:g} %"
-    less = "; watching less to stay within it" if cost.actions else ""
+    less = "; reduced to stay within it" if cost.actions else ""
     also = [
         f", {words.format(units.format_share(value))}"
         for words, value in (

@@ -226,5 +226,6 @@ def _explained(error: Exception, limits: Limits, late: bool) -> StoreError | Usa
         return StoreError(f"cannot read the database: {text}", hint="Is it damaged or in use?")
     for part, said, hint in _TEXTS:
         if part in text:
-            return UsageError(f"{said} ({text})" if said else text, hint=hint)
+            why = "" if part == "one statement" else f" ({text})"
+            return UsageError(f"{said}{why}" if said else text, hint=hint)
     return UsageError(f"cannot run this SQL: {text}", hint="`ingero query --schema` lists views and columns.")

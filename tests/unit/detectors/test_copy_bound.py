@@ -28,7 +28,7 @@ def test_large_copies_far_below_the_bus_are_found_with_their_rate() -> None:
     (finding,) = copying(400).findings()
     assert finding.kind == KIND
     assert "1.0 GB/s" in finding.title
-    assert "1200 copies of 4.7" in finding.causes[0].evidence[0].text
+    assert "1,200 copies of 4.7" in finding.causes[0].evidence[0].text
     assert "pin_memory" in finding.fix[0].text
 
 
@@ -46,7 +46,7 @@ def test_what_can_be_won_is_what_pinned_memory_would_save() -> None:
 def test_thousands_of_small_copies_are_found_with_their_size() -> None:
     (finding,) = copying(400, size=4096, count=20_000).findings()
     assert finding.kind == KIND
-    assert "240000 copies of 4" in finding.title
+    assert "240,000 copies of 4" in finding.title
     assert "Gather" in finding.fix[0].text
 
 

@@ -25,6 +25,13 @@ def test_a_core_taken_while_the_gpu_has_nothing_is_contention_and_names_who() ->
     assert sum(cause.share for cause in finding.causes) == pytest.approx(1)
 
 
+def test_who_had_the_core_for_microseconds_is_not_in_the_proof() -> None:
+    (found,) = job(LOST, gap=LOST).culprit(HOG, "stress", 600).culprit(11, "kworker/0:1", 0.2).findings()
+    (proof,) = [each.text for each in found.causes[0].evidence if "meanwhile" in each.text]
+    assert "stress" in proof
+    assert "kworker" not in proof
+
+
 def test_a_healthy_run_has_no_finding() -> None:
     assert job().kinds() == []
 

@@ -21,7 +21,7 @@ def test_a_quota_that_stops_the_feeding_thread_is_found_and_nobody_is_blamed() -
     assert finding.causes[0].bucket == "runqueue"
     assert finding.causes[0].who == []
     assert finding.effect.wall_share == pytest.approx(0.3, abs=0.001)
-    assert "30%" in finding.title
+    assert "30 %" in finding.title
     assert f"/proc/{JOB}/cgroup" in (finding.fix[0].command or "")
 
 

@@ -20,7 +20,7 @@ def collecting(ms: float, gap_ms: float | None = None) -> Story:
 def test_collections_between_steps_are_found_and_counted() -> None:
     (finding,) = collecting(600).findings()
     assert finding.kind == KIND
-    assert "30%" in finding.title
+    assert "30 %" in finding.title
     assert "240 collections" in finding.causes[0].evidence[0].text
     assert any("gc.freeze()" in (fix.code or "") for fix in finding.fix)
 

@@ -30,7 +30,7 @@ def test_a_thread_that_only_launches_is_found_with_the_time_per_launch() -> None
     assert finding.kind == KIND
     assert finding.severity is Severity.CRITICAL
     assert "18.8" in finding.title  # microseconds: 1880 ms for 100,000 launches
-    assert "1200000 launches" in finding.causes[0].evidence[0].text
+    assert "1,200,000 launches" in finding.causes[0].evidence[0].text
 
 
 # A launch inside a graph takes 3.4 us: what is left of 1880 ms is what can be won.
@@ -158,7 +158,7 @@ def estimated(*slices: tuple[int, int]) -> Story:
 
 def test_a_count_that_is_an_estimate_is_marked_as_one() -> None:
     (finding,) = estimated((92_000, 5_000), (96_000, 5_000)).findings()
-    assert "~188000 launches" in finding.causes[0].evidence[0].text
+    assert "~188,000 launches" in finding.causes[0].evidence[0].text
 
 
 @pytest.mark.parametrize(

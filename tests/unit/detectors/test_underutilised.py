@@ -17,8 +17,8 @@ def sleepy(sleep_ms: float = 1700, busy: float = 0.1, slices: int = SLICES, **mo
 def test_a_job_that_sleeps_most_of_the_time_leaves_its_card_idle() -> None:
     (finding,) = sleepy().findings()
     assert (finding.kind, finding.severity) == (KIND, Severity.LOW)
-    assert "90%" in finding.title
-    assert "busy 10%" in finding.evidence[0].text
+    assert "90 %" in finding.title
+    assert "busy 10 %" in finding.evidence[0].text
 
 
 def test_a_server_that_nobody_asks_leaves_its_card_idle() -> None:

@@ -101,6 +101,12 @@ def test_mistakes_are_explained(reader: Reader, sql: str, said: str) -> None:
     assert said in raised.value.message
 
 
+def test_what_is_said_is_not_said_twice(reader: Reader) -> None:
+    with pytest.raises(UsageError) as raised:
+        run(reader.connection, "SELECT 1; SELECT 2")
+    assert raised.value.message == "only one statement can be run at a time"
+
+
 def test_rows_beyond_the_limit_are_cut_and_it_is_said(reader: Reader) -> None:
     answer = run(reader.connection, "SELECT id FROM events", Limits(rows=10))
     assert (len(answer.rows), answer.truncated, answer.columns) == (10, True, ["id"])

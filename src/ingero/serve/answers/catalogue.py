@@ -16,7 +16,7 @@ from ingero.correlate import account, activity, ledger, loss, pace, steps, timel
 from ingero.detectors import ALL, bound, judge, unwatched, verdict
 from ingero.detectors.detector import Detector
 from ingero.model.finding import SEVERITY_SHARES
-from ingero.units import format_bytes, format_ns
+from ingero.units import format_bytes, format_ns, format_rounded
 
 PARTS = ("Shows as", "Proof", "Not this", "Blind to")
 _PART = re.compile(rf"^({'|'.join(PARTS)}|Severity) {{2,}}(.*)$")
@@ -85,7 +85,7 @@ def _severity(detector: Detector, parts: dict[str, str]) -> str:
     if "Severity" in parts:
         return parts["Severity"].rstrip(".")
     said = [(name, least) for name, least in SEVERITY_SHARES if least >= detector.least_share]
-    return "by wall time lost: " + ", ".join(f"{name} from {least:.0%}" for name, least in said)
+    return "by wall time lost: " + ", ".join(f"{name} from {format_rounded(least)}" for name, least in said)
 
 
 def described(text: str) -> tuple[str, dict[str, str]]:

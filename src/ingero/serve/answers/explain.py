@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Set
 from contextlib import ExitStack, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -42,7 +41,7 @@ from ingero.serve.answers.report_processes import Extras, feeds_gpu, process_rep
 from ingero.serve.answers.sense import checked, sense_made_of
 from ingero.serve.answers.several_nodes import NOT_TOGETHER, across_nodes, combined
 from ingero.serve.answers.whose import EVERYBODY, Whose, require_pids, require_whose
-from ingero.serve.answers.window import TimeRange, ended, time_range
+from ingero.serve.answers.window import TimeRange, ended, local_time, time_range
 from ingero.store.location import last_path
 from ingero.store.reader import Reader, RecordingInfo
 from ingero.store.schema import BUCKET_COLUMNS
@@ -270,16 +269,9 @@ def _nothing_recorded(reader: Reader, when: TimeRange) -> StoreError | UsageErro
         )
     first, last = min(each.started_ns for each in recordings), max(each.last_ns for each in recordings)
     return UsageError(
-        f"nothing was recorded between {_time(when.from_ns)} and {_time(when.to_ns)}",
-        hint=f"{reader.path} covers {_time(first)} to {_time(last)}.",
+        f"nothing was recorded between {local_time(when.from_ns)} and {local_time(when.to_ns)}",
+        hint=f"{reader.path} covers {local_time(first)} to {local_time(last)}.",
     )
-
-
-def _time(at_ns: int) -> str:
-    try:
-        return datetime.fromtimestamp(at_ns / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{at_ns} ns"
 
 
 def _only(processes: list[ProcessReport], pids: frozenset[int]) -> list[ProcessReport]:
@@ -358,7 +350,7 @@ def _not_stored(when: TimeRange, recordings: list[RecordingInfo], losses: list[L
     """What happened after the last second that is in the file."""
     last_lost_ns = max((loss.to_ns for loss in losses), default=0)
     for each in recordings:
-        after = f"after {_time(each.last_ns)}"
+        after = f"after {local_time(each.last_ns)}"
         if _has_no_end(each, when):
             why = "the recording was not closed: the trace was killed, or could no longer write"
             yield NotWatched(f"what happened {after}", why)

@@ -21,7 +21,7 @@ from ingero.store.reader import Reader
 from ingero.units import clean
 
 POINTS = 300
-NOT_WATCHED = "The GPU's own counters (NVML) are not in this recording. `ingero check` says why."
+NOT_WATCHED = "The GPU's own counters (NVML) are not in this recording. Run ingero check to see why."
 # Column of gpu_samples, what it is called, unit, what makes it the unit.
 SERIES = (
     ("gpu_share", "GPU busy", "share", 1.0),

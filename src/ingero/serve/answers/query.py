@@ -211,7 +211,14 @@ def require_known(db: Path | None, filters: Filters, node: str | None = None) ->
         for name, value in asked.items():
             what, table, condition = _KNOWN[name]
             if not reader.rows(f"SELECT 1 FROM {table} WHERE {condition} LIMIT 1", (value,)):
-                raise TargetError(
-                    f"there is no {what} {clean(str(value), 60)!r} in this recording",
-                    hint="It may be in another recording, or on another node.",
-                )
+                shown = str(value) if name == "pid" else repr(clean(str(value), 60))
+                raise TargetError(f"there is no {what} {shown} in this recording", hint=_there(reader, name))
+
+
+def _there(reader: Reader, name: str) -> str:
+    """What can be asked for instead."""
+    if name == "op":
+        return "`ingero query` lists those that were called."
+    rows = reader.rows("SELECT DISTINCT pid, comm FROM process WHERE target ORDER BY first_seen_ns LIMIT 5")
+    seen = ", ".join(f"{pid} ({clean(str(comm), 40)})" for pid, comm in rows)
+    return f"It has {seen}." if seen else "It has no CUDA process."

@@ -54,7 +54,18 @@ def percents(time_ns: Mapping[str, int], decimals: int = 1) -> list[tuple[str, f
 
 
 LEAST_SHARE = 0.01  # of what the one with most took; frontend/src/diagnosis.js has the same
+FAULT_SHARE = (
+    0.1  # of the time lost: who took less is named in the proof, not as the one at fault; there, too
+)
 OWN = "the job's own"  # of a thread of the process that lost the time
+
+
+def at_fault(who: Sequence[Who], lost_ns: int) -> list[Who]:
+    """Without programs that had little part in it."""
+    total: dict[str, int] = {}
+    for each in who:
+        total[each.comm] = total.get(each.comm, 0) + each.ns
+    return [each for each in who if not 0 < total[each.comm] < FAULT_SHARE * lost_ns]
 
 
 def who_counts(who: Sequence[Who]) -> list[Who]:

@@ -48,6 +48,13 @@ def parse_instant(text: str) -> int:
         ) from error
 
 
+def local_time(at_ns: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ns / SECOND).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ns} ns"
+
+
 def _number(text: str) -> int:
     number = float(text)
     if number >= 2**63:
@@ -85,10 +92,17 @@ def time_range(
 def _given(started_ns: int, until_ns: int, start: str | None, end: str | None) -> TimeRange:
     from_ns = started_ns if start is None else parse_instant(start)
     to_ns = until_ns if end is None else parse_instant(end)
-    if from_ns >= to_ns:
+    if from_ns >= to_ns and end is None:
         raise UsageError(
-            "--from must be before --to", hint="Swap them, or leave --to out for the end of the recording."
+            "--from is after the end of the recording", hint=f"It ends at {local_time(until_ns)}."
         )
+    if from_ns >= to_ns and start is None:
+        raise UsageError(
+            "--to is before the start of the last recording",
+            hint=f"It starts at {local_time(started_ns)}; --from as well reaches earlier ones.",
+        )
+    if from_ns >= to_ns:
+        raise UsageError("--from must be before --to", hint="Swap them.")
     return TimeRange(from_ns, to_ns, "given")
 
 

@@ -35,7 +35,10 @@ Cheaper, from inside a Python job: from ingero.annotate import annotate; annotat
     help="The label; repeatable.",
 )
 @click.option(
-    "--pid", type=click.IntRange(1), help="Process to label (must be yours).  [the job that calls this]"
+    "--pid",
+    type=click.IntRange(1),
+    metavar="PID",
+    help="Process to label (must be yours).  [the job that calls this]",
 )
 @configured
 def annotate(labels: tuple[str, ...], pid: int | None, config: Config) -> int:  # noqa: ARG001

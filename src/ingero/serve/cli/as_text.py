@@ -77,7 +77,9 @@ def _heading(text: str, severity: str) -> Text:
 
 
 def _print(text: Text, console: Console) -> None:
-    console.print(text, soft_wrap=not console.is_terminal)
+    lines = wrapped(text, console.width) if console.is_terminal else [text]
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def _write_field(field: Field, console: Console) -> None:

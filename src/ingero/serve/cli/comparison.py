@@ -95,14 +95,26 @@ def _gain(answer: Comparison) -> Iterator[Block]:
     gain = answer.gain
     if gain.promised_share is None and gain.real_share is None:
         return
-    promised = "nothing" if gain.promised_share is None else units.format_share(gain.promised_share)
+    promised = gain.promised_share
+    also = "" if promised is None else f"; what is gone promised {units.format_share(promised)}"
     real = "not known" if gain.real_share is None else units.format_share(gain.real_share)
-    yield Field("Gain", f"promised by what is gone {promised}, measured {real} of the step time")
+    yield Field("Gain", f"{real} of the step time{also}")
 
 
 def _caveats(answer: Comparison) -> Iterator[Block]:
-    for label, side in (("Before", answer.before), ("After", answer.after)):
-        words = [f"{units.format_count(side.lost)} records {DROPPED}"] if side.lost else []
-        words += [f"{tidy(each.what, 100)} ({tidy(each.why, 200)})" for each in side.not_watched]
+    """What could not be seen: once where it is the same on both sides."""
+    before, after = list(_unseen(answer.before)), list(_unseen(answer.after))
+    sides = (("Not seen", before),) if before == after else (("Before", before), ("After", after))
+    for label, words in sides:
         if words:
-            yield Field(label, "not seen: " + "; ".join(words), "warning")
+            yield Field(label, ("" if before == after else "not seen: ") + "; ".join(words), "warning")
+
+
+def _unseen(side: Side) -> Iterator[str]:
+    if side.lost:
+        yield f"{units.format_count(side.lost)} records {DROPPED}"
+    by_reason: dict[str, list[str]] = {}
+    for each in side.not_watched:
+        by_reason.setdefault(tidy(each.why, 200), []).append(tidy(each.what, 100))
+    for why, what in by_reason.items():
+        yield f"{', '.join(what)} ({why})"

@@ -48,9 +48,16 @@ Examples:
 @click.option("--no-gpu", "mode", flag_value=MADE_UP, help="Made-up events; no root, no GPU.")
 @click.option("--live", "mode", flag_value=LIVE, help="A real job on a stub CUDA library; needs root.")
 @click.option("--gpu", "mode", flag_value=GPU, help="The same job on a real GPU; needs root.")
-@click.option("--seed", type=int, default=7, show_default=True, help="Random seed of the made-up events.")
 @click.option(
-    "--speed", type=float, default=5.0, show_default=True, help="Playback speed of the made-up events."
+    "--seed", type=int, metavar="N", default=7, show_default=True, help="Random seed of the made-up events."
+)
+@click.option(
+    "--speed",
+    type=float,
+    metavar="X",
+    default=5.0,
+    show_default=True,
+    help="Playback speed of the made-up events.",
 )
 @click.option(
     "-d",

@@ -18,7 +18,7 @@ from ingero.model.words import DROPPED, SOURCES, bucket_words, covered_words
 from ingero.serve import terminal
 from ingero.serve.answers.own_cost import own_cost_words
 from ingero.serve.answers.report_processes import feeds_gpu
-from ingero.serve.answers.shares import OWN, percents, who_counts
+from ingero.serve.answers.shares import OWN, at_fault, percents, who_counts
 from ingero.serve.cli.document import (
     Block,
     Code,
@@ -128,9 +128,12 @@ def card_words(card: GpuLine, over: str = "") -> str:
     if card.lost:
         return f"{where}GPU {card.gpu_id}: {tidy(card.name, 40)} did not answer any more"
     watts, clock = card.power_mw, card.sm_clock_mhz
+    used = units.format_bytes(card.memory_used_bytes)
     words = [
         f"busy {units.format_share(card.gpu_share)}{f' {over}' if over else ''}",
-        f"Memory {units.format_bytes(card.memory_used_bytes)} of {units.format_bytes(card.memory_bytes)}",
+        f"Memory {used} of {units.format_bytes(card.memory_bytes)}"
+        if card.memory_bytes
+        else f"Memory {used}",
         "Clock -" if clock is None else f"Clock {clock} MHz",
         "Power -" if watts is None else f"Power {watts / 1000:.0f} W",
         "- °C" if card.temperature_c is None else f"{card.temperature_c} °C",
@@ -194,6 +197,8 @@ def _finding(
         yield from _cause(cause, room, detail)
     who = [each for cause in finding.causes for each in cause.who]
     who += [each for each in finding.who if each.pid not in {known.pid for known in who}]
+    if not detail.verbose:
+        who = at_fault(who, sum(cause.ns for cause in finding.causes))
     if who:
         yield Field("Who", who_words(who, room.who, finding.victim.pid), rows=room.rows)
     if finding.source is not None:
@@ -206,7 +211,10 @@ def _finding(
         yield Field("Gain", gain)
     for number, fix in enumerate(finding.fix[: room.fixes]):
         wins = f" ({gain})" if gain and not number else ""
-        yield Field("Fix", tidy(fix.text, 400).removesuffix("." if wins else "") + wins, rows=room.rows and 2)
+        text, end = tidy(fix.text, 400), ""
+        if wins and text.endswith((".", ":")):
+            text, end = text[:-1], text[-1].strip(".")
+        yield Field("Fix", text + wins + end, rows=room.rows and 2)
         if fix.command:
             yield Code(tidy(fix.command, 2000), "sh")
         if fix.code:
@@ -450,7 +458,7 @@ def overhead_words(report: Report, verbose: bool = False) -> str:
     less = [each for each in last.values() if each.after not in (ALL_DUE, ALL_TIMED, ALL_THE_TIME)]
     if not less:
         return words
-    words += f"; watching less to stay within {budget or 'its budget'}"
+    words += f"; reduced to stay within {budget or 'its budget'}"
     return f"{words}: {'; '.join(_reduced(less))}" if verbose else words
 
 

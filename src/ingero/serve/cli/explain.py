@@ -61,7 +61,7 @@ ONE_DATABASE = (
 @click.option("--since", "--last", metavar="D", help="Only the last D, e.g. 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
-@click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only this process.")
 @one_node
 @whose
 @labelled

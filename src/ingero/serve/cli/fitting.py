@@ -153,8 +153,9 @@ def _broken(column: Column, width: int) -> list[Text]:
 # A path folded inside a word cannot be read, and not be copied either.
 
 
-# A share stays with its number: "9.3 %". A slash that ends a word takes the blank behind it.
-_PIECE = re.compile(r"/*(?:[^\s/]|\s(?=%))+/*\s*|/+\s*|\s+")
+# A unit stays with its number: "9.3 %", "2.2 s". A slash that ends a word takes the blank behind it.
+_UNIT = r"(?<=\d)\s(?=(?:%|[nµm]?s|h|d|W|MHz|°C|[KMGTP]?i?B)(?!\w))"
+_PIECE = re.compile(rf"/*(?:[^\s/]|{_UNIT})+/*\s*|/+\s*|\s+")
 
 
 def longest_piece(text: str) -> int:

@@ -46,7 +46,12 @@ STYLES = {
 @click.option("--finding", metavar="KIND", help="Only nodes with this finding.")
 @click.option("--state", metavar="STATE", help="Only nodes in this state, e.g. straggling.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=40, show_default=True, help="Maximum number of nodes to list."
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    default=40,
+    show_default=True,
+    help="Maximum number of nodes to list.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 3 when a node is not fine.")
 @as_json

@@ -210,7 +210,8 @@ def _printable(text: str) -> str:
 def _sentence(error: click.UsageError) -> str:
     # The guess at what was meant is the hint's.
     text = error.message if getattr(error, "possibilities", None) else error.format_message()
-    text = " ".join(text.split()).rstrip(".")
+    text = " ".join(text.split()).rstrip(".").replace("float range", "number").replace("float", "number")
+    text = text.replace("valid integer range", "whole number").replace("valid integer", "whole number")
     return text[:1].lower() + text[1:]
 
 

@@ -13,6 +13,7 @@ import click
 
 from ingero.serve.answers.places import is_found
 from ingero.serve.called import how_we_are_called
+from ingero.serve.cli.paging import Pager
 
 
 def about(db: Path) -> str:
@@ -46,7 +47,13 @@ def laid_out(found: list[tuple[str, str]], room: float) -> Iterator[str]:
 
 
 def hint(db: Path | None, command: str = "dashboard", what: str = "the same over time, in a browser") -> None:
-    """In one line, for people only: scripts read what is printed."""
-    if sys.stderr.isatty():
-        where = "" if db is None else about(db)
-        click.echo(f"\nNext: {how_we_are_called()} {command}{where}   ({what})", err=True)
+    """For people only: scripts read what is printed. Below the answer, so when its pager is done."""
+    if not sys.stderr.isatty():
+        return
+    line = f"Next: {how_we_are_called()} {command}{'' if db is None else about(db)}"
+    beside = len(line) + len(what) + 5 <= shutil.get_terminal_size().columns
+    text = f"\n{line}   ({what})" if beside else f"\n{line}\n      ({what})"
+    if isinstance(sys.stdout, Pager):
+        click.get_current_context().call_on_close(lambda: click.echo(text, err=True))
+    else:
+        click.echo(text, err=True)

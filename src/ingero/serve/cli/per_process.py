@@ -174,7 +174,7 @@ def _lines(process: ProcessReport, detail: Verbosity) -> Iterator[Block]:
     shown = ordered if detail.verbose else ordered[:LINES]
     yield Rows(LINE_COLUMNS, [_line(line, detail) for line in shown], (0, 1))
     if len(shown) < len(ordered):
-        yield Line(f"More lines, shown with -v: {len(ordered) - len(shown)}", "dim")
+        yield Field("", f"{len(ordered) - len(shown)} more lines, shown with -v", "dim")
 
 
 def _line(line: CodeLine, detail: Verbosity) -> tuple[str, ...]:

@@ -79,13 +79,13 @@ def _without_comment(argument: str) -> str:
 @click.option("--since", metavar="D", help="Only the last D, e.g. 90s, 5m, 1h.")
 @click.option("--from", "start", metavar="T", help="Only from this time on, e.g. 2026-03-01T02:15.")
 @click.option("--to", "end", metavar="T", help="Only up to this time.")
-@click.option("--pid", type=click.IntRange(1), help="Only this process.")
+@click.option("--pid", type=click.IntRange(1), metavar="PID", help="Only this process.")
 @one_node
 @click.option("--op", metavar="NAME", help="Only this operation.")
 @whose
 @labelled_or_whose
 @click.option("--kernels", is_flag=True, help="Group by CUDA kernel instead of by operation.")
-@click.option("--limit", type=click.IntRange(1), help="Maximum number of rows.  [10000]")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Maximum number of rows.  [10000]")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), help="How to print.  [table]"
 )
@@ -217,6 +217,8 @@ def print_table(answer: SqlAnswer | FleetRows, form: str) -> None:
         output.write_parquet(answer.columns, answer.rows)
     else:
         output.write_columns(answer.columns, answer.rows, sys.stdout)
+    if not answer.rows:
+        click.echo("No rows.", err=True)
     if answer.truncated:
         click.echo(f"Only the first {len(answer.rows):,} rows; --limit allows more.", err=True)
     for note in answer.notes:

@@ -20,7 +20,7 @@ from ingero.serve.cli.fitting import Fitting
 
 # Per-operation statistics as tables: what `ingero query` prints without SQL.
 
-COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
+COLUMNS = ("Operation", "Calls", "p50", "p95", "p99", "max", "Total", "Wall", "Bytes", "Errors")
 NOT_BY_LABEL = ("Bytes", "Errors")
 COUNTED_FROM = {
     "now": "counted back from now",

@@ -7,7 +7,7 @@ Nothing is computed here.
 from __future__ import annotations
 
 import os
-import shlex
+from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -21,9 +21,10 @@ from ingero.serve import terminal
 from ingero.serve.called import runnable
 from ingero.serve.cli.fitting import Fitting
 from ingero.serve.cli.harmless import HarmlessConsole
+from ingero.serve.cli.next_steps import about
 from ingero.serve.cli.options import is_wide
 
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
+OPERATION_COLUMNS = ("Operation", "Calls", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 PIPE_WIDTH = 120
 WIDE = 200
@@ -137,5 +138,6 @@ def next_steps(view: LiveView) -> list[Any]:
     path = view.database.path
     if path is None or view.database.problem:
         return []
-    ask = runnable(f"ingero explain -d {shlex.quote(terminal.clean(path))}")
-    return [Text(), Text(f"Recorded in {terminal.clean(path)}. Why was it slow? {ask}")]
+    shown = terminal.clean(path)
+    ask = runnable(f"ingero explain{about(Path(shown))}")
+    return [Text(), Text(f"Recorded in {shown}"), Text(f"Why was it slow? {ask}")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.console import Console
 from rich.text import Text
 
 from ingero import units
@@ -12,13 +13,24 @@ from ingero.model.live import LiveView
 from ingero.model.words import bucket_words
 from ingero.serve import terminal
 from ingero.serve.answers.shares import OWN, who_counts
+from ingero.serve.tui import items
 
 FRAMES = 20
 LABEL = 9
 
 
-def lines(finding: Finding, view: LiveView) -> Iterator[Text]:
-    """From the title to the last fix."""
+def lines(finding: Finding, view: LiveView, room: int, console: Console) -> Iterator[Text]:
+    """From the title to the last fix; what a label says wraps beside it."""
+    title, *fields = _whole(finding, view, room)
+    yield title
+    for each in fields:
+        label, text = each.divide([LABEL])
+        for line in text.wrap(console, max(20, room - LABEL)):
+            yield label.append_text(line)
+            label = Text(" " * LABEL)
+
+
+def _whole(finding: Finding, view: LiveView, room: int) -> Iterator[Text]:
     style = terminal.SEVERITY_STYLES.get(finding.severity, "")
     yield Text(f"[{finding.severity}]", style).append(f" {terminal.clean(finding.title, 300)}", "bold")
     over = view.is_over(finding)
@@ -28,7 +40,8 @@ def lines(finding: Finding, view: LiveView) -> Iterator[Text]:
     yield _field("Effect", _effect(finding))
     if finding.time:
         yield Text(f"{'Time':{LABEL}}", "bold").append_text(terminal.stacked_bar(finding.time, 50))
-        yield Text(" " * LABEL).append_text(terminal.legend(finding.time))
+        for line in items.legend(finding.time, room - LABEL, most=4):
+            yield Text(" " * LABEL).append_text(line)
     for cause in (each for each in finding.causes if each.ns):
         yield from _cause(cause, finding.victim.pid)
     for proof in finding.evidence:

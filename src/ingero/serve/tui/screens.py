@@ -34,8 +34,8 @@ KEYS = (
     ("p", "pause the picture; the recording goes on"),
     ("q", "quit: the trace ends and the database is closed"),
 )
-OPERATION_COLUMNS = ("Operation", "Count", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
-NARROW_COLUMNS = ("Operation", "Count", "p50", "p99", "Wall", "Line")
+OPERATION_COLUMNS = ("Operation", "Calls", "p50", "p95", "p99", "max", "Wall", "Flags", "Most time from")
+NARROW_COLUMNS = ("Operation", "Calls", "p50", "p99", "Wall", "Line")
 HOST_COLUMNS = ("Waiting or running", "Waits ≥1 ms", "p50", "p95", "p99", "max", "Wall", "Who")
 NARROW_BELOW, WIDE_FROM = 110, 160  # columns of the terminal
 FEWER_HOST = {"Waits ≥1 ms", "p50", "p95", "p99", "max"}, {"p95", "max"}  # left out: narrow, not wide
@@ -86,7 +86,10 @@ class Overlay(ModalScreen[None]):
     Overlay DataTable { height: auto; margin-bottom: 1; }
     Overlay OptionList { height: auto; max-height: 12; margin-bottom: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", "Back"),
+        Binding("ctrl+c", "app.quit", show=False, priority=True),  # what lies on top hides the keys below it
+    ]
 
     def __init__(self, view: LiveView, whole: bool = False) -> None:
         super().__init__()
@@ -153,7 +156,7 @@ class FindingScreen(Overlay):
     def show(self) -> None:
         known = (*self.view.findings, *self.view.past)
         self.finding = next((each for each in known if each.key == self.finding.key), self.finding)
-        self.write("about", finding.lines(self.finding, self.view))
+        self.write("about", finding.lines(self.finding, self.view, self.room, self.app.console))
 
     def action_copy(self, number: int) -> None:
         commands = finding.commands(self.finding)

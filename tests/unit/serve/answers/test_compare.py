@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from ingero.model.report import StepTime
+from ingero.model.report import NotWatched, StepTime
 from ingero.serve.answers.compare import compare
 from ingero.serve.cli.as_text import write_text
 from ingero.serve.cli.comparison import comparison
@@ -45,7 +45,19 @@ def test_the_promised_gain_stands_beside_the_real_one() -> None:
     assert answer.gain.real_share == pytest.approx(0.4)
     text = text_of(answer)
     assert "100 ms → 60 ms (40.0 % less)" in text
-    assert "promised by what is gone 35.0 %, measured 40.0 % of the step time" in text
+    assert "40.0 % of the step time; what is gone promised 35.0 %" in text
+
+
+def test_what_neither_side_saw_is_said_once_and_a_reason_once() -> None:
+    """A dozen kinds that one missing source hides stand in one row, not in twelve on each side."""
+    missed = [NotWatched("gil", "no driver"), NotWatched("xid", "no driver"), NotWatched("gc", "late")]
+    same, other = report(not_watched=missed), report(not_watched=missed[:1])
+    text = text_of(compare("a.db", same, "b.db", same))
+    assert text.count("Not seen:    gil, xid (no driver); gc (late)\n") == 1
+    assert text.count("no driver") == 1
+    text = text_of(compare("a.db", same, "b.db", other))
+    assert "Before:      not seen: gil, xid (no driver); gc (late)\n" in text
+    assert "After:       not seen: gil (no driver)\n" in text
 
 
 def test_buckets_are_per_step_where_steps_are_known_and_shares_otherwise() -> None:

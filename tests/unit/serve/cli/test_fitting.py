@@ -32,7 +32,7 @@ def test_names_and_units_are_whole_at_every_width(width: int) -> None:
 def test_columns_that_have_no_room_are_named() -> None:
     text = printed(Fitting(COLUMNS, [ROW]), 80).replace("\n", " ")
     assert "Operation" in text
-    assert "Count" in text
+    assert "Calls" in text
     assert "No room for: p50, p95, Total, Bytes. A wider terminal shows them." in text
 
 

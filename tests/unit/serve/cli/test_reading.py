@@ -172,9 +172,14 @@ def test_filters_choose(capsys: pytest.CaptureFixture[str], recording: Path) -> 
 def test_a_process_or_operation_that_never_was_is_an_error(
     capsys: pytest.CaptureFixture[str], recording: Path, more: tuple[str, ...]
 ) -> None:
-    for flag, value in (("--pid", "99999"), ("--op", "cudaNothing")):
+    for flag, value, hint in (
+        ("--pid", "99999", "It has 4821 (python3)"),
+        ("--op", "cudaNothing", "query` lists those that were called"),
+    ):
         assert main(["query", "-d", str(recording), *more, flag, value]) == 1
-        assert f"'{value}' in this recording" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert f"{value} in this recording" in said.replace("'", "")
+        assert hint in said
 
 
 def test_sql_prints_columns_csv_and_json(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
@@ -195,6 +200,11 @@ def test_a_limit_is_said_on_stderr(capsys: pytest.CaptureFixture[str], recording
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 4
     assert "Only the first 2 rows" in err
+
+
+def test_no_rows_is_said_too(capsys: pytest.CaptureFixture[str], recording: Path) -> None:
+    assert main(["query", "-d", str(recording), "SELECT * FROM events WHERE 0"]) == 0
+    assert capsys.readouterr().err == "No rows.\n"
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

@@ -82,6 +82,29 @@ def test_a_finding_says_what_why_whose_fault_what_to_do_and_how_sure() -> None:
         assert part in text, part
 
 
+def test_who_had_little_part_in_it_is_no_culprit() -> None:
+    """A program that took 7 ms of 3 s stands in the proof, and under -v."""
+    who = [Who(200, "stress-ng", 2_100_000_000), Who(11, "kworker/0:1", 7_000_000), Who(12, "old", 0)]
+    found = report(finding(causes=[cause(who=who)]))
+    (line,) = [line for line in said(found).splitlines() if "Who:" in line]
+    assert "stress-ng" in line
+    assert "kworker" not in line
+    assert said(report(finding(causes=[cause(who=who[1:2])]))).count("Who:") == 0
+    assert "kworker/0:1 (11) 7 ms" in said(report(finding(causes=[cause(who=who[1:2])])), verbose=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Move it.", "Move it (wins 3.1 s, 35.0 %)\n"),
+        ("See who has it:", "See who has it (wins 3.1 s, 35.0 %):\n"),
+    ],
+)
+def test_what_a_fix_wins_stands_before_its_colon(text: str, shown: str) -> None:
+    found = report(finding(fix=[Fix(text, "ps")]))
+    assert shown in said(found)
+
+
 @pytest.mark.parametrize(
     ("anchor", "words"),
     [("now", "back from now"), ("last-record", "from the last record"), ("given", "as given")],
@@ -109,7 +132,7 @@ def test_of_what_was_watched_less_the_end_is_said() -> None:
     answer = report()
     overhead = msgspec.structs.replace(answer.overhead, actions=acts)
     text = said(msgspec.structs.replace(answer, overhead=overhead), verbose=True)
-    assert "watching less to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
+    assert "reduced to stay within 2 %: launches, copies: 1 call in 2 timed, all counted\n" in text
 
 
 def test_what_was_watched_part_of_the_time_was_not_all_counted() -> None:
@@ -420,8 +443,8 @@ def test_per_process_shows_the_lines_that_cost_most() -> None:
 def test_only_a_few_lines_are_shown_unless_asked_for() -> None:
     many = process_report().lines * 5
     crowd = report(processes=[process_report(lines=many)])
-    assert "More lines, shown with -v: 15" in piped(breakdown(crowd, Verbosity()))
-    assert "More lines" not in piped(breakdown(crowd, Verbosity(verbose=True)))
+    assert "15 more lines, shown with -v" in piped(breakdown(crowd, Verbosity()))
+    assert "more lines" not in piped(breakdown(crowd, Verbosity(verbose=True)))
 
 
 def test_without_stacks_there_is_no_table_of_lines() -> None:

@@ -89,7 +89,7 @@ def test_the_plain_tables_hold_everything_the_view_has() -> None:
         "stress 9",
         "1,460 events/s",
         "dropped 0",
-        "overhead 0.4 % (limit 2 %); watching less to stay within it",
+        "overhead 0.4 % (limit 2 %); reduced to stay within it",
         "db /home/a/.ingero/ingero.db 5 MiB",
         "ingero explain -d /home/a/.ingero/ingero.db",
     ):

@@ -23,6 +23,11 @@ def test_a_share_stays_with_its_number() -> None:
     assert lines("waited 39.7 % of it", 11) == ["waited", "39.7 % of", "it"]
 
 
+def test_a_unit_stays_with_its_number() -> None:
+    assert lines("a core 2.2 s of 4 s so", 10) == ["a core", "2.2 s of", "4 s so"]
+    assert lines("12 steps", 5) == ["12", "steps"]
+
+
 def test_only_a_piece_longer_than_a_line_is_cut() -> None:
     assert lines("abcdefgh ij", 5) == ["abcde", "fgh", "ij"]
 

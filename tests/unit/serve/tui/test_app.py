@@ -202,7 +202,7 @@ def test_an_operation_has_the_line_most_of_its_time_comes_from() -> None:
 
 def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
     async def check(app: LiveApp, pilot: Pilot[None]) -> None:
-        assert columns(app, "driver") == ["Operation", "Count", "p50", "p99", "Wall", "Line"]
+        assert columns(app, "driver") == ["Operation", "Calls", "p50", "p99", "Wall", "Line"]
         assert [row[-1] for row in cells(app, "driver")] == ["2 errors train.py:142", "⚠ p99"]
         table: DataTable[Any] = app.query_one("#driver", DataTable)
         assert table.virtual_size.width <= 80
@@ -213,6 +213,19 @@ def test_a_narrow_terminal_has_fewer_columns_and_the_line_among_them() -> None:
 
     failing, spread = from_line(replace(ROWS[1], errors=2)), replace(ROWS[0], flags=("p99",))
     run(check, replace(VIEW, operations=(failing, spread)), size=(80, 24))
+
+
+@pytest.mark.parametrize("keys", [(), ("question_mark",), ("i",), ("enter",)])
+def test_ctrl_c_ends_it_whatever_is_open(keys: tuple[str, ...]) -> None:
+    async def check(app: LiveApp, pilot: Pilot[None]) -> None:
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert (len(app.screen_stack) > 1) == bool(keys)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert app._exit
+
+    run(check)
 
 
 FOUND = finding("Another process takes the CPU", pid=7, comm="python3")
