@@ -171,10 +171,12 @@ class Story:
         when: range | None = None,
         count: int = 200,
         by_pid: int | None = None,
+        of_pid: int | None = None,
     ) -> Story:
         for number in when or range(self.slices):
             self._add(
-                "wakers", slice=number, pid=of, tid=of, waker_pid=by_pid or by, waker_tid=by, kind=int(kind),
+                "wakers", slice=number, pid=of_pid or of, tid=of,
+                waker_pid=by_pid or by, waker_tid=by, kind=int(kind),
                 comm=self.name(comm), bucket=int(Bucket[bucket.upper()]), ns=int(ms * MS), count=count,
             )  # fmt: skip
         return self

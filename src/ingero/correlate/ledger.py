@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ingero.correlate.loss import CLOCK, TASK, Chains, LossPart, Lost, Root, SliceLedger
+from ingero.correlate.loss import CLOCK, NETWORK, TASK, Chains, LossPart, Lost, Root, SliceLedger
 from ingero.correlate.tables import Culprit, Family, Tables, by_name
 from ingero.model.layout import Bucket
 from ingero.model.window import BUCKET_NAMES, BUCKETS
@@ -70,28 +70,34 @@ class Ledgers:
     def _asked_ns(self, number: int, pid: int, tid: int) -> int:
         """For how long, at least, somebody waited for this server's answer: the one who did longest.
 
-        A client, or a thread of the server's own that a client has asked, wakes it in turn. Whoever
-        only takes what the server makes, its log, say, asks for nothing.
+        A client, or a thread of the server's own that somebody from outside has woken, wakes it in turn.
+        Whoever only takes what the server makes, its log, say, asks for nothing; nor does a thread that
+        works ahead for the next step.
         """
         ended = [
             each
             for (at, _), every in self._tables.wakers.items()
             if at == number
             for each in every
-            if each.kind == TASK and each.tid != each.waker_tid
+            if each.kind in (TASK, NETWORK) and each.tid != each.waker_tid
         ]
+        handling = {each.tid for each in ended if each.pid == pid and each.waker_pid != pid}
+        ended = [each for each in ended if each.kind == TASK]
         answering = {tid} | {each.tid for each in ended if each.pid == pid and each.waker_tid == tid}
         asked: Counter[int] = Counter()
         answered: Counter[int] = Counter()
         waited_ns: Counter[int] = Counter()
         for each in ended:
-            own = each.pid == pid
-            if each.tid == tid or (own and each.waker_pid != pid):
+            ours = each.pid == pid
+            if each.tid == tid or (ours and each.waker_pid != pid):
                 asked[each.waker_tid] += each.times
-            elif each.waker_tid == tid or (not own and each.waker_tid in answering):
+            elif each.waker_tid == tid or (not ours and each.waker_tid in answering):
                 answered[each.tid] += each.times
                 waited_ns[each.tid] += each.ns
-        clients = (each for each, times in answered.items() if asked[each] >= ASKS * times)
+        own = {each.tid for each in ended if each.pid == pid} - handling
+        clients = (
+            each for each, times in answered.items() if asked[each] >= ASKS * times and each not in own
+        )
         return max((waited_ns[each] for each in clients), default=0)
 
     def _roots(

@@ -88,8 +88,8 @@ MAX_DEPTH = 6  # loader, queue and worker are three; much longer ways are rings
 ASKING = (Bucket.LOCK_WAIT, Bucket.PEER_WAIT)  # waits that somebody else ends
 TASK = int(WakerKind.WAKER_TASK)
 # What a wait was that no thread ended; other interrupts tell nothing.
-CLOCK = int(WakerKind.WAKER_IRQ_TIMER)
-FROM_OUTSIDE = {CLOCK: "sleep", int(WakerKind.WAKER_IRQ_NET): "net_wait"}
+CLOCK, NETWORK = int(WakerKind.WAKER_IRQ_TIMER), int(WakerKind.WAKER_IRQ_NET)
+FROM_OUTSIDE = {CLOCK: "sleep", NETWORK: "net_wait"}
 # Parts of a wait smaller than this are not followed one by one: 64 workers are, each of them, but
 # threads that all wake each other make ever more ways. A thousand short processes are seen as one.
 NEGLIGIBLE = 0.002

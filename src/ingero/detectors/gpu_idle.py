@@ -6,7 +6,8 @@ Proof      the GPU's busy share, and what the chain that feeds it did meanwhile;
 Not this   a program that sleeps on purpose or waits to be asked (underutilised); what
            another kind explains: then that one is told.
 Blind to   GPUs that do not tell how busy they are, but for such a server; clients on other machines;
-           kernels that fill only a part of one.
+           kernels that fill only a part of one; whether a server waits for fuller batches because somebody
+           weighed that against its answers' time: it is told, if its clients wait.
 """
 
 from __future__ import annotations

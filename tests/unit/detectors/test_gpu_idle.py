@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ingero.model.finding import Severity
 from ingero.model.layout import WakerKind
 from ingero.model.window import Records
@@ -119,12 +121,17 @@ def test_where_no_card_tells_a_server_that_holds_its_clients_up_is_told_all_the_
         assert ("gpu-idle" in waiting(asking(story), asked).paced().kinds()) == told
 
 
-def test_a_thread_of_the_servers_own_that_waits_with_a_request_is_asked_for_too() -> None:
-    """Its handler waits for the thread that feeds the GPU, which waits for one that sleeps with a lock."""
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_thread_of_the_servers_own_that_waits_with_a_request_is_asked_for_too(asked: bool) -> None:
+    """Its handler waits for the thread that feeds the GPU, which waits for one that sleeps with a lock.
+
+    Nobody has asked a thread that only works ahead for the next step."""
     story = in_turns(job({"lock_wait": 1400.0}).process(JOB, "python3", listens=True))
     story.thread(JOB, "handler", {}, tid=150, rest="peer_wait")
     story.thread(JOB, "pusher", {}, tid=151, rest="sleep").waker(151, "pusher", "lock_wait", 1300, by_pid=JOB)
     story.waker(150, "handler", "lock_wait", 10, by_pid=JOB)
-    story.waker(JOB, "python3", "peer_wait", 1990, of=150)
-    (found,) = story.paced().findings()
-    assert (found.kind, found.causes[0].bucket) == ("gpu-idle", "sleep")
+    story.waker(JOB, "python3", "peer_wait", 1990, of=150, of_pid=JOB)
+    if asked:
+        story.waker(CLIENT, "client", "peer_wait", 5, of=150, of_pid=JOB)
+    found = {each.kind: each.causes[0].bucket for each in story.paced().findings()}
+    assert found.get("gpu-idle") == ("sleep" if asked else None)
